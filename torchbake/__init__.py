@@ -1,0 +1,1 @@
+"""torchbake: from one matrix.yaml to tested, tagged and published PyTorch container images."""

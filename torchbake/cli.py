@@ -1,0 +1,92 @@
+"""The command line: finds the verb, parses its options, runs it, and turns an error into an exit code."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from torchbake import console
+from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageError
+
+# In the order of the flow; `nox -l` and `--help` show them so.
+VERBS = ("setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build")
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of ending the process."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(message, hint=f"See: {self.prog} --help")
+
+
+def load_verb(name: str) -> ModuleType:
+    """The module behind a verb: SUMMARY, EXAMPLES, add_arguments(parser) and run(args) -> exit code."""
+    return importlib.import_module(f"torchbake.verbs.{name}")
+
+
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one verb, its help ending in examples."""
+    verb = load_verb(name)
+    parser = _Parser(
+        prog=f"nox -s {name} --",
+        description=verb.SUMMARY,
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in verb.EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verb.add_arguments(parser)
+    parser.add_argument(
+        "--matrix",
+        type=Path,
+        default=Path("matrix.yaml"),
+        metavar="FILE",
+        help="the list of versions (default: matrix.yaml)",
+    )
+    return parser
+
+
+def _overview() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {name:<{width}}  {load_verb(name).SUMMARY}" for name in VERBS]
+    return "\n".join(["usage: python -m torchbake VERB [OPTIONS]", "", *lines, "", "Each verb has --help."])
+
+
+def _run(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_overview())
+        return 0 if argv else UsageError.exit_code
+    name, *rest = argv
+    if name not in VERBS:
+        near = console.nearest(name, VERBS)
+        raise UsageError(f"There is no verb {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
+    args = make_parser(name).parse_args(rest)
+    code: int = load_verb(name).run(args)
+    return code
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one verb and return its exit code; never raises for what a user can cause."""
+    try:
+        return _run(argv)
+    except TorchbakeError as error:
+        console.show_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.say("interrupted; what was finished is kept", style="yellow")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone: nothing more to say, and nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        storage = StorageError(
+            f"{error.strerror or error}{where}", hint="Free some space, or make the folder writable, then run again."
+        )
+        console.show_error(storage)
+        return storage.exit_code
+    except SystemExit as end:  # argparse ends `--help` this way
+        return int(end.code or 0)

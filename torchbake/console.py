@@ -1,0 +1,62 @@
+"""What people see: messages on stderr, results on stdout; colour only on a terminal."""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from torchbake.errors import TorchbakeError
+
+# highlight=False: rich would colour numbers inside messages, which distracts in a build log.
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def out() -> Console:
+    """The console of results. A pipe has no width of its own: nothing is cut there."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=500)
+
+
+def say(message: str, *, style: str | None = None) -> None:
+    """One line for a person, on stderr."""
+    err.print(Text(message, style=style or ""))
+
+
+def show_error(error: TorchbakeError) -> None:
+    """What is wrong, and the next step."""
+    err.print(Text("error: ", style="bold red") + Text(error.message, style="not bold"))
+    if error.hint:
+        err.print(Text("  next: ", style="bold") + Text(error.hint, style="not bold"))
+
+
+def show_json(value: Any) -> None:
+    """A result for a program: JSON alone on stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str | None = None) -> None:
+    """A result for a person. Without a terminal: plain columns, no borders, nothing cut."""
+    console = out()
+    table = Table(title=title, title_justify="left", box=None if not console.is_terminal else _box(), pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=not console.is_terminal, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _box() -> Any:
+    from rich import box  # noqa: PLC0415 - only for terminals
+
+    return box.SIMPLE_HEAD
+
+
+def nearest(word: str, choices: Iterable[str], *, count: int = 3) -> list[str]:
+    """The names that look most like ``word``, best first; empty when none does."""
+    return difflib.get_close_matches(word, list(choices), n=count, cutoff=0.5)
