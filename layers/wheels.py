@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Runs inside a build: installs locked wheels, trims them, and lays them out as layers.
+
+Standard library only, because the builder has nothing else. uv does the installing.
+
+    wheels.py split LOCK FOLDER                    one list for each layer of a lock
+    wheels.py layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
+    wheels.py site LOCK VENV [--path FOLDER]...    into a virtual environment
+    wheels.py cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
+
+Everything gets the same times, owners and modes, so that the same wheels give the same layer digest.
+"""
+
+import argparse
+import compileall
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+EPOCH = 315532800  # 1980-01-01, the oldest time that a zip file can say
+LAYERS = Path("/layers")
+HEADERS = Path("/headers")
+CA_SECRET = Path("/run/secrets/ca")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """One rule of trim.toml. ``keep_aside`` moves the files to the headers instead of dropping them."""
+
+    name: str
+    pattern: re.Pattern[str]
+    keep_aside: bool
+
+
+def read_trim(path: Path | None) -> tuple[Drop, ...]:
+    """The rules in the file's order; none without a file."""
+    rules = tomllib.loads(path.read_text())["drop"] if path else []
+    return tuple(
+        Drop(
+            name=rule["name"],
+            pattern=re.compile("|".join(glob_pattern(glob) for glob in rule["paths"])),
+            keep_aside=rule.get("to") == "headers",
+        )
+        for rule in rules
+    )
+
+
+def glob_pattern(glob: str) -> str:
+    """A glob as a regular expression: ``*`` stays in a folder, ``**`` crosses folders."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    names = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "(?:" + "".join(names.get(part, re.escape(part)) for part in parts) + r")\Z"
+
+
+def split_lock(text: str) -> dict[str, str]:
+    """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew."""
+    sections = re.split(r"^# --- layer (\w+)\n", text, flags=re.MULTILINE)[1:]
+    return {
+        name: "".join(line + "\n" for line in body.splitlines() if not line.lstrip().startswith("#"))
+        for name, body in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+def install(lock: Path, *target: str) -> None:
+    """Install a list by uv, with hashes, from the host's indexes and wheel folders."""
+    if not lock.read_text().strip():
+        return
+    environment = dict(os.environ, UV_LINK_MODE="copy", UV_NO_PROGRESS="1", UV_PYTHON_DOWNLOADS="never")
+    environment["UV_FIND_LINKS"] = "/run/wheels"
+    if CA_SECRET.exists():
+        environment["SSL_CERT_FILE"] = str(CA_SECRET)
+    command = ["/opt/uv/bin/uv", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    subprocess.run([*command, *target, "-r", str(lock)], check=True, env=environment)
+
+
+def records(root: Path) -> Iterator[tuple[str, Path, list[list[str]]]]:
+    """Each installed wheel: its normalised name, its RECORD and the rows of that."""
+    for record in sorted(root.glob("*.dist-info/RECORD")):
+        name = re.sub(r"[-_.]+", "-", record.parent.name.split("-")[0]).lower()
+        with record.open(newline="") as file:
+            yield name, record, list(csv.reader(file))
+
+
+def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[str]], list[tuple[str, Drop]]]:
+    """The rows of a RECORD that stay, and each file that goes with its rule."""
+    stay, go = [], []
+    for row in rows:
+        rule = next((rule for rule in rules if rule.pattern.match(row[0])), None)
+        if rule is None:
+            stay.append(row)
+        else:
+            go.append((row[0], rule))
+    return stay, go
+
+
+def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
+    """Drop files below ``root`` and take them out of the RECORDs, so that those stay true."""
+    saved: dict[str, list[int]] = {}
+    for _, record, rows in records(root):
+        stay, go = trim_rows(rows, rules)
+        for name, rule in go:
+            count = saved.setdefault(rule.name, [0, 0])
+            count[0] += (root / name).stat().st_size
+            count[1] += 1
+            _remove(root, name, aside if rule.keep_aside else None)
+        if go:
+            with record.open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(stay)
+    for rule_name, (size, files) in saved.items():
+        print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
+
+
+def _remove(root: Path, name: str, aside: Path | None) -> None:
+    source = root / name
+    if aside:
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        source.rename(aside / name)
+    else:
+        source.unlink()
+    for folder in source.parents:
+        if folder == root or any(folder.iterdir()):
+            break
+        folder.rmdir()
+
+
+def separate(root: Path, layers: Path) -> None:
+    """Move each wheel's files into a folder of its own. A file of two wheels goes to both."""
+    for name, _, rows in records(root):
+        for row in rows:
+            source, target = root / row[0], layers / name / row[0]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_file():
+                shutil.copy2(source, target) if source.name == "__init__.py" else source.rename(target)
+
+
+def compile_bytecode(root: Path, final: Path) -> None:
+    """Bytecode as it will stand below ``final``; not checked against times, so the same on every build."""
+    compileall.compile_dir(
+        root, stripdir=str(root), prependdir=str(final), quiet=2, workers=0,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+    )  # fmt: skip
+
+
+def normalise(root: Path) -> None:
+    """Constant times; root's; readable by all and writable by the owner alone."""
+    for folder, folders, files in os.walk(root, topdown=False):
+        for name in (*files, *folders):
+            _normalise_entry(Path(folder, name))
+    _normalise_entry(root)
+
+
+def _normalise_entry(path: Path) -> None:
+    if not path.is_symlink():
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+    os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+
+
+def cuda_links(trees: Iterable[Path], final: Path, home: Path) -> dict[Path, Path]:
+    """Links, where to what, that make the wheels look like an installed CUDA toolkit.
+
+    ``trees`` hold ``nvidia/<part>/{include,lib,bin,nvvm}`` and will stand, merged, below ``final``.
+    """
+    names = {"include": "include", "lib": "lib64", "bin": "bin", "nvvm": "nvvm"}
+    links: dict[Path, Path] = {}
+    for tree in trees:
+        for file in sorted(path for path in tree.glob("nvidia/*/*/**/*") if not path.is_dir()):
+            _, part, kind, *rest = file.relative_to(tree).parts
+            if kind in names:
+                where = home / names[kind] / Path(*rest)
+                target = final / "nvidia" / part / kind / Path(*rest)
+                links.setdefault(where, target)
+                if ".so." in file.name:  # the linker's name, which the wheels leave out
+                    links.setdefault(where.with_name(file.name.split(".so.")[0] + ".so"), target)
+    return links
+
+
+def _command_split(args: argparse.Namespace) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for name, text in split_lock(args.lock.read_text()).items():
+        (args.folder / f"{name}.lock").write_text(text)
+
+
+def _command_layers(args: argparse.Namespace) -> None:
+    staging = Path("/staging")
+    for folder in (staging, LAYERS, HEADERS):
+        folder.mkdir()
+    install(args.lock, "--python", "/opt/venv/bin/python", "--target", str(staging))
+    trim(staging, read_trim(args.trim), HEADERS)
+    separate(staging, LAYERS)
+    for layer in sorted(LAYERS.iterdir()):
+        if not layer.name.startswith("nvidia-"):
+            compile_bytecode(layer, args.root)
+        for name, target in (link.split("=") for link in args.link):
+            if layer.name == "torch":
+                (layer / name).symlink_to(target)
+        normalise(layer)
+    normalise(HEADERS)
+    shutil.rmtree(staging)
+
+
+def _command_site(args: argparse.Namespace) -> None:
+    install(args.lock, "--python", str(args.venv / "bin/python"))
+    site = next((args.venv / "lib").glob("python3.*/site-packages"))
+    trim(site, read_trim(args.trim), HEADERS)
+    (site / "torchbake.pth").write_text("".join(f"{path}\n" for path in args.path))
+    compile_bytecode(site, site)
+    normalise(args.venv)
+
+
+def _command_cuda_home(args: argparse.Namespace) -> None:
+    for where, target in cuda_links(args.tree, args.final, args.folder).items():
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.symlink_to(target)
+    normalise(args.folder)
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    split = commands.add_parser("split")
+    split.set_defaults(run=_command_split)
+    split.add_argument("lock", type=Path)
+    split.add_argument("folder", type=Path)
+    layers = commands.add_parser("layers")
+    layers.set_defaults(run=_command_layers)
+    layers.add_argument("lock", type=Path)
+    layers.add_argument("root", type=Path)
+    layers.add_argument("--link", action="append", default=[], metavar="NAME=TARGET")
+    site = commands.add_parser("site")
+    site.set_defaults(run=_command_site)
+    site.add_argument("lock", type=Path)
+    site.add_argument("venv", type=Path)
+    site.add_argument("--path", action="append", default=[])
+    for command in (layers, site):
+        command.add_argument("--trim", type=Path)
+    cuda = commands.add_parser("cuda-home")
+    cuda.set_defaults(run=_command_cuda_home)
+    cuda.add_argument("folder", type=Path)
+    cuda.add_argument("final", type=Path)
+    cuda.add_argument("tree", type=Path, nargs="+")
+    args = parser.parse_args(argv)
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,110 @@
+"""The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import docker
+from docker.errors import APIError, DockerException
+from docker.utils import kwargs_from_env
+
+from torchbake.errors import EngineError
+
+OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image in the engine. ``digest`` is its id there; ``size_bytes`` is as the engine counts it."""
+
+    digest: str
+    tags: tuple[str, ...]
+    labels: dict[str, str]
+    size_bytes: int
+
+
+class Engine:
+    """One engine. Every method raises EngineError when it does not answer."""
+
+    def __init__(self, client: docker.DockerClient) -> None:
+        self._client = client
+
+    @cached_property
+    def containerd_store(self) -> bool:
+        """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
+        status = self._client.info().get("DriverStatus") or []
+        return any(value == "io.containerd.snapshotter.v1" for _, value in status)
+
+    def images(self) -> dict[str, Image]:
+        """Every tagged image by each of its tags (``repository:tag``); one request."""
+        listed = [
+            Image(
+                digest=entry["Id"],
+                tags=tuple(entry.get("RepoTags") or ()),
+                labels=entry.get("Labels") or {},
+                size_bytes=entry["Size"],
+            )
+            for entry in self._client.api.images()
+        ]
+        return {tag: image for image in listed for tag in image.tags}
+
+    def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
+        """Point tags at an image, wherever they pointed before."""
+        for tag in tags:
+            try:
+                self._client.api.tag(digest, repository, tag, force=True)
+            except APIError as error:
+                raise EngineError(f"{repository}:{tag}: cannot be tagged: {error.explanation}") from None
+
+
+def connect() -> Engine:
+    """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
+    hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
+    try:
+        client = docker.DockerClient(**_address(), timeout=60)
+        client.ping()
+    except (DockerException, OSError) as error:
+        reason = re.sub(r"^Error while fetching server API version: ", "", str(error))
+        raise EngineError(f"No container engine answers: {reason}", hint=hint) from None
+    return Engine(client)
+
+
+def check_buildx() -> str:
+    """Buildx's version. Raises EngineError when it is missing or too old."""
+    hint = "Install docker-buildx, or run: nox -s setup"
+    try:
+        done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
+    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
+    if done.returncode or not match:
+        raise EngineError("docker has no buildx, which builds the images.", hint=hint)
+    if (int(match[1]), int(match[2])) < OLDEST_BUILDX:
+        oldest = ".".join(map(str, OLDEST_BUILDX))
+        raise EngineError(f"buildx {match[0]} is too old; {oldest} or later is needed.", hint=hint)
+    return match[0]
+
+
+def builder_driver(builder: str | None) -> str:
+    """The driver of a builder (``docker``, ``docker-container``, ``kubernetes``, ``remote``).
+
+    Raises EngineError when there is no such builder.
+    """
+    command = ["docker", "buildx", "inspect", *([builder] if builder else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
+    if done.returncode or not match:
+        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
+    return match[1]
+
+
+def _address() -> dict[str, object]:
+    """What the docker command would use, so that both speak to one engine."""
+    if os.environ.get("DOCKER_HOST"):
+        return dict(kwargs_from_env())
+    context = docker.ContextAPI.get_current_context()
+    return {"base_url": context.Host, "tls": context.TLSConfig} if context and context.Host else {}

@@ -1,0 +1,155 @@
+"""The host's own pip and apt settings: indexes, wheel folders, certificates, proxies, mirrors.
+
+They are read here, used while locking, and handed to builds as secrets and named contexts, so that
+nothing of them stays in an image. See docs/air-gapped.md.
+"""
+
+import configparser
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from torchbake.errors import HostConfigError
+
+_PIP_SECTIONS = ("global", "install")  # pip's order: a command's section overrides the global one
+_LISTS = ("extra-index-url", "find-links", "trusted-host")
+_SINGLE = ("index-url", "cert", "proxy", "no-index")
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipConfig:
+    """Where the host's pip looks. URLs and folders are as written there; empty means pip's default."""
+
+    index_url: str = ""
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    cert: str = ""
+    proxy: str = ""
+    no_index: bool = False
+
+    @property
+    def local_folders(self) -> tuple[Path, ...]:
+        """The find-links folders and ``file:`` indexes on this host, existing ones only."""
+        places = (self.index_url, *self.extra_index_urls, *self.find_links)
+        folders = (local_folder(place) for place in places if place)
+        return tuple(folder for folder in folders if folder and folder.is_dir())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AptConfig:
+    """Debian mirror URIs by archive (``debian``, ``debian-security``) and proxies by scheme."""
+
+    mirror: str = ""
+    security_mirror: str = ""
+    http_proxy: str = ""
+    https_proxy: str = ""
+
+
+def read_pip_config(environ: Mapping[str, str] = os.environ) -> PipConfig:
+    """pip's files, then its environment variables, as pip itself reads them.
+
+    Raises HostConfigError for a file that cannot be parsed.
+    """
+    values: dict[str, str] = {}
+    if environ.get("PIP_CONFIG_FILE") != os.devnull:
+        for path in _pip_files(environ):
+            values |= _pip_file(path)
+    for key in (*_LISTS, *_SINGLE):
+        variable = "PIP_" + key.upper().replace("-", "_")
+        if variable in environ:
+            values[key] = environ[variable]
+    return PipConfig(
+        index_url=values.get("index-url", ""),
+        extra_index_urls=tuple(values.get("extra-index-url", "").split()),
+        find_links=tuple(values.get("find-links", "").split()),
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        cert=values.get("cert") or environ.get("SSL_CERT_FILE", "") or environ.get("REQUESTS_CA_BUNDLE", ""),
+        proxy=values.get("proxy", ""),
+        no_index=values.get("no-index", "").lower() in ("1", "true", "yes", "on"),
+    )
+
+
+def read_apt_config(
+    environ: Mapping[str, str] = os.environ, root: Path = Path("/etc/apt")
+) -> AptConfig:
+    """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win."""
+    text = _concatenated([root / "apt.conf", *sorted((root / "apt.conf.d").glob("*"))])
+    uris = _source_uris([root / "sources.list", *sorted((root / "sources.list.d").glob("*"))])
+    mirror = environ.get("TORCHBAKE_APT_MIRROR") or _first(uris, "/debian")
+    proxy = environ.get("TORCHBAKE_APT_PROXY", "")
+    return AptConfig(
+        mirror=mirror,
+        security_mirror=_first(uris, "/debian-security") or mirror.replace("/debian", "/debian-security"),
+        http_proxy=proxy or _apt_value(text, "Acquire::http::Proxy"),
+        https_proxy=proxy or _apt_value(text, "Acquire::https::Proxy"),
+    )
+
+
+def proxy_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The proxy variables that are set; BuildKit keeps these names out of images and cache keys."""
+    return {name: environ[name] for name in PROXY_VARIABLES if environ.get(name)}
+
+
+def local_folder(place: str) -> Path | None:
+    """The folder behind a path or a ``file:`` URL; None for anything remote."""
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if "://" in place else Path(place).expanduser()
+
+
+def is_remote(place: str) -> bool:
+    return local_folder(place) is None
+
+
+def _pip_files(environ: Mapping[str, str]) -> Iterable[Path]:
+    home = Path(environ.get("HOME", "/"))
+    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    yield from (Path(folder) / "pip/pip.conf" for folder in shared)
+    yield Path("/etc/pip.conf")
+    yield home / ".pip/pip.conf"
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
+    if environ.get("PIP_CONFIG_FILE"):
+        yield Path(environ["PIP_CONFIG_FILE"])
+
+
+def _pip_file(path: Path) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise HostConfigError(f"{path}: {reason}", hint="pip cannot read this file either; correct it.") from None
+    found: dict[str, str] = {}
+    for section in _PIP_SECTIONS:
+        if parser.has_section(section):
+            found |= {key.replace("_", "-"): value for key, value in parser.items(section)}
+    return found
+
+
+def _concatenated(paths: Iterable[Path]) -> str:
+    return "\n".join(path.read_text(errors="replace") for path in paths if path.is_file() and os.access(path, os.R_OK))
+
+
+def _apt_value(text: str, key: str) -> str:
+    """``Key "value";`` with the last one winning. Nested blocks are not searched: apt writes proxies flat."""
+    found = re.findall(rf'^\s*{re.escape(key)}\s+"([^"]*)"\s*;', text, flags=re.IGNORECASE | re.MULTILINE)
+    return "" if not found or found[-1].upper() == "DIRECT" else found[-1]
+
+
+def _source_uris(paths: Iterable[Path]) -> list[str]:
+    lines = [line.strip() for line in _concatenated(paths).splitlines()]
+    one_line = [re.sub(r"\[[^\]]*\]", "", line).split() for line in lines if line.startswith(("deb ", "deb\t"))]
+    deb822 = [line.split(":", 1)[1].split() for line in lines if line.lower().startswith("uris:")]
+    return [words[1] for words in one_line if len(words) > 1] + [uri for uris in deb822 for uri in uris]
+
+
+def _first(uris: Iterable[str], ending: str) -> str:
+    return next((uri for uri in uris if uri.rstrip("/").endswith(ending)), "")

@@ -1,0 +1,95 @@
+"""`list`: what a selection holds, for people, programs and CI."""
+
+import argparse
+import json
+import re
+from typing import Any
+
+from rich.text import Text
+
+from torchbake import console
+from torchbake.project import Project
+from torchbake.select import Selection
+from torchbake.spec import InitSpec, Spec
+from torchbake.verbs.common import add_selectors, load_selection
+
+SUMMARY = "show the selected images, and with --explain why not the others"
+EXAMPLES = (
+    "nox -s list -- all",
+    "nox -s list -- cuda12 '!devel' --explain",
+    "nox -s list -- cuda12 --format json | jq -r '.images[].id'",
+    "nox -s list -- all --format github --shard 1/4 >> $GITHUB_OUTPUT",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument("--format", choices=("table", "json", "github"), default="table", help="default: table")
+    parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
+    parser.add_argument("--shard", type=_shard, metavar="I/N", help="the I-th of N equal parts, for N machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    specs = list(selection.specs)
+    if args.shard:
+        part, parts = args.shard
+        specs = specs[part - 1 :: parts]
+    if args.format == "json":
+        console.show_json({"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)})
+    elif args.format == "github":
+        print("matrix=" + json.dumps({"include": [_job(spec) for spec in specs]}))
+    else:
+        _table(project, selection, specs, explain=args.explain)
+    return 0
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
+    return int(match[1]), int(match[2])
+
+
+def _entry(project: Project, spec: Spec) -> dict[str, Any]:
+    shared = {"id": spec.id, "kind": spec.kind, "repository": spec.repository, "base": spec.base.name}
+    tags = list(project.tags[spec.id])
+    if isinstance(spec, InitSpec):
+        return shared | {"version": spec.release, "tags": tags}
+    return shared | {
+        "torch": spec.torch,
+        "accelerator": str(spec.accelerator),
+        "cuda": spec.accelerator.cuda,
+        "cudnn": spec.cudnn,
+        "python": spec.base.python,
+        "flavor": spec.flavor,
+        "trim": spec.trim,
+        "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
+        "tags": tags,
+    }
+
+
+def _job(spec: Spec) -> dict[str, str]:
+    accelerator = "cpu" if isinstance(spec, InitSpec) else spec.accelerator.kind
+    return {"id": spec.id, "kind": spec.kind, "accelerator": accelerator}
+
+
+def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:
+    excluded = [{"id": item.id, "reason": item.reason} for item in project.expansion.excluded]
+    return excluded + [{"id": item.id, "reason": f"not selected: {item.reason}"} for item in selection.left_out]
+
+
+def _table(project: Project, selection: Selection, specs: list[Spec], *, explain: bool) -> None:
+    rows = [_row(project, spec) for spec in specs]
+    console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags"), rows)
+    if explain:
+        left_out = [(item["id"], item["reason"]) for item in _excluded(project, selection)]
+        console.show_table(("left out", "reason"), left_out)
+    console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
+
+
+def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:
+    name, tags = Text(spec.id, style="bold"), ", ".join(project.tags[spec.id][1:])
+    if isinstance(spec, InitSpec):
+        return name, "", "", "", spec.base.name, "init", tags
+    return name, spec.torch, str(spec.accelerator), spec.base.python, spec.base.name, spec.flavor, tags
