@@ -2,10 +2,9 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from torchbake.errors import LockError, UsageError
-from torchbake.lock import lock_path, read_lock
+from torchbake.errors import UsageError
+from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.project import Project, load_project
 from torchbake.select import Selection, select
@@ -37,21 +36,6 @@ def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
 def lock_of(project: Project, spec: Spec) -> Lock | None:
     """The image's lock; None for an init image. Raises LockError."""
     return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
-
-
-def lock_text_of(project: Project, spec: Spec) -> str:
-    return lock_path(project.root, spec).read_text() if isinstance(spec, ImageSpec) else ""
-
-
-def builder_lock_path(root: Path) -> Path:
-    return root / "images" / "builder.lock"
-
-
-def builder_lock_text(project: Project) -> str:
-    path = builder_lock_path(project.root)
-    if not path.exists():
-        raise LockError(f"{path}: there is no lock of the builder's own tools.", hint="Make it: nox -s lock -- all")
-    return path.read_text()
 
 
 def positive(name: str) -> Callable[[str], int]:

@@ -3,21 +3,17 @@
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
-from pathlib import Path
 
 from torchbake import console
+from torchbake.builderlock import make_builder_lock
 from torchbake.errors import LockError, TorchbakeError
 from torchbake.files import write_text
 from torchbake.lock import format_checked, lock_path, make_lock, read_lock
-from torchbake.lockfile import assign_layers, format_lock
-from torchbake.lockfile import Lock
 from torchbake.mirrors import PipConfig, read_pip_config
 from torchbake.project import Project
 from torchbake.render import summary
-from torchbake.resolver import Question, resolve
 from torchbake.spec import ImageSpec
-from torchbake.verbs.common import add_selectors, builder_lock_path, load_selection
+from torchbake.verbs.common import add_selectors, load_selection
 
 SUMMARY = "lock exact wheels with hashes: images/<id>/requirements.lock"
 EXAMPLES = ("nox -s lock -- cuda12", "nox -s lock -- 2.10.0 --upgrade", "nox -s lock -- all --check")
@@ -36,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         _each(specs, lambda spec: summary(spec, read_lock(project.root, spec)))
         return 0
     config = read_pip_config()
-    _lock_builder(project.root, config, upgrade=args.upgrade)
+    make_builder_lock(project.root, config, upgrade=args.upgrade)
     _each(specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
     return 0
 
@@ -65,12 +61,3 @@ def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool
     write_text(path, text)
     return f"locked {summary(spec, lock)}"
 
-
-def _lock_builder(root: Path, config: PipConfig, *, upgrade: bool) -> None:
-    """The builder's own tool is uv, in the version that locks: what resolves is what installs."""
-    path = builder_lock_path(root)
-    if path.exists() and not upgrade:
-        return
-    requirement = f"uv=={version('uv')}"
-    pins = resolve(Question(requirements=(requirement,), python="3.11"), config)
-    write_text(path, format_lock(Lock(inputs=requirement, layers=assign_layers(pins))))

@@ -1,0 +1,81 @@
+"""The plan of a build as a bake file: one target an image. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes."""
+
+    spec: Spec
+    ref: str
+    tags: tuple[str, ...]
+    inputs: str
+    base_digest: str
+    contexts: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to build: what the command line and the builder's abilities decide, for all images alike."""
+
+    output: str
+    created: str
+    revision: str
+    arguments: Mapping[str, str]
+    no_cache: bool = False
+    pull: bool = False
+    cache_to: tuple[str, ...] = ()
+    cache_from: tuple[str, ...] = ()
+
+
+def bake_file(
+    jobs: Sequence[Job], options: Options, root: Path, secrets: Mapping[str, Mapping[str, Path]]
+) -> dict[str, Any]:
+    """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
+    targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.base.suite]) for job in jobs}
+    return {"group": {"default": {"targets": list(targets)}}, "target": targets}
+
+
+def target_name(spec: Spec) -> str:
+    return spec.id.replace(".", "_")
+
+
+def output_for(driver: str, *, containerd_store: bool) -> str:
+    """How the finished image gets into the engine.
+
+    zstd needs an engine with the containerd store: 3 times as fast as its default gzip, and 13% smaller.
+    """
+    if driver == "docker":
+        return "type=image,compression=zstd,oci-mediatypes=true" if containerd_store else "type=image"
+    return "type=docker"
+
+
+def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
+    target: dict[str, Any] = {
+        "context": str(root),
+        "dockerfile": f"images/{job.spec.id}/Dockerfile",
+        "contexts": dict(job.contexts),
+        "args": {
+            "BASE_DIGEST": job.base_digest,
+            "CREATED": options.created,
+            "INPUTS": job.inputs,
+            "REVISION": options.revision,
+            **options.arguments,
+        },
+        "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
+        "tags": [job.ref],
+        "output": [options.output],
+        # An attestation of the time of day would make every build another image.
+        "attest": ["type=provenance,disabled=true"],
+    }
+    if options.cache_to:
+        target["cache-to"] = list(options.cache_to)
+    if options.cache_from:
+        target["cache-from"] = list(options.cache_from)
+    return target | ({"no-cache": True} if options.no_cache else {}) | ({"pull": True} if options.pull else {})

@@ -1,0 +1,77 @@
+"""The live view of a build: a row for each running image on a terminal, plain lines elsewhere."""
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.live import Live
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from torchbake import console
+from torchbake.progress import Progress, Step
+
+_WORTH_A_LINE = 2.0  # seconds; shorter steps would bury the long ones in a CI log
+
+
+class Board:
+    """Told what happens to each image; shows it. Thread-safe."""
+
+    def __init__(self, bars: Bars | None, total: int) -> None:
+        self._bars = bars
+        self._tasks: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._total = total
+        self._ended = 0
+        self._started = time.monotonic()
+
+    def start(self, name: str, reason: str) -> None:
+        with self._lock:
+            if self._bars:
+                self._tasks[name] = self._bars.add_task(name, step=reason)
+            else:
+                console.say(f"{self._clock()} {name}: building, {reason}")
+
+    def step(self, name: str, progress: Progress, finished: Iterable[Step]) -> None:
+        with self._lock:
+            if self._bars:
+                self._bars.update(self._tasks[name], step=_short(progress.current))  # type: ignore[arg-type]
+                return
+            for step in finished:
+                if not step.cached and step.seconds >= _WORTH_A_LINE:
+                    console.say(f"{self._clock()} {name}: {_short(step.name)} ({step.seconds:.1f} s)")
+
+    def end(self, name: str, text: str, *, good: bool) -> None:
+        with self._lock:
+            self._ended += 1
+            if self._bars:
+                self._bars.remove_task(self._tasks.pop(name))  # type: ignore[arg-type]
+            mark = Text("✓ ", style="green") if good else Text("✗ ", style="bold red")
+            line = Text(f"{self._clock()} ") if not self._bars else Text("")
+            console.err.print(line + mark + Text(f"{name}: {text} [{self._ended}/{self._total}]"))
+
+    def _clock(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        return f"[{minutes:02d}:{seconds:02d}]"
+
+
+@contextmanager
+def board(total: int) -> Iterator[Board]:
+    """A board for ``total`` images; on a terminal its rows go when it ends, the lines stay."""
+    if not console.err.is_terminal:
+        yield Board(None, total)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("[dim]{task.fields[step]}"))
+    bars = Bars(*columns, console=console.err, transient=True)
+    with Live(bars, console=console.err, transient=True, refresh_per_second=8):
+        yield Board(bars, total)
+
+
+def _short(name: str) -> str:
+    """A step's name without the target, the mounts and what does not fit on a line."""
+    name = re.sub(r"^\[\S+ (?=\S+( \d+/\d+)?\])", "[", name)
+    name = re.sub(r"--(mount|from|chmod)=\S+\s*", "", name)
+    return name if len(name) <= 80 else name[:79] + "…"

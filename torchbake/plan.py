@@ -1,0 +1,87 @@
+"""The plan of a build: which images are up to date, which are built, and with what."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from torchbake.base import Base
+from torchbake.bakefile import Job
+from torchbake.engine import Image
+from torchbake.errors import TorchbakeError
+from torchbake.render import LABEL
+from torchbake.spec import Spec
+
+Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none."""
+
+    id: str
+    ref: str
+    tags: tuple[str, ...]
+    status: Status
+    reason: str
+    digest: str | None = None
+    size_bytes: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """Jobs to build and what is decided already; every selected image is in exactly one of the two."""
+
+    jobs: list[Job] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    decided: list[Result] = field(default_factory=list)
+    fresh: list[tuple[Job, Image]] = field(default_factory=list)
+
+
+def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
+    return f"{spec.repository}:{tags[0]}"
+
+
+def make_plan(
+    specs: tuple[Spec, ...],
+    tags: Mapping[str, tuple[str, ...]],
+    bases: Mapping[str, Base | TorchbakeError],
+    prepare: Callable[[Spec, Base], Job],
+    images: Mapping[str, Image],
+    *,
+    force: bool = False,
+) -> Plan:
+    """Decide for each image. An image whose base or lock failed is skipped, with that as its reason."""
+    plan = Plan()
+    for spec in specs:
+        base = bases[spec.base.name]
+        if isinstance(base, TorchbakeError):
+            plan.decided.append(_undone(spec, tags[spec.id], "skipped", f"its base failed: {base.message}"))
+            continue
+        try:
+            job = prepare(spec, base)
+        except TorchbakeError as error:
+            plan.decided.append(_undone(spec, tags[spec.id], "failed", error.message))
+            continue
+        image = images.get(job.ref)
+        reason = why_build(job, image, force=force)
+        if image and not reason:
+            plan.fresh.append((job, image))
+        else:
+            plan.jobs.append(job)
+            plan.reasons[spec.id] = reason
+    return plan
+
+
+def why_build(job: Job, image: Image | None, *, force: bool) -> str:
+    """Why an image must be built; empty when the engine has it with the same inputs."""
+    if image is None:
+        return "not in the engine"
+    if force:
+        return "asked for with --no-cache or --pull"
+    known = image.labels.get(f"{LABEL}.inputs")
+    return "" if known == job.inputs else "its inputs changed"
+
+
+def _undone(spec: Spec, tags: tuple[str, ...], status: Status, reason: str) -> Result:
+    return Result(id=spec.id, ref=ref_of(spec, tags), tags=(), status=status, reason=reason)

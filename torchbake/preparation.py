@@ -1,0 +1,84 @@
+"""From an image spec to a job: its lock, its Dockerfile on disk, its inputs digest, its wheels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torchbake.base import Base
+from torchbake.bakefile import Job
+from torchbake.errors import LockError
+from torchbake.files import write_text
+from torchbake.inputs import inputs_digest
+from torchbake.lock import format_checked, lock_path, make_lock, read_lock
+from torchbake.lockfile import Lock, parse_lock
+from torchbake.mirrors import PipConfig
+from torchbake.plan import ref_of
+from torchbake.project import TOOLKIT, Project
+from torchbake.render import dockerfile_path, render
+from torchbake.spec import ImageSpec, Spec
+from torchbake.builderlock import builder_lock_text
+from torchbake.wheelhouse import stage_wheels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How images of one run are prepared. With ``locked`` a missing or stale lock is an error."""
+
+    project: Project
+    pip: PipConfig
+    locked: bool
+    dry_run: bool
+    say: Callable[[str], None]
+
+    def job(self, spec: Spec, base: Base) -> Job:
+        """The job of an image, its files written. Raises LockError and RenderError."""
+        lock = self._lock(spec)
+        dockerfile = render(spec, lock)
+        path = dockerfile_path(self.project.root, spec)
+        if not self.dry_run and (not path.exists() or path.read_text() != dockerfile):
+            write_text(path, dockerfile)
+        contexts = {spec.base.image: base.context(self.project.state)}
+        if self.project.root != TOOLKIT:
+            contexts["toolkit"] = str(TOOLKIT)
+        return Job(
+            spec=spec,
+            ref=ref_of(spec, self.project.tags[spec.id]),
+            tags=self.project.tags[spec.id],
+            inputs=self._inputs(spec, dockerfile, base),
+            base_digest=base.digest,
+            contexts=contexts,
+        )
+
+    def with_wheels(self, job: Job) -> Job:
+        """The job with the wheels that folders of this host hold for it."""
+        if not isinstance(job.spec, ImageSpec):
+            return job
+        lock = read_lock(self.project.root, job.spec)
+        builder = parse_lock(builder_lock_text(self.project.root), "builder.lock")
+        layers = {"builder": tuple(builder.pins.values()), **lock.layers}
+        folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
+        return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
+
+    def _lock(self, spec: Spec) -> Lock | None:
+        if not isinstance(spec, ImageSpec):
+            return None
+        try:
+            return read_lock(self.project.root, spec)
+        except LockError:
+            if self.locked:
+                raise
+        path = lock_path(self.project.root, spec)
+        self.say(f"{spec.id}: its lock is missing or out of date; locking")
+        lock = make_lock(spec, self.pip, previous=path.read_text() if path.exists() else "")
+        if not self.dry_run:
+            write_text(path, format_checked(spec, lock))
+        return lock
+
+    def _inputs(self, spec: Spec, dockerfile: str, base: Base) -> str:
+        path = lock_path(self.project.root, spec) if isinstance(spec, ImageSpec) else None
+        return inputs_digest(
+            spec,
+            dockerfile=dockerfile,
+            lock_text=path.read_text() if path and path.exists() else "",
+            builder_lock=builder_lock_text(self.project.root) if path else "",
+            base_digest=base.digest,
+        )

@@ -1,0 +1,168 @@
+"""`build`: images in the engine, from bases and locks to tags."""
+
+import argparse
+import contextlib
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from torchbake import console
+from torchbake.bakefile import Options, output_for
+from torchbake.base import Base, find_base, make_base
+from torchbake.buildrun import BuildRun
+from torchbake.builderlock import make_builder_lock
+from torchbake.engine import Engine, builder_driver, check_buildx, connect
+from torchbake.errors import BuildError, TorchbakeError, UsageError
+from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
+from torchbake.plan import Plan, Result, make_plan
+from torchbake.preparation import Preparation
+from torchbake.project import Project
+from torchbake.revision import created, revision
+from torchbake.select import Selection
+from torchbake.verbs.base import bases_of
+from torchbake.verbs.common import add_selectors, load_selection, positive
+
+SUMMARY = "build and tag the selected images; what is up to date is left alone"
+EXAMPLES = (
+    "nox -s build -- cpu",
+    "nox -s build -- cuda12 '!devel' --jobs 2",
+    "nox -s build -- 2.10.0 --dry-run",
+    "nox -s build -- all --prune --format json > images.json",
+    "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache,mode=max "
+    "--cache-from type=registry,ref=HOST/cache",
+)
+_STYLES = {"built": "green", "up-to-date": "dim", "failed": "bold red", "skipped": "yellow", "planned": "cyan"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (default: 2)")
+    parser.add_argument("--no-cache", action="store_true", help="run every step anew")
+    parser.add_argument("--pull", action="store_true", help="get the bases anew first")
+    parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
+    parser.add_argument("--prune", action="store_true", help="drop the build cache after each image, to save disk")
+    parser.add_argument("--builder", metavar="NAME", help="a buildx builder, also a remote or Kubernetes one")
+    parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
+    parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    engine = connect()
+    with _interruptible():
+        results = _build(args, project, selection, engine)
+    _show(results, args.format)
+    bad = [result.id for result in results if result.status in ("failed", "skipped")]
+    if bad:
+        raise BuildError(f"{len(bad)} of {len(results)} images were not built: {', '.join(bad)}.")
+    return 0
+
+
+def _build(args: argparse.Namespace, project: Project, selection: Selection, engine: Engine) -> list[Result]:
+    pip, apt = read_pip_config(), read_apt_config()
+    preparation = Preparation(project=project, pip=pip, locked=args.locked, dry_run=args.dry_run, say=console.say)
+    if not args.locked and not args.dry_run:
+        make_builder_lock(project.root, pip)
+    bases = _bases(args, project, selection, apt)
+    force = args.no_cache or args.pull
+    plan = make_plan(selection.specs, project.tags, bases, preparation.job, engine.images(), force=force)
+    build = BuildRun(project=project, engine=engine, preparation=preparation, builder=args.builder, prune=args.prune)
+    if args.dry_run:
+        options = _options(args, project, engine) if plan.jobs else None
+        return _dry_run(plan, build, options, apt)
+    results = plan.decided + build.confirm(plan.fresh)
+    if plan.jobs:
+        check_buildx()
+        folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+        results += build.run(plan, _options(args, project, engine), apt, folder, jobs=args.jobs)
+    order = {spec.id: number for number, spec in enumerate(selection.specs)}
+    return sorted(results, key=lambda result: order[result.id])
+
+
+def _bases(
+    args: argparse.Namespace, project: Project, selection: Selection, apt: AptConfig
+) -> Mapping[str, Base | TorchbakeError]:
+    """Each base, or why there is none: that ends the images on it, not the others."""
+    bases: dict[str, Base | TorchbakeError] = {}
+    for spec in bases_of(selection.specs):
+        known = None if args.pull else find_base(spec, project.state)
+        try:
+            if known is None and args.dry_run:
+                known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
+            bases[spec.name] = known or make_base(spec, project.state, apt, source="auto", say=console.say)
+        except TorchbakeError as error:
+            bases[spec.name] = error
+    return bases
+
+
+def _options(args: argparse.Namespace, project: Project, engine: Engine) -> Options:
+    # The default builder is the engine itself: asking buildx would cost more than the whole rest of a no-op.
+    driver = builder_driver(args.builder)
+    caches = (*args.cache_to, *args.cache_from)
+    wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
+    if wrong:
+        raise UsageError(f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME.")
+    return Options(
+        output=output_for(driver, containerd_store=engine.containerd_store),
+        created=created(project.root),
+        revision=revision(project.root),
+        arguments=proxy_variables(),
+        no_cache=args.no_cache,
+        pull=args.pull,
+        cache_to=tuple(args.cache_to),
+        cache_from=tuple(args.cache_from),
+    )
+
+
+def _dry_run(plan: Plan, build: BuildRun, options: Options | None, apt: AptConfig) -> list[Result]:
+    if options:
+        console.say("The bake file:", style="bold")
+        console.err.print_json(data=build.bake_file(plan.jobs, options, apt))
+    planned = [
+        Result(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
+        for job in plan.jobs
+    ]
+    return plan.decided + planned + [build.up_to_date(job, image) for job, image in plan.fresh]
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM (a CI job that is cancelled) ends a build as orderly as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(results: list[Result], form: str) -> None:
+    if form == "json":
+        console.show_json({"images": [asdict(result) for result in results]})
+        return
+    rows = [_row(result) for result in results]
+    console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
+
+
+def _row(result: Result) -> tuple[Text | str, ...]:
+    size = f"{result.size_bytes / 1e9:.2f} GB" if result.size_bytes else ""
+    if result.size_bytes and result.size_bytes < 1e8:
+        size = f"{result.size_bytes / 1e6:.1f} MB"
+    return (
+        Text(result.id, style="bold"),
+        Text(result.status, style=_STYLES[result.status]),
+        size,
+        f"{result.seconds:.1f} s" if result.seconds else "",
+        (result.digest or "").removeprefix("sha256:")[:12],
+        result.reason.partition("\n")[0],
+    )
+
