@@ -12,8 +12,10 @@ Everything gets the same times, owners and modes, so that the same wheels give t
 """
 
 import argparse
+import base64
 import compileall
 import csv
+import hashlib
 import os
 import re
 import shutil
@@ -33,11 +35,11 @@ CA_SECRET = Path("/run/secrets/ca")
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml. ``keep_aside`` moves the files to the headers instead of dropping them."""
+    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped whole."""
 
     name: str
     pattern: re.Pattern[str]
-    keep_aside: bool
+    to: str = ""
 
 
 def read_trim(path: Path | None) -> tuple[Drop, ...]:
@@ -47,7 +49,7 @@ def read_trim(path: Path | None) -> tuple[Drop, ...]:
         Drop(
             name=rule["name"],
             pattern=re.compile("|".join(glob_pattern(glob) for glob in rule["paths"])),
-            keep_aside=rule.get("to") == "headers",
+            to=rule.get("to", ""),
         )
         for rule in rules
     )
@@ -102,20 +104,38 @@ def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[s
 
 
 def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
-    """Drop files below ``root`` and take them out of the RECORDs, so that those stay true."""
+    """Trim the files below ``root``, and the RECORDs with them, so that those stay true."""
     saved: dict[str, list[int]] = {}
     for _, record, rows in records(root):
         stay, go = trim_rows(rows, rules)
         for name, rule in go:
+            size = (root / name).stat().st_size
+            if rule.to == "strip":
+                stay.append(_strip(root, name))
+                size -= (root / name).stat().st_size
+            else:
+                _remove(root, name, aside if rule.to == "headers" else None)
             count = saved.setdefault(rule.name, [0, 0])
-            count[0] += (root / name).stat().st_size
+            count[0] += size
             count[1] += 1
-            _remove(root, name, aside if rule.keep_aside else None)
         if go:
             with record.open("w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(stay)
+                csv.writer(file, lineterminator="\n").writerows(sorted(stay))
     for rule_name, (size, files) in saved.items():
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
+
+
+def _strip(root: Path, name: str) -> list[str]:
+    """Strip a library; returns its new row of the RECORD."""
+    subprocess.run(["strip", "--strip-unneeded", str(root / name)], check=True)
+    return record_row(root, name)
+
+
+def record_row(root: Path, name: str) -> list[str]:
+    """A file's row of a RECORD: https://packaging.python.org/en/latest/specifications/recording-installed-packages/"""
+    with (root / name).open("rb") as file:
+        digest = base64.urlsafe_b64encode(hashlib.file_digest(file, "sha256").digest()).rstrip(b"=")
+    return [name, f"sha256={digest.decode()}", str((root / name).stat().st_size)]
 
 
 def _remove(root: Path, name: str, aside: Path | None) -> None:

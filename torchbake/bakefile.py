@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,12 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
             "CREATED": options.created,
             "INPUTS": job.inputs,
             "REVISION": options.revision,
+            # BuildKit's own name for it: the times of the image and its history.
+            "SOURCE_DATE_EPOCH": str(int(datetime.fromisoformat(options.created).timestamp())),
             **options.arguments,
         },
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
-        "tags": [job.ref],
+        # No tags: an image is named when it is whole, and then by all its tags at once.
         "output": [options.output],
         # An attestation of the time of day would make every build another image.
         "attest": ["type=provenance,disabled=true"],

@@ -5,6 +5,7 @@ failure from ending the others.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -23,9 +24,14 @@ _PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How one build ended. ``errors`` is empty when it went well; ``tail`` are the log's last lines."""
+    """How one build ended.
+
+    ``digests`` are what the engine may know the image by: its manifest's, or its configuration's.
+    ``errors`` is empty when it went well; ``tail`` are the log's last lines.
+    """
 
     seconds: float
+    digests: tuple[str, ...]
     errors: tuple[str, ...]
     tail: tuple[str, ...]
 
@@ -48,7 +54,8 @@ class Builder:
         """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
         started = time.monotonic()
         progress, said = Progress(), []
-        process = self._start(target)
+        metadata = log.with_suffix(".json")
+        process = self._start(target, metadata)
         try:
             for event in events(process.stdout or ()):
                 if isinstance(event, str):
@@ -61,7 +68,12 @@ class Builder:
                 self._processes.discard(process)
             write_text(log, "\n".join([*progress.log, *said]) + "\n")
         errors = tuple(progress.errors or said[-1:] or [f"docker buildx bake ended with {code}"]) if code else ()
-        return Outcome(seconds=time.monotonic() - started, errors=errors, tail=tuple([*progress.log, *said][-15:]))
+        return Outcome(
+            seconds=time.monotonic() - started,
+            digests=() if code else _digests(metadata),
+            errors=errors,
+            tail=tuple([*progress.log, *said][-15:]),
+        )
 
     def stop(self) -> None:
         """End every build that runs, and wait until each has taken back what it had begun."""
@@ -77,8 +89,9 @@ class Builder:
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
 
-    def _start(self, target: str) -> "subprocess.Popen[str]":
+    def _start(self, target: str, metadata: Path) -> "subprocess.Popen[str]":
         command = ["docker", "buildx", "bake", "--file", str(self._bake_file), "--progress", "rawjson"]
+        command += ["--metadata-file", str(metadata)]
         command += ["--builder", self._builder] if self._builder else []
         with self._lock:
             if self._stopped:
@@ -93,6 +106,12 @@ class Builder:
                 raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
             self._processes.add(process)
         return process
+
+
+def _digests(metadata: Path) -> tuple[str, ...]:
+    targets = json.loads(metadata.read_text()).values()
+    keys = ("containerimage.digest", "containerimage.config.digest")
+    return tuple(target[key] for target in targets if isinstance(target, dict) for key in keys if key in target)
 
 
 def prune(builder: str | None) -> None:

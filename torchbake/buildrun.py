@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class BuildRun:
 
     def up_to_date(self, job: Job, image: Image, *, moved: int = 0) -> Result:
         reason = "inputs unchanged" + (f"; {moved} tags put right" if moved else "")
-        return _result(job, "up-to-date", reason, image)
+        return _result(job, "up-to-date", reason, self._measured(image))
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
@@ -115,14 +115,15 @@ class BuildRun:
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
-        image = self.engine.images().get(job.ref)
-        if image is None:
+        digest = self.engine.find(outcome.digests)
+        if digest is None:
             # A builder that keeps its results to itself, or an engine other than the one we ask.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)
             return _result(job, "failed", "built, but not in the engine", seconds=outcome.seconds)
-        self._tag(image.digest, job)
+        self._tag(digest, job)
+        image = self.engine.images()[job.ref]
         shown.end(job.spec.id, f"built in {outcome.seconds:.1f} s", good=True)
-        return _result(job, "built", "", image, outcome.seconds)
+        return _result(job, "built", "", self._measured(image), outcome.seconds)
 
     def _failure(self, job: Job, outcome: Outcome, log: Path, shown: Board) -> Result:
         full = any(_FULL in line for line in (*outcome.errors, *outcome.tail))
@@ -134,6 +135,10 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return _result(job, "failed", reason, seconds=outcome.seconds)
+
+    def _measured(self, image: Image) -> Image:
+        """The image with its unpacked size; the engine's own figure also counts the packed layers."""
+        return replace(image, size_bytes=self.engine.unpacked_size(image.digest))
 
     def _tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""

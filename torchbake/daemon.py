@@ -46,7 +46,7 @@ def knock(path: Path) -> SocketState:
 
 @contextlib.contextmanager
 def only_one(paths: EnginePaths) -> Iterator[None]:
-    """One setup or teardown at a time: a second one waits for the first. Raises SetupError after 20 minutes."""
+    """One setup or teardown at a time: a second one waits. Raises SetupError after 20 minutes."""
     paths.state.mkdir(parents=True, exist_ok=True)
     with (paths.state / "setup.lock").open("w") as file:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -78,18 +78,17 @@ def start(paths: EnginePaths, config: str, *, extra: Sequence[str] = ()) -> int:
     """
     command = _command(paths, extra)
     _refuse_a_second(paths)
+    traces.clear(paths)  # of a dead engine: its pid may be another process's by now, its containerd dying
     _claim(paths.data_root)
     for folder in (paths.state, paths.log.parent, paths.socket.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    paths.pidfile.unlink(missing_ok=True)  # of a dead engine: its number may be another process's by now
     write_text(paths.config, config)
-    before = traces.helpers(paths)
     log_start = paths.log.stat().st_size if paths.log.exists() else 0
     process = _launch(command, paths)
     try:
         _wait_for_answer(process, paths, log_start)
     except BaseException:
-        _give_up(process, paths, spare=before)
+        _give_up(process, paths)
         raise
     return process.pid
 
@@ -165,17 +164,15 @@ def _wait_for_answer(process: "subprocess.Popen[bytes]", paths: EnginePaths, log
     )
 
 
-def _give_up(process: "subprocess.Popen[bytes]", paths: EnginePaths, *, spare: frozenset[int]) -> None:
-    """End a half-started engine; containers that an earlier one left running are spared."""
+def _give_up(process: "subprocess.Popen[bytes]", paths: EnginePaths) -> None:
+    """Leave nothing of an engine that did not come up, except its log."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    traces.end_helpers(paths, spare=spare)
-    for file in (paths.pidfile, paths.config):
-        file.unlink(missing_ok=True)
+    traces.clear(paths)
 
 
 def idle_units() -> tuple[str, ...]:
@@ -243,7 +240,7 @@ def _terminate(paths: EnginePaths) -> None:
 
 
 def purge(paths: EnginePaths) -> bool:
-    """Remove a stopped engine's images; False when there are none. Raises SetupError for a folder not ours."""
+    """Remove a stopped engine's images; False when there are none. Raises SetupError if not ours."""
     folder = paths.data_root
     if not os.path.lexists(folder):
         return False
@@ -256,7 +253,7 @@ def purge(paths: EnginePaths) -> bool:
         raise SetupError(
             f"Another engine (pid {users[0]}) stores in {folder}; it stays.", hint="Stop that one first."
         )
-    inside = [point for point, _ in traces.all_mounts() if Path(point).is_relative_to(folder.resolve())]
+    inside = [point for point, *_ in traces.all_mounts() if Path(point).is_relative_to(folder.resolve())]
     if inside:
         raise SetupError(f"{inside[0]} is still mounted; nothing was removed.", hint=f"umount {inside[0]}")
     shutil.rmtree(folder)

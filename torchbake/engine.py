@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import docker
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
 
 from torchbake.errors import EngineError
@@ -50,6 +50,19 @@ class Engine:
             for entry in self._client.api.images()
         ]
         return {tag: image for image in listed for tag in image.tags}
+
+    def find(self, digests: Iterable[str]) -> str | None:
+        """The first of ``digests`` that the engine holds an image under."""
+        for digest in digests:
+            try:
+                return str(self._client.api.inspect_image(digest)["Id"])
+            except ImageNotFound:
+                continue
+        return None
+
+    def unpacked_size(self, digest: str) -> int:
+        """Bytes of an image's layers on disk; the base's are counted in each image."""
+        return sum(int(entry["Size"]) for entry in self._client.api.history(digest))
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""

@@ -93,10 +93,6 @@ class _Expander:
     def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
         if spec.accelerator.kind == "cpu" and row.cudnn:
             self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
-        if "+" in spec.torch:
-            self.problems.append(
-                ((*at, "torch"), f"{spec.torch!r} has a local version; the accelerator says which wheel it is")
-            )
         if spec.accelerator.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
             self.problems.append(
                 ((*at, "torch"), f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split")

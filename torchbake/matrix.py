@@ -30,9 +30,12 @@ _REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository,
 
 def _version(text: str) -> str:
     try:
-        return str(Version(text))
+        version = Version(text)
     except InvalidVersion:
         raise ValueError(f"{text!r} is not a version (PEP 440), such as 2.10.0") from None
+    if version.local or version.epoch:
+        raise ValueError(f"{text!r} has a local version or an epoch; the accelerator says which wheel it is")
+    return str(version)
 
 
 def _accelerator(text: str) -> str:
@@ -212,7 +215,8 @@ def validate_matrix(document: Document) -> Matrix:
 
 def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
     """One error for all that is wrong, in the file's order."""
-    lines = [f"{document.where(at)}: {text}" for at, text in sorted(found, key=lambda p: document.line(p[0]))]
+    unique = dict.fromkeys(found)  # one mistake in a row shows in each of its combinations
+    lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
     head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
     return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
 
@@ -226,10 +230,21 @@ def _explain(problem: Any) -> tuple[Location, str]:
         return location, "is missing"
     if kind == "value_error":
         return location, str(problem["ctx"]["error"])
-    if kind in ("string_pattern_mismatch",):
+    if kind == "string_pattern_mismatch":
         return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}"
     shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
-    return location, problem["msg"][0].lower() + problem["msg"][1:] + shown
+    said = _PLAIN.get(kind) or problem["msg"][0].lower() + problem["msg"][1:]
+    return location, said + shown
+
+
+# pydantic's words name Python's types, which a YAML file does not have.
+_PLAIN = {
+    "tuple_type": "should be a list",
+    "dict_type": "should be a mapping",
+    "model_type": "should be a mapping",
+    "string_type": "should be one value",
+    "too_short": "needs at least one entry",
+}
 
 
 def _kind(value: Any) -> str:

@@ -1,7 +1,6 @@
 """Where a project's files are: the matrix's folder, and the toolkit's own."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from torchbake.document import Document
@@ -20,11 +19,7 @@ class Project:
     matrix: Matrix
     document: Document
     expansion: Expansion
-
-    @cached_property
-    def tags(self) -> dict[str, tuple[str, ...]]:
-        """Each image's tags by id, most specific first. Raises MatrixError."""
-        return tags_of(self.expansion.specs, self.matrix.tags)
+    tags: dict[str, tuple[str, ...]]  # each image's by id, most specific first
 
     @property
     def state(self) -> Path:
@@ -33,8 +28,10 @@ class Project:
 
 
 def load_project(path: Path) -> Project:
-    """Read, validate and expand a matrix. Raises MatrixError."""
+    """Read, validate and expand a matrix, and give out its tags. Raises MatrixError."""
     matrix, document = load_matrix(path)
+    expansion = expand(matrix, document)
+    tags = tags_of(expansion.specs, matrix.tags, document)
     return Project(
-        root=path.absolute().parent, matrix=matrix, document=document, expansion=expand(matrix, document)
+        root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags
     )

@@ -5,13 +5,14 @@ default value, so ``2.10-cuda12.8`` never names a devel image. Of all images tha
 highest version holds it: an old patch release never moves a shorter tag.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from string import Formatter
 from typing import Any
 
 from torchbake.accelerator import Accelerator
-from torchbake.errors import MatrixError
-from torchbake.matrix import TagDefaults, Tags
+from torchbake.document import Document, Location
+from torchbake.matrix import TagDefaults, Tags, problems
 from torchbake.spec import ImageSpec, InitSpec, Spec
 
 PARTS: dict[str, Callable[[ImageSpec], str]] = {
@@ -25,22 +26,33 @@ PARTS: dict[str, Callable[[ImageSpec], str]] = {
     "flavor": lambda spec: spec.flavor,
     "base": lambda spec: spec.base.name,
 }
+_LITERAL = re.compile(r"[A-Za-z0-9._-]*")  # what OCI allows in a tag
 _ACCELERATOR_PARTS = {"accelerator", "cuda", "family"}
 
 
-def tags_of(specs: Sequence[Spec], rules: Tags) -> dict[str, tuple[str, ...]]:
+def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
     """Every image's rolling tags by id, most specific first; the id itself is always the first.
 
-    Raises MatrixError for an unknown part of a form and for two images that claim one tag.
+    Raises MatrixError, with each form's line, for forms that are none and for two images that claim one tag.
     """
     tags: dict[str, list[str]] = {spec.id: [_own_tag(spec)] for spec in specs}
     images = [spec for spec in specs if isinstance(spec, ImageSpec)]
-    taken = {(spec.repository, _own_tag(spec)) for spec in specs}
-    for form in rules.rolling:
-        for tag, holder in _holders(form, images, rules.defaults).items():
-            if (holder.repository, tag) not in taken:
-                taken.add((holder.repository, tag))
+    taken = {(spec.repository, _own_tag(spec)): spec.id for spec in specs}
+    wrong: list[tuple[Location, str]] = []
+    for number, form in enumerate(rules.rolling):
+        try:
+            holders = _holders(form, images, rules.defaults)
+        except ValueError as error:
+            wrong.append((("tags", "rolling", number), str(error)))
+            continue
+        for tag, holder in holders.items():
+            first = taken.setdefault((holder.repository, tag), holder.id)
+            if first != holder.id:
+                wrong.append((("tags", "rolling", number), _claimed_twice(form, tag, first, holder.id)))
+            elif tag not in tags[holder.id]:
                 tags[holder.id].append(tag)
+    if wrong:
+        raise problems(document, wrong)
     for spec in specs:
         if isinstance(spec, InitSpec):
             tags[spec.id] += _init_tags(spec)
@@ -48,17 +60,18 @@ def tags_of(specs: Sequence[Spec], rules: Tags) -> dict[str, tuple[str, ...]]:
 
 
 def parts_of(form: str) -> frozenset[str]:
-    """The parts that a form names. Raises MatrixError for one that does not exist."""
+    """The parts that a form names. Raises ValueError for one that does not exist, and for what no tag can hold."""
     try:
-        named = frozenset(name for _, name, _, _ in Formatter().parse(form) if name is not None)
+        pieces = list(Formatter().parse(form))
     except ValueError as error:
-        raise MatrixError(f"tags.rolling: {form!r}: {error}.", hint="Write parts as {torch}.") from None
+        raise ValueError(f"{form!r}: {error}; write parts as {{torch}}") from None
+    named = frozenset(name for _, name, _, _ in pieces if name is not None)
     unknown = named - PARTS.keys()
     if unknown:
-        raise MatrixError(
-            f"tags.rolling: {form!r}: unknown part {sorted(unknown)[0]!r}.",
-            hint=f"The parts are: {', '.join(PARTS)}.",
-        )
+        raise ValueError(f"{form!r}: unknown part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
+    plain = all(_LITERAL.fullmatch(text) and not spec and not conversion for text, _, spec, conversion in pieces)
+    if not plain or not form or form[0] in ".-":
+        raise ValueError(f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and starts with none of the last two")
     return named
 
 
@@ -83,13 +96,14 @@ def _holders(form: str, images: Iterable[ImageSpec], defaults: TagDefaults) -> d
         tag = form.format(**{part: PARTS[part](spec) for part in named})
         holder = holders.get(tag)
         if holder and _rank(holder) == _rank(spec):
-            raise MatrixError(
-                f"Two images claim the tag {tag!r}: {holder.id} and {spec.id}.",
-                hint=f"Name the part that tells them apart in the form {form!r} of tags.rolling.",
-            )
+            raise ValueError(_claimed_twice(form, tag, holder.id, spec.id))
         if holder is None or _rank(holder) < _rank(spec):
             holders[tag] = spec
     return holders
+
+
+def _claimed_twice(form: str, tag: str, first: str, second: str) -> str:
+    return f"{form!r}: two images claim the tag {tag!r}: {first} and {second}; name the part that tells them apart"
 
 
 def _fits(spec: ImageSpec, named: frozenset[str], defaults: TagDefaults) -> bool:

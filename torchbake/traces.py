@@ -1,6 +1,7 @@
-"""What an engine started by hand shows of itself, and leaves if it dies: processes, mounts and files (Linux)."""
+"""What an engine started by hand shows of itself, and leaves if it dies: processes, mounts, files."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -35,7 +36,7 @@ def is_our_daemon(pid: int, paths: EnginePaths) -> bool:
 
 def _joined(words: list[str]) -> set[str]:
     """`--option value` counts as `--option=value`."""
-    return {*words, *(f"{name}={value}" for name, value in zip(words, words[1:], strict=False))}
+    return {*words, *(f"{name}={value}" for name, value in itertools.pairwise(words))}
 
 
 def _command_line(pid: int) -> list[str]:
@@ -74,14 +75,14 @@ def users_of(data_root: Path) -> list[int]:
     ]
 
 
-def end_helpers(paths: EnginePaths, *, spare: frozenset[int] = frozenset()) -> None:
+def _end_helpers(paths: EnginePaths) -> None:
     """End what survives its dockerd. Containers first: without their shim they would live on under init."""
-    for pid in helpers(paths) - spare:
+    for pid in helpers(paths):
         _signal(_children(pid), signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 5
-        _signal(helpers(paths) - spare, number)
-        while helpers(paths) - spare and time.monotonic() < deadline:
+        _signal(helpers(paths), number)
+        while helpers(paths) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
@@ -101,25 +102,27 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 def mounts(paths: EnginePaths) -> list[str]:
     """The engine's mounts that still stand, the innermost first."""
-    inside_data, inside_exec = f"{paths.data_root.resolve()}/", f"{paths.exec_root.resolve()}/"
-    # dockerd mounts its data folder on itself, and notes so in this file.
-    self_mount = (
-        str(paths.data_root.resolve()) if (paths.exec_root / "unmount-on-shutdown").exists() else None
-    )
+    data, inside_exec = str(paths.data_root.resolve()), f"{paths.exec_root.resolve()}/"
     found = [
         point
-        for point, kind in all_mounts()
+        for point, source, kind in all_mounts()
         if point.startswith(inside_exec)
-        or (point.startswith(inside_data) and kind in _ENGINE_MOUNTS)
-        or point == self_mount
+        or (point.startswith(f"{data}/") and kind in _ENGINE_MOUNTS)
+        or (point == data and _is_itself(data, source))
     ]
     return sorted(found, key=len, reverse=True)
 
 
-def all_mounts() -> list[tuple[str, str]]:
-    """Every mount point with its file system's type."""
+def _is_itself(folder: str, source: str) -> bool:
+    """dockerd mounts its data folder on itself; a disk mounted there would show its own top, `/`."""
+    return source != "/" and (folder.endswith(source) or source.endswith(folder))
+
+
+def all_mounts() -> list[tuple[str, str, str]]:
+    """Every mount point, the folder of its file system that it shows, and the file system's type."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [(_unescaped(line.split()[4]), line.split(" - ", 1)[1].split()[0]) for line in lines]
+    words = [(line.split(), line.split(" - ", 1)[1].split()) for line in lines]
+    return [(_unescaped(mount[4]), _unescaped(mount[3]), system[0]) for mount, system in words]
 
 
 def _unescaped(point: str) -> str:
@@ -136,8 +139,8 @@ def any_left(paths: EnginePaths) -> bool:
 
 
 def clear(paths: EnginePaths) -> None:
-    """Remove what a stopped engine left: a clean end leaves only files, a crash processes and mounts as well."""
-    end_helpers(paths)
+    """Remove what a stopped engine left: files after a clean end, processes and mounts after a crash."""
+    _end_helpers(paths)
     for point in mounts(paths):
         subprocess.run(
             ["umount", "--lazy", "--", point], stdin=subprocess.DEVNULL, capture_output=True, check=False

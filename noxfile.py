@@ -1,0 +1,127 @@
+# /// script
+# dependencies = [
+#     "nox>=2025.2.9",
+#     "docker>=7.1,<8",
+#     "jinja2>=3.1,<4",
+#     "packaging>=24.2",
+#     "pydantic>=2.9,<3",
+#     "pyyaml>=6.0.1,<7",
+#     "rich>=13.9,<16",
+#     "tenacity>=9,<10",
+#     "uv>=0.9,<1",
+# ]
+# ///
+"""The front door: one session a verb, what stands behind `--` handed on as it is.
+
+`nox -l` lists them, `nox -s VERB -- --help` explains one, and `nox` alone checks the project itself.
+The header above lets nox make an environment with the toolkit's dependencies, so the verbs run in-process.
+"""
+
+import sys
+from pathlib import Path
+
+import nox
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from torchbake import cli  # noqa: E402 - the package stands beside this file
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "unit", "e2e"]
+nox.options.reuse_existing_virtualenvs = True
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def verb(session: nox.Session, name: str) -> None:
+    """Run a verb; its exit code is nox's."""
+    code = cli.main([name, *session.posargs])
+    if code:
+        sys.stdout.flush()
+        raise SystemExit(code)
+
+
+@nox.session(venv_backend="none")
+def setup(session: nox.Session) -> None:
+    """Make this host able to build: find an engine with buildx, or install and start one."""
+    verb(session, "setup")
+
+
+@nox.session(venv_backend="none", name="list")
+def list_(session: nox.Session) -> None:
+    """Show the images that selectors choose: nox -s list -- cuda12 --explain"""
+    verb(session, "list")
+
+
+@nox.session(venv_backend="none")
+def tags(session: nox.Session) -> None:
+    """Show which image holds which tag."""
+    verb(session, "tags")
+
+
+@nox.session(venv_backend="none")
+def schema(session: nox.Session) -> None:
+    """Write the JSON Schema of matrix.yaml, for editors."""
+    verb(session, "schema")
+
+
+@nox.session(venv_backend="none")
+def lock(session: nox.Session) -> None:
+    """Lock exact wheels with hashes: images/<id>/requirements.lock"""
+    verb(session, "lock")
+
+
+@nox.session(venv_backend="none")
+def render(session: nox.Session) -> None:
+    """Render the Dockerfiles; --check shows drift as a diff."""
+    verb(session, "render")
+
+
+@nox.session(venv_backend="none")
+def base(session: nox.Session) -> None:
+    """Get the bases ready: from a registry, or from Debian packages."""
+    verb(session, "base")
+
+
+@nox.session(venv_backend="none")
+def build(session: nox.Session) -> None:
+    """Build and tag images: nox -s build -- cpu"""
+    verb(session, "build")
+
+
+@nox.session(venv_backend="none")
+def teardown(session: nox.Session) -> None:
+    """Stop the engine that setup started, and no other."""
+    verb(session, "teardown")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check this project's style and types: ruff, mypy, shellcheck, hadolint."""
+    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("shellcheck", "layers/apt-install", "entrypoints/entrypoint", ".ci/run")
+    session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Test the pure core, in seconds, with no engine and no network."""
+    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("pytest", "tests/unit", *session.posargs)
+
+
+@nox.session
+def e2e(session: nox.Session) -> None:
+    """Test with the real engine: builds real images and looks inside them."""
+    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("python", "-m", "torchbake", "setup")
+    session.run("pytest", "tests/e2e", "-s", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure against raw bake and a naive Dockerfile; docs/performance.md has the figures."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/run.py", *session.posargs)

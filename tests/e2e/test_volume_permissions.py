@@ -1,0 +1,581 @@
+"""What entrypoints/volume-permissions.c does to real files: needs root, a C compiler and mount."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "entrypoints" / "volume-permissions.c"
+WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
+SUMMARY = re.compile(
+    r"^volume-permissions: (\S+): (\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped in \d+\.\d s$",
+    re.MULTILINE,
+)
+OWNER = (1001, 1001)
+SYSTEM_PATHS = [
+    *("/", "//", "/etc", "//etc", "/etc/", "/etc/ssl", "/usr/../etc", "/usr/share", "/var/lib/.."),
+    *("/dev/shm", "/home", "/lib", "/opt", "/root", "/run", "/srv", "/sys", "/var"),
+    *("/proc/self", "/proc/self/root/etc"),
+]
+WRONG_OWNERS = ["", "app", "1:", ":1", "-1", "+1", " 1", "1:2:3", "4294967295", "18446744073709551617"]
+WRONG_USAGE = ["--owner", "--mode", "--mode=0777", "--jobs=0", "--jobs=two", "--dry-run=yes", "--all", "-x"]
+Mount = Callable[..., None]
+
+
+class Outcome(NamedTuple):
+    """How one run ended; the counts are -1 where no summary was printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+    entries: int
+    changed: int
+    failed: int
+    skipped: int
+
+
+def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: int | None = None) -> Outcome:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        user=uid,
+        group=uid,
+        extra_groups=None if uid is None else [],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    found = SUMMARY.search(done.stderr)
+    counts = [int(number) for number in found.groups()[1:]] if found else [-1] * 4
+    return Outcome(done.returncode, done.stdout, done.stderr, *counts)
+
+
+class Tool:
+    def __init__(self, binary: Path) -> None:
+        self.binary = binary
+
+    def __call__(self, *arguments: str | Path, cwd: Path | None = None, uid: int | None = None) -> Outcome:
+        return run_command([self.binary, *arguments], cwd=cwd, uid=uid)
+
+    def under(self, *wrapper: str | Path, arguments: Sequence[str | Path]) -> Outcome:
+        return run_command([*wrapper, self.binary, *arguments])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.fail("these tests give files to other users, which only root may do; run them as root")
+
+
+@pytest.fixture(scope="session")
+def tool(_root: None, tmp_path_factory: pytest.TempPathFactory) -> Tool:
+    compiler = shutil.which("musl-gcc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.fail("no C compiler; install musl-tools (or gcc)")
+    binary = tmp_path_factory.mktemp("bin") / "volume-permissions"
+    built = subprocess.run(
+        [compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    return Tool(binary)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that every user can reach, which tmp_path is not; rm copes with very deep trees."""
+    place = Path(tempfile.mkdtemp(prefix="volume-permissions-")).resolve()
+    place.chmod(0o755)
+    yield place
+    subprocess.run(["rm", "-rf", "--one-file-system", place], check=True)
+
+
+@pytest.fixture
+def volume(place: Path) -> Path:
+    volume = place / "volume"
+    volume.mkdir()
+    return volume
+
+
+@pytest.fixture
+def mount(place: Path) -> Iterator[Mount]:
+    """Mounts things below `place` until the test ends."""
+    targets: list[Path] = []
+
+    def mount(*arguments: str | Path, on: Path) -> None:
+        subprocess.run(["mount", *arguments, on], check=True)
+        targets.append(on)
+
+    yield mount
+    for target in reversed(targets):
+        subprocess.run(["umount", target], check=True)
+
+
+@pytest.fixture
+def immutable(place: Path) -> Iterator[Callable[[Path], None]]:
+    """Makes a file immutable until the test ends, for which the filesystem must know `chattr +i`."""
+    files: list[Path] = []
+
+    def immutable(file: Path) -> None:
+        done = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.fail(f"{place} does not know chattr +i; set TMPDIR to a directory on ext4: {done.stderr}")
+        files.append(file)
+
+    yield immutable
+    for file in files:
+        subprocess.run(["chattr", "-i", file], check=True)
+
+
+def owner(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_uid, status.st_gid
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def strangers(volume: Path) -> list[str]:
+    """What below `volume` does not have the default owner."""
+    command: list[str | Path] = ["find", volume, "!", "(", "-uid", "1001", "-gid", "1001", ")", "-print"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()
+
+
+def snapshot(volume: Path) -> dict[Path, tuple[int, int, int, int]]:
+    paths = [volume, *volume.rglob("*")]
+    return {p: (s.st_uid, s.st_gid, s.st_mode, s.st_ctime_ns) for p in paths for s in [p.lstat()]}
+
+
+def fill(volume: Path) -> int:
+    """A little of everything; the number of entries, with the volume itself."""
+    for name in ("a/b/c", "a/d", "empty"):
+        (volume / name).mkdir(parents=True)
+    for name in ("one", "a/two", "a/b/three", "a/b/c/four", "a/d/five"):
+        (volume / name).write_text(name)
+    (volume / "a" / "dangling").symlink_to("nowhere")
+    os.mkfifo(volume / "a" / "fifo")
+    os.mknod(volume / "a" / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(volume / "a" / "socket"))
+    return 1 + 5 + 5 + 4
+
+
+# What it changes
+
+
+def test_everything_gets_the_owner(tool: Tool, volume: Path) -> None:
+    entries = fill(volume)
+    done = tool(volume)
+    assert (done.code, done.entries, done.changed, done.failed, done.skipped) == (0, entries, entries, 0, 0)
+    assert strangers(volume) == []
+
+
+def test_a_second_run_writes_nothing(tool: Tool, volume: Path) -> None:
+    entries = fill(volume)
+    tool("--mode", "g=u", volume)
+    before = snapshot(volume)
+    done = tool("--mode", "g=u", volume)
+    assert (done.code, done.entries, done.changed) == (0, entries, 0)
+    assert snapshot(volume) == before
+
+
+def test_only_what_differs_is_written(tool: Tool, volume: Path) -> None:
+    fill(volume)
+    tool(volume)
+    before = snapshot(volume)
+    odd = volume / "a" / "two"
+    os.chown(odd, 1001, 0)
+    assert tool(volume).changed == 1
+    after = snapshot(volume)
+    assert {path for path in after if after[path] != before[path]} == {odd}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("7:8", (7, 8)), ("7", (7, 0)), ("0:4294967294", (0, 2**32 - 2))]
+)
+def test_the_owner_is_chosen(tool: Tool, volume: Path, given: str, expected: tuple[int, int]) -> None:
+    (volume / "file").touch()
+    assert tool("--owner", given, volume).code == 0
+    assert owner(volume) == owner(volume / "file") == expected
+
+
+def test_a_symlink_changes_and_its_target_does_not(tool: Tool, place: Path, volume: Path) -> None:
+    outside = place / "outside"
+    (outside / "sub").mkdir(parents=True)
+    (outside / "file").touch()
+    before = snapshot(outside)
+    for name, target in (("to-dir", outside), ("to-file", outside / "file")):
+        (volume / name).symlink_to(target)
+    done = tool("--mode", "g=u", volume)
+    assert (done.code, done.entries) == (0, 3)
+    assert owner(volume / "to-dir") == owner(volume / "to-file") == OWNER
+    assert snapshot(outside) == before
+
+
+def test_group_bits_become_user_bits(tool: Tool, place: Path, volume: Path) -> None:
+    secret, script, folder = volume / "secret", volume / "script", volume / "folder"
+    folder.mkdir(mode=0o700)
+    for file, bits in ((secret, 0o600), (script, 0o4715), (place / "outside", 0o600)):
+        file.touch()
+        file.chmod(bits)
+    os.mkfifo(volume / "fifo", 0o600)
+    (volume / "link").symlink_to(place / "outside")
+    done = tool("--mode", "g=u", volume)
+    assert done.code == 0
+    assert [mode(path) for path in (volume, folder, secret)] == [0o775, 0o770, 0o660]
+    assert mode(script) == 0o775  # the new owner must not inherit setuid
+    assert [mode(path) for path in (volume / "fifo", place / "outside")] == [0o600, 0o600]
+
+
+def test_the_mode_stays_when_not_asked_for(tool: Tool, volume: Path) -> None:
+    (volume / "file").touch(mode=0o600)
+    tool(volume)
+    assert mode(volume / "file") == 0o600
+
+
+def test_a_dry_run_counts_and_changes_nothing(tool: Tool, volume: Path) -> None:
+    entries = fill(volume)
+    before = snapshot(volume)
+    done = tool("--dry-run", "--mode", "g=u", volume)
+    assert (done.code, done.changed) == (0, entries)
+    assert snapshot(volume) == before
+
+
+def test_each_path_has_its_summary(tool: Tool, volume: Path) -> None:
+    for name in ("one", "two"):
+        (volume / name).mkdir()
+    done = tool(volume / "one", volume / "two")
+    assert [found[0] for found in SUMMARY.findall(done.stderr)] == [str(volume / "one"), str(volume / "two")]
+    assert owner(volume) == (0, 0)
+
+
+# What it leaves alone
+
+
+@pytest.mark.parametrize("name", ["lost+found", ".snapshot"])
+def test_reserved_directories_stay(tool: Tool, volume: Path, name: str) -> None:
+    for parent in (volume, volume / "deeper"):
+        (parent / name / "sub").mkdir(parents=True)
+    (volume / "file").mkdir()
+    (volume / "file" / name).touch()
+    done = tool(volume)
+    assert (done.code, done.skipped) == (0, 2)
+    assert owner(volume / "deeper") == OWNER
+    assert owner(volume / "file" / name) == OWNER  # only directories are reserved
+    for parent in (volume, volume / "deeper"):
+        assert owner(parent / name) == owner(parent / name / "sub") == (0, 0)
+
+
+def test_another_filesystem_stays(tool: Tool, volume: Path, mount: Mount) -> None:
+    inside = volume / "a" / "tmpfs"
+    inside.mkdir(parents=True)
+    mount("-t", "tmpfs", "tmpfs", on=inside)
+    (inside / "file").touch()
+    before = snapshot(inside)
+    done = tool(volume)
+    assert (done.code, done.entries, done.skipped) == (0, 3, 1)
+    assert snapshot(inside) == before
+
+
+def test_a_bind_mount_of_the_same_filesystem_stays(
+    tool: Tool, place: Path, volume: Path, mount: Mount
+) -> None:
+    outside, file = place / "outside", place / "file"
+    (outside / "sub").mkdir(parents=True)
+    (volume / "bound").mkdir()
+    for path in (file, volume / "bound-file"):
+        path.touch()
+    mount("--bind", outside, on=volume / "bound")
+    mount("--bind", file, on=volume / "bound-file")
+    before = snapshot(outside), snapshot(file)
+    done = tool("--mode", "g=u", volume)
+    assert (done.code, done.entries, done.skipped) == (0, 3, 2)
+    assert (snapshot(outside), snapshot(file)) == before
+
+
+def test_the_volume_may_itself_be_a_mount(tool: Tool, volume: Path, mount: Mount) -> None:
+    mount("-t", "tmpfs", "tmpfs", on=volume)
+    entries = fill(volume)
+    assert tool(volume).changed == entries
+    assert strangers(volume) == []
+
+
+def test_a_directory_swapped_for_a_symlink_leads_nowhere(tool: Tool, place: Path, volume: Path) -> None:
+    """Much stands beside it and in it, so that swaps fall between the look at it, or at what is in it, and
+    the moment that is opened."""
+    outside, inside, aside = place / "outside", volume / "a" / "b", volume / "aside"
+    for directory in (outside, outside / "sub", inside.parent, inside, inside / "sub"):
+        directory.mkdir(parents=True, exist_ok=True)
+        for number in range(200):
+            (directory / str(number)).touch(mode=0o600)
+    before = snapshot(outside)
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            inside.rename(aside)
+            inside.symlink_to(outside)
+            inside.unlink()
+            aside.rename(inside)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        codes = {tool("--owner", str(uid), "--mode", "g=u", volume).code for uid in range(2000, 2100)}
+    finally:
+        over.set()
+        swapper.join()
+    assert codes <= {0, 1}
+    assert snapshot(outside) == before
+
+
+# What it refuses; with --dry-run, so that a mistake here harms no machine
+
+
+@pytest.mark.parametrize("path", SYSTEM_PATHS)
+def test_system_paths_are_refused(tool: Tool, path: str) -> None:
+    done = tool("--dry-run", path)
+    assert (done.code, done.entries) == (2, -1)
+    assert done.stderr.startswith(f"volume-permissions: {path}: ")
+
+
+@pytest.mark.parametrize(
+    ("cwd", "path"), [("/", "etc"), ("/", "."), ("/etc", "."), ("/usr/share", "../../etc")]
+)
+def test_relative_system_paths_are_refused(tool: Tool, cwd: str, path: str) -> None:
+    assert tool("--dry-run", path, cwd=Path(cwd)).code == 2
+
+
+def test_a_symlink_is_refused(tool: Tool, place: Path, volume: Path) -> None:
+    for name, target in (("to-etc", Path("/etc")), ("to-volume", volume)):
+        (place / name).symlink_to(target)
+        for path in (f"{place}/{name}", f"{place}/{name}/"):
+            done = tool("--dry-run", path)
+            assert done.code == 2
+            assert "is a symbolic link" in done.stderr
+    (place / "to-root").symlink_to("/")
+    assert tool("--dry-run", place / "to-root" / "etc").code == 2
+
+
+def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> None:
+    assert tool("./volume/../volume", cwd=place).code == 0
+    assert owner(volume) == OWNER
+    assert owner(place) == (0, 0)
+
+
+def test_nothing_is_done_when_one_path_is_wrong(tool: Tool, place: Path, volume: Path) -> None:
+    (place / "file").touch()
+    for wrong in (place / "missing", place / "file"):
+        assert tool(volume, wrong).code == 2
+    assert owner(volume) == (0, 0)
+
+
+@pytest.mark.parametrize("argument", [*(f"--owner={owner}" for owner in WRONG_OWNERS), *WRONG_USAGE])
+def test_wrong_usage(tool: Tool, volume: Path, argument: str) -> None:
+    done = tool(volume, argument)
+    assert done.code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"volume-permissions: {argument.partition('=')[0]}")
+    assert owner(volume) == (0, 0)
+
+
+def test_help_and_version(tool: Tool) -> None:
+    assert "--owner UID[:GID]" in tool("--help").stdout
+    assert tool("--version").stdout.startswith("volume-permissions ")
+    assert tool("--help").code == tool("--version").code == 0
+
+
+# What goes wrong
+
+
+def test_a_failure_does_not_stop_the_rest(
+    tool: Tool, volume: Path, immutable: Callable[[Path], None]
+) -> None:
+    entries = fill(volume)
+    stuck = volume / "a" / "two"
+    immutable(stuck)
+    done = tool(volume)
+    assert (done.code, done.changed, done.failed) == (1, entries - 1, 1)
+    assert f"volume-permissions: {stuck}: cannot change the owner: Operation not permitted\n" in done.stderr
+    assert strangers(volume) == [str(stuck)]
+
+
+def test_a_read_only_volume_fails_with_a_count(tool: Tool, volume: Path, mount: Mount) -> None:
+    mount("-t", "tmpfs", "tmpfs", on=volume)
+    fill(volume)
+    subprocess.run(["mount", "-o", "remount,ro", volume], check=True)
+    done = tool("--mode", "g=u", volume)
+    assert (done.code, done.changed) == (1, 0)
+    assert "Read-only file system" in done.stderr
+
+
+def test_only_the_first_ten_failures_are_printed(tool: Tool, place: Path, volume: Path) -> None:
+    """Another user than root may change nothing here."""
+    binary = shutil.copy(tool.binary, place)
+    for number in range(15):
+        (volume / f"file\n{number}").touch()
+    done = run_command([binary, "--quiet", volume], uid=65534)
+    assert (done.code, done.entries) == (1, -1)
+    *printed, count = done.stderr.splitlines()
+    assert len(printed) == 10
+    assert all(line.endswith(": cannot change the owner: Operation not permitted") for line in printed)
+    assert count.startswith(f"volume-permissions: {volume}: 16 failed, the first 10 are above; ")
+    assert run_command([binary, volume], uid=65534).failed == 16
+
+
+def test_quiet_says_nothing_when_all_is_well(tool: Tool, volume: Path) -> None:
+    done = tool("--quiet", volume)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_vanishes_meanwhile_is_no_failure(tool: Tool, volume: Path) -> None:
+    over = threading.Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            for number in range(100):
+                (volume / f"dir{number}").mkdir()
+                (volume / f"file{number}").touch()
+            for number in range(100):
+                (volume / f"dir{number}").rmdir()
+                (volume / f"file{number}").unlink()
+
+    churner = threading.Thread(target=churn)
+    churner.start()
+    try:
+        runs = [tool("--mode", "g=u", volume) for _ in range(50)]
+    finally:
+        over.set()
+        churner.join()
+    assert {(done.code, done.failed) for done in runs} == {(0, 0)}
+
+
+# Where it runs
+
+
+def test_three_capabilities_are_enough(tool: Tool, volume: Path) -> None:
+    (volume / "private").mkdir()
+    (volume / "private" / "file").touch(mode=0o600)
+    for path in (volume / "private" / "file", volume / "private"):
+        os.chown(path, 4242, 4242)
+    (volume / "private").chmod(0o700)
+    only = "-all,+chown,+fowner,+dac_override"
+    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", volume])
+    assert (done.code, done.changed) == (0, 3)
+    assert strangers(volume) == []
+    assert [mode(volume / "private"), mode(volume / "private" / "file")] == [0o770, 0o660]
+
+
+def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place: Path, volume: Path) -> None:
+    """As in a FROM scratch image: no libraries, no /proc, and /data or nothing."""
+    shutil.copy(tool.binary, place / "volume-permissions")
+    missing = run_command(["chroot", place, "/volume-permissions"])
+    assert missing.code == 2
+    assert "/data is not a directory" in missing.stderr
+    volume.rename(place / "data")
+    done = run_command(["chroot", place, "/volume-permissions"])
+    assert (done.code, done.entries) == (0, 1)
+    assert owner(place / "data") == OWNER
+    assert owner(place) == (0, 0)
+
+
+def full_pipe() -> tuple[int, int]:
+    """A pipe that blocks whoever writes to it."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b" " * 4096)
+    os.set_blocking(writer, True)
+    return reader, writer
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_as_the_first_process(
+    tool: Tool, volume: Path, number: signal.Signals, code: int
+) -> None:
+    """It cannot end before the signal comes, because it blocks on the summary."""
+    for file in range(500):
+        (volume / str(file)).touch()
+    reader, writer = full_pipe()
+    with subprocess.Popen(["unshare", "--pid", "--fork", tool.binary, volume], stderr=writer) as unshare:
+        try:
+            until(lambda: owner(volume) == OWNER)
+            children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
+            os.kill(int(children[0]), number)
+            assert unshare.wait(timeout=10) == code
+        finally:
+            os.close(reader)  # which unblocks it where the signal did not end it
+            os.close(writer)
+    assert tool(volume).code == 0
+    assert strangers(volume) == []
+
+
+# How large it may get
+
+
+@pytest.mark.parametrize("jobs", ["1", "8"])
+def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount, jobs: str) -> None:
+    """More subdirectories than one worker takes at a time, and many files beside them."""
+    mount("-t", "tmpfs", "tmpfs", on=volume)  # only because it is filled fast
+    for number in range(5000):
+        (volume / f"d{number}").mkdir()
+    for number in range(15000):
+        (volume / f"f{number}").touch()
+    done = tool("--jobs", jobs, volume)
+    assert (done.code, done.entries, done.changed) == (0, 20001, 20001)
+    assert strangers(volume) == []
+
+
+def dig(volume: Path, levels: int, beside: Sequence[str] = ()) -> None:
+    """A directory in a directory and so on, each with directories beside it."""
+    here = os.open(volume, os.O_RDONLY)
+    for _ in range(levels):
+        for name in (*beside, "directory"):
+            os.mkdir(name, dir_fd=here)
+        above, here = here, os.open("directory", os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    os.close(here)
+
+
+def test_a_deep_tree(tool: Tool, volume: Path) -> None:
+    dig(volume, 2000)
+    done = tool(volume)
+    assert (done.code, done.entries, done.changed) == (0, 2001, 2001)
+    assert strangers(volume) == []
+
+
+def test_few_descriptors_are_enough(tool: Tool, volume: Path, mount: Mount) -> None:
+    """Deeper than there are descriptors, and wide on more levels than may wait half read."""
+    mount("-t", "tmpfs", "tmpfs", on=volume)
+    dig(volume, 100, beside=("x", "y"))
+    (volume / "wide").mkdir()
+    dig(volume / "wide", 20, beside=[str(number) for number in range(1100)])
+    done = tool.under("prlimit", "--nofile=16:16", arguments=["--jobs", "8", volume])
+    assert (done.code, done.entries) == (0, 1 + 3 * 100 + 1 + 1101 * 20)
+    assert strangers(volume) == []
