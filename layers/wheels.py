@@ -6,6 +6,7 @@ Standard library only, because the builder has nothing else. uv does the install
     wheels.py split LOCK FOLDER                    one list for each layer of a lock
     wheels.py layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
     wheels.py site LOCK VENV [--path FOLDER]...    into a virtual environment
+    wheels.py beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
     wheels.py cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
 
 Everything gets the same times, owners and modes, so that the same wheels give the same layer digest.
@@ -202,6 +203,12 @@ def cuda_links(trees: Iterable[Path], final: Path, home: Path) -> dict[Path, Pat
     return links
 
 
+def beside_links(trees: Iterable[Path], final: Path, folder: Path) -> dict[Path, Path]:
+    """Links, where to what: torch's libraries look for NVIDIA's in the folders beside torch's own."""
+    names = {entry.name for tree in trees for entry in tree.iterdir() if not entry.name.endswith(".dist-info")}
+    return {folder / name: final / name for name in sorted(names - {"bin"})}
+
+
 def _command_split(args: argparse.Namespace) -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     for name, text in split_lock(args.lock.read_text()).items():
@@ -218,9 +225,6 @@ def _command_layers(args: argparse.Namespace) -> None:
     for layer in sorted(LAYERS.iterdir()):
         if not layer.name.startswith("nvidia-"):
             compile_bytecode(layer, args.root)
-        for name, target in (link.split("=") for link in args.link):
-            if layer.name == "torch":
-                (layer / name).symlink_to(target)
         normalise(layer)
     normalise(HEADERS)
     shutil.rmtree(staging)
@@ -235,8 +239,8 @@ def _command_site(args: argparse.Namespace) -> None:
     normalise(args.venv)
 
 
-def _command_cuda_home(args: argparse.Namespace) -> None:
-    for where, target in cuda_links(args.tree, args.final, args.folder).items():
+def _command_links(args: argparse.Namespace) -> None:
+    for where, target in args.links(args.tree, args.final, args.folder).items():
         where.parent.mkdir(parents=True, exist_ok=True)
         where.symlink_to(target)
     normalise(args.folder)
@@ -253,7 +257,6 @@ def main(argv: list[str]) -> None:
     layers.set_defaults(run=_command_layers)
     layers.add_argument("lock", type=Path)
     layers.add_argument("root", type=Path)
-    layers.add_argument("--link", action="append", default=[], metavar="NAME=TARGET")
     site = commands.add_parser("site")
     site.set_defaults(run=_command_site)
     site.add_argument("lock", type=Path)
@@ -261,11 +264,12 @@ def main(argv: list[str]) -> None:
     site.add_argument("--path", action="append", default=[])
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
-    cuda = commands.add_parser("cuda-home")
-    cuda.set_defaults(run=_command_cuda_home)
-    cuda.add_argument("folder", type=Path)
-    cuda.add_argument("final", type=Path)
-    cuda.add_argument("tree", type=Path, nargs="+")
+    for name, links in (("beside", beside_links), ("cuda-home", cuda_links)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=_command_links, links=links)
+        command.add_argument("folder", type=Path)
+        command.add_argument("final", type=Path)
+        command.add_argument("tree", type=Path, nargs="+")
     args = parser.parse_args(argv)
     args.run(args)
 

@@ -34,7 +34,6 @@ class Group:
     layer: str
     root: str
     comment: str
-    link: str = ""
     on_path: bool = True
     trim: bool = True
 
@@ -50,6 +49,7 @@ class Copy:
 
 USER = User()
 _NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
+_TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
 _DEVEL = Group(layer="devel", root="/nvidia", comment="NVIDIA's compilers, which the row asks for", on_path=False, trim=False)
 
 
@@ -100,6 +100,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
+        "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
         "labels": _labels(spec, _versions(spec, lock), title=f"PyTorch {spec.torch} {spec.accelerator} {spec.flavor}"),
@@ -111,9 +112,7 @@ def _init_values(spec: InitSpec) -> dict[str, Any]:
 
 
 def _groups(lock: Lock) -> list[Group]:
-    link = "nvidia=/nvidia/nvidia" if lock.layers["nvidia"] else ""
-    torch = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it", link=link)
-    return [group for group in (_NVIDIA, torch, _DEVEL) if lock.layers[group.layer]]  # type: ignore[index]
+    return [group for group in (_NVIDIA, _TORCH, _DEVEL) if lock.layers[group.layer]]  # type: ignore[index]
 
 
 def _copy(group: Group, name: str) -> Copy:
