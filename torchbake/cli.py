@@ -62,9 +62,20 @@ def _run(argv: Sequence[str]) -> int:
     if name not in VERBS:
         near = console.nearest(name, VERBS)
         raise UsageError(f"There is no verb {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
-    args = make_parser(name).parse_args(rest)
+    args = _parse(name, rest)
     code: int = load_verb(name).run(args)
     return code
+
+
+def _parse(name: str, words: list[str]) -> argparse.Namespace:
+    """The options of a verb. `nox -s setup build -- cpu` hands `cpu` to both; setup leaves it to the other."""
+    parser = make_parser(name)
+    if not getattr(load_verb(name), "SHARES_COMMAND_LINE", False):
+        return parser.parse_args(words)
+    args, others = parser.parse_known_args(words)
+    if others:
+        console.say(f"{name}: not for {name}: {' '.join(others)}", style="dim")
+    return args
 
 
 def main(argv: Sequence[str]) -> int:

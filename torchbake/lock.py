@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchbake.errors import LockError
@@ -73,6 +75,9 @@ def check_agreement(spec: ImageSpec, lock: Lock) -> None:
     torch = lock.pins.get("torch")
     if torch is None or Version(torch.version).public != str(Version(spec.torch).public):
         raise _disagreement(spec, f"torch {spec.torch}", f"torch {torch.version if torch else 'none'}")
+    missing = sorted(_names(spec) - lock.pins.keys())
+    if missing:
+        raise _disagreement(spec, missing[0], f"no {missing[0]}")
     for name in sorted(_BUILT_PER_ACCELERATOR & lock.pins.keys()):
         _check_local_version(spec, lock.pins[name])
     if spec.accelerator.kind == "cpu":
@@ -83,6 +88,12 @@ def check_agreement(spec: ImageSpec, lock: Lock) -> None:
         raise _disagreement(spec, f"cuda{spec.accelerator.cuda}", f"wheels of CUDA {lock.cuda or 'none'}")
     if lock.cudnn is None or lock.cudnn.split(".")[0] != spec.cudnn:
         raise _disagreement(spec, f"cuDNN {spec.cudnn}", f"cuDNN {lock.cudnn or 'none'}")
+
+
+def _names(spec: ImageSpec) -> set[str]:
+    """What the row itself asks for, on every platform."""
+    requirements = [Requirement(text) for text in spec.pip]
+    return {canonicalize_name(requirement.name) for requirement in requirements if not requirement.marker}
 
 
 def _resolve_for(spec: ImageSpec, question: Question, config: PipConfig) -> tuple[Pin, ...]:

@@ -14,7 +14,7 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s\\;]+)")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
-_SECTION = re.compile(r"^# --- layer (\w+)")
+_SECTION = re.compile(r"^# --- layer (\w+)", flags=re.MULTILINE)
 _TORCH_WHEELS = {"torch", "triton"}
 
 
@@ -115,11 +115,20 @@ def parse_lock(text: str, name: str) -> Lock:
         if match and match[1] in LAYERS:
             layers[match[1]] = parse_pins(section)  # type: ignore[index]
     lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
-    unhashed = [pin.name for pin in lock.pins.values() if not pin.hashes]
-    if not inputs or not lock.pins or unhashed:
-        what = f"{unhashed[0]} has no hash" if unhashed else "it is no lock that torchbake wrote"
+    what = _damage(text, lock)
+    if what:
         raise LockError(f"{name}: {what}.", hint="Make it anew: nox -s lock -- ID.")
     return lock
+
+
+def _damage(text: str, lock: Lock) -> str:
+    if not lock.inputs or not lock.pins:
+        return "it is no lock that torchbake wrote"
+    unhashed = [pin.name for pin in lock.pins.values() if not pin.hashes]
+    if unhashed:
+        return f"{unhashed[0]} has no hash"
+    whole = re.findall(_SECTION, text) == list(LAYERS) and text.endswith("\n") and not text.endswith("\\\n")
+    return "" if whole else "it is not whole: its end, or a layer, is missing"
 
 
 def _layer(pin: Pin, needed: set[str]) -> Layer:

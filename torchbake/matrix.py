@@ -44,9 +44,11 @@ def _accelerator(text: str) -> str:
 
 def _requirement(text: str) -> str:
     try:
-        Requirement(text.replace("{torch}", "1").replace("{cuda}", "1"))
+        requirement = Requirement(text.replace("{torch}", "1").replace("{cuda}", "1"))
     except InvalidRequirement:
         raise ValueError(f"{text!r} is not a pip requirement (PEP 508), such as einops>=0.8") from None
+    if requirement.url:
+        raise ValueError(f"{text!r} names a URL, which no lock holds; put the wheel in an index or a find-links folder")
     return text
 
 
@@ -210,7 +212,9 @@ def validate_matrix(document: Document) -> Matrix:
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:
-        raise problems(document, [_explain(problem) for problem in error.errors()]) from None
+        # pydantic counts a list's good entries: a list of bad ones alone is not also too short.
+        real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
+        raise problems(document, [_explain(found) for found in real]) from None
 
 
 def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:

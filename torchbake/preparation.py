@@ -15,7 +15,7 @@ from torchbake.plan import ref_of
 from torchbake.project import TOOLKIT, Project
 from torchbake.render import dockerfile_path, render
 from torchbake.spec import ImageSpec, Spec
-from torchbake.builderlock import builder_lock_text
+from torchbake.builderlock import builder_lock_path, builder_lock_text
 from torchbake.wheelhouse import stage_wheels
 
 
@@ -79,6 +79,12 @@ class Preparation:
             spec,
             dockerfile=dockerfile,
             lock_text=path.read_text() if path and path.exists() else "",
-            builder_lock=builder_lock_text(self.project.root) if path else "",
+            builder_lock=self._builder_lock() if path else "",
             base_digest=base.digest,
         )
+
+    def _builder_lock(self) -> str:
+        """A dry run of a fresh project has none yet, and makes none."""
+        if self.dry_run and not builder_lock_path(self.project.root).exists():
+            return ""
+        return builder_lock_text(self.project.root)

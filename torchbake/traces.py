@@ -66,6 +66,24 @@ def helpers(paths: EnginePaths) -> frozenset[int]:
     )
 
 
+def build_steps(paths: EnginePaths) -> frozenset[int]:
+    """The processes of `RUN` lines: they outlive an engine that is stopped amid a build.
+
+    BuildKit gives a step's folder and its control group one random name, and leaves that folder.
+    """
+    folder = paths.data_root / "buildkit" / "executor"
+    names = [entry.name for entry in folder.glob("*/") if len(entry.name) > 20]
+    return frozenset(pid for pid, _ in _processes() if names and _in_groups(pid, names))
+
+
+def _in_groups(pid: int, names: list[str]) -> bool:
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+    return any(name in groups for name in names)
+
+
 def users_of(data_root: Path) -> list[int]:
     """Every dockerd that stores in a folder, whoever started it."""
     return [
@@ -77,6 +95,7 @@ def users_of(data_root: Path) -> list[int]:
 
 def _end_helpers(paths: EnginePaths) -> None:
     """End what survives its dockerd. Containers first: without their shim they would live on under init."""
+    _signal(build_steps(paths), signal.SIGKILL)
     for pid in helpers(paths):
         _signal(_children(pid), signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -103,12 +122,16 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 def mounts(paths: EnginePaths) -> list[str]:
     """The engine's mounts that still stand, the innermost first."""
     data, inside_exec = str(paths.data_root.resolve()), f"{paths.exec_root.resolve()}/"
+    every = all_mounts()
+    itself = {source for point, source, _ in every if point == data and _is_itself(data, source)}
+    # A build mounts parts of the data folder elsewhere in it.
+    parts = tuple(f"{source}/" for source in itself)
     found = [
         point
-        for point, source, kind in all_mounts()
+        for point, source, kind in every
         if point.startswith(inside_exec)
-        or (point.startswith(f"{data}/") and kind in _ENGINE_MOUNTS)
-        or (point == data and _is_itself(data, source))
+        or (point.startswith(f"{data}/") and (kind in _ENGINE_MOUNTS or source.startswith(parts)))
+        or (point == data and source in itself)
     ]
     return sorted(found, key=len, reverse=True)
 

@@ -21,6 +21,7 @@ EXAMPLES = (
     "nox -s setup -- --check                # exit code 0 when ready, 10 when not",
     "nox -s setup -- --check --format json  # the same for a program",
 )
+SHARES_COMMAND_LINE = True  # `nox -s setup build -- cpu`
 # Proxies for apt and the engine, and what decides where the engine is.
 _KEPT_BY_SUDO = (
     *("PATH", "PYTHONPATH", "DOCKER_HOST", ENGINE_DIR, "TORCHBAKE_APT_MIRROR"),
@@ -44,11 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="only tell what is there and what would be done")
     only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
-    only.add_argument(
-        "--shown", action="store_true", help=argparse.SUPPRESS
-    )  # sudo's half: the steps were shown
+    # Sudo's half of a run: the steps were shown by the half that called it.
+    only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="of the result (default: text)"
+        "--format", choices=("text", "json"), default="text", help="how the result is printed"
     )
 
 

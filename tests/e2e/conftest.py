@@ -1,0 +1,100 @@
+"""The real engine, and images built once for all tests by the command that users type."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = "2.13.0-cpu-runtime-debian12"
+CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
+INIT = "volume-permissions"
+
+Completed = subprocess.CompletedProcess[str]
+
+
+def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
+    """Run a verb as a user would, and return how it ended."""
+    return subprocess.run(
+        [sys.executable, "-m", "torchbake", *arguments],
+        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+def images_of(done: Completed) -> dict[str, dict[str, Any]]:
+    """The result of `build --format json` by id."""
+    assert done.stdout, done.stderr
+    return {image["id"]: image for image in json.loads(done.stdout)["images"]}
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    client.ping()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def built(engine: docker.DockerClient) -> dict[str, dict[str, Any]]:
+    """The three images that the tests look into, by id."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torchbake", "build", CPU, CUDA, INIT, "--format", "json"],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=2400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    return {image["id"]: image for image in json.loads(done.stdout)["images"]}
+
+
+@pytest.fixture
+def run(engine: docker.DockerClient) -> Callable[..., str]:
+    """Run a command in a container and return its stdout; a failure shows what it said."""
+
+    def run_in(ref: str, *command: str, **options: Any) -> str:
+        environment = {"TORCHBAKE_BANNER": "0", **options.pop("environment", {})}
+        said: bytes = engine.containers.run(ref, list(command), remove=True, environment=environment, **options)
+        return said.decode().strip()
+
+    return run_in
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[..., Path]:
+    """Write a small matrix of its own repository, with bases, locks and state shared with the real one."""
+
+    def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
+        head = f"""\
+            repository: {repository}
+            bases:
+              debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
+            flavors: {{runtime: {{}}}}
+            tags:
+              defaults: {{accelerator: cpu, base: debian12}}
+              rolling: ["{{torch}}-{{family}}", latest]
+            """
+        path = tmp_path / "matrix.yaml"
+        path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+        (tmp_path / ".torchbake").mkdir(exist_ok=True)
+        bases = tmp_path / ".torchbake/bases"
+        if not bases.exists():
+            bases.symlink_to(ROOT / ".torchbake/bases")
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clean(engine: docker.DockerClient) -> Iterator[None]:
+    """Leave none of the test projects' images behind."""
+    yield
+    for image in engine.images.list():
+        for tag in image.tags:
+            if tag.startswith("torchbake-test/"):
+                engine.images.remove(tag, force=True)
