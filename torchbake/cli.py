@@ -72,9 +72,11 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
     parser = make_parser(name)
     if not getattr(load_verb(name), "SHARES_COMMAND_LINE", False):
         return parser.parse_args(words)
+    # Only with a selector among them can the words be meant for another verb; `--yes` alone is a mistake.
     args, others = parser.parse_known_args(words)
-    if others:
-        console.say(f"{name}: not for {name}: {' '.join(others)}", style="dim")
+    if not any(word for word in others if not word.startswith("-")):
+        return parser.parse_args(words)
+    console.say(f"left to the next session: {' '.join(others)}", style="dim")
     return args
 
 

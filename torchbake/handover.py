@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ def secret_texts(pip: PipConfig, apt: AptConfig, suite: str) -> dict[str, str]:
         "pip-conf": _pip_conf(pip),
         "uv-toml": _uv_toml(pip),
         "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
-        "apt-sources": debian_sources(suite, apt) if apt.mirror else "",
+        "apt-sources": debian_sources(suite, _reachable(apt)) if is_remote(apt.mirror) else "",
     }
     return {name: text for name, text in texts.items() if text}
 
@@ -38,9 +39,10 @@ def secret_files(pip: PipConfig, apt: AptConfig, suites: set[str]) -> Iterator[d
 
 
 def _pip_conf(pip: PipConfig) -> str:
+    index, *extra = _indexes(pip)
     lines = {
-        "index-url": pip.index_url if is_remote(pip.index_url) else "",
-        "extra-index-url": " ".join(filter(is_remote, pip.extra_index_urls)),
+        "index-url": index,
+        "extra-index-url": " ".join(extra),
         "find-links": " ".join(filter(is_remote, pip.find_links)),
         "trusted-host": " ".join(pip.trusted_hosts),
         "cert": CA if pip.cert else "",
@@ -52,9 +54,11 @@ def _pip_conf(pip: PipConfig) -> str:
 
 def _uv_toml(pip: PipConfig) -> str:
     # A JSON string or list of strings is the same in TOML.
+    index, *extra = _indexes(pip)
     lines: dict[str, object] = {
-        "index-url": pip.index_url if pip.index_url and is_remote(pip.index_url) else "",
-        "extra-index-url": list(filter(is_remote, pip.extra_index_urls)),
+        "index-url": index,
+        "extra-index-url": extra,
+        "find-links": list(filter(is_remote, pip.find_links)),
         "allow-insecure-host": list(pip.trusted_hosts),
         "no-index": _nothing_remote(pip),
     }
@@ -64,5 +68,22 @@ def _uv_toml(pip: PipConfig) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items())
 
 
+def _indexes(pip: PipConfig) -> list[str]:
+    """The main index ("" is pip's default) and the others that a build can reach.
+
+    In place of a folder of this host, whose wheels come as a context, the next index becomes the main one:
+    a build never asks the public index where the host does not.
+    """
+    extra = list(filter(is_remote, pip.extra_index_urls))
+    if not pip.index_url or is_remote(pip.index_url):
+        return [pip.index_url, *extra]
+    return extra or [""]
+
+
 def _nothing_remote(pip: PipConfig) -> bool:
-    return pip.no_index or (bool(pip.index_url) and not is_remote(pip.index_url))
+    return pip.no_index or (bool(pip.index_url) and not any(_indexes(pip)))
+
+
+def _reachable(apt: AptConfig) -> AptConfig:
+    """A mirror in a folder of this host is none for a build."""
+    return apt if is_remote(apt.security_mirror) else replace(apt, security_mirror="")

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from torchbake.errors import HostConfigError
 
-_PIP_SECTIONS = ("global", "install")  # pip's order: a command's section overrides the global one
+_PIP_SECTIONS = ("global", "install")
 _LISTS = ("extra-index-url", "find-links", "trusted-host")
 _SINGLE = ("index-url", "cert", "proxy", "no-index")
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -50,15 +50,17 @@ class AptConfig:
     https_proxy: str = ""
 
 
-def read_pip_config(environ: Mapping[str, str] = os.environ) -> PipConfig:
+def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> PipConfig:
     """pip's files, then its environment variables, as pip itself reads them.
 
     Raises HostConfigError for a file that cannot be parsed.
     """
     values: dict[str, str] = {}
     if environ.get("PIP_CONFIG_FILE") != os.devnull:
-        for path in _pip_files(environ):
-            values |= _pip_file(path)
+        files = [_pip_file(path) for path in _pip_files(environ, etc)]
+        for section in _PIP_SECTIONS:  # pip's order: [install] of any file before [global] of every file
+            for file in files:
+                values |= file.get(section, {})
     for key in (*_LISTS, *_SINGLE):
         variable = "PIP_" + key.upper().replace("-", "_")
         if variable in environ:
@@ -78,13 +80,14 @@ def read_apt_config(
     environ: Mapping[str, str] = os.environ, root: Path = Path("/etc/apt")
 ) -> AptConfig:
     """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win."""
-    text = _concatenated([root / "apt.conf", *sorted((root / "apt.conf.d").glob("*"))])
-    uris = _source_uris([root / "sources.list", *sorted((root / "sources.list.d").glob("*"))])
+    # As apt does, without backups such as debian.sources.bak.
+    text = _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
+    uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])
     mirror = environ.get("TORCHBAKE_APT_MIRROR") or _first(uris, "/debian")
     proxy = environ.get("TORCHBAKE_APT_PROXY", "")
     return AptConfig(
         mirror=mirror,
-        security_mirror=_first(uris, "/debian-security") or mirror.replace("/debian", "/debian-security"),
+        security_mirror=_first(uris, "/debian-security") or re.sub(r"/debian/?$", "/debian-security", mirror),
         http_proxy=proxy or _apt_value(text, "Acquire::http::Proxy"),
         https_proxy=proxy or _apt_value(text, "Acquire::https::Proxy"),
     )
@@ -107,18 +110,18 @@ def is_remote(place: str) -> bool:
     return local_folder(place) is None
 
 
-def _pip_files(environ: Mapping[str, str]) -> Iterable[Path]:
+def _pip_files(environ: Mapping[str, str], etc: Path) -> Iterable[Path]:
     home = Path(environ.get("HOME", "/"))
-    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    shared = (environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")).split(":")
     yield from (Path(folder) / "pip/pip.conf" for folder in shared)
-    yield Path("/etc/pip.conf")
+    yield etc / "pip.conf"
     yield home / ".pip/pip.conf"
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
     if environ.get("PIP_CONFIG_FILE"):
         yield Path(environ["PIP_CONFIG_FILE"])
 
 
-def _pip_file(path: Path) -> dict[str, str]:
+def _pip_file(path: Path) -> dict[str, dict[str, str]]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
@@ -127,11 +130,14 @@ def _pip_file(path: Path) -> dict[str, str]:
     except (configparser.Error, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise HostConfigError(f"{path}: {reason}", hint="pip cannot read this file either; correct it.") from None
-    found: dict[str, str] = {}
-    for section in _PIP_SECTIONS:
-        if parser.has_section(section):
-            found |= {key.replace("_", "-"): value for key, value in parser.items(section)}
-    return found
+    return {
+        section: {key.replace("_", "-"): value for key, value in parser.items(section)}
+        for section in parser.sections()
+    }
+
+
+def _with_suffix(folder: Path, *suffixes: str) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.suffix in suffixes)
 
 
 def _concatenated(paths: Iterable[Path]) -> str:

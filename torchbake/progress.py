@@ -55,6 +55,8 @@ class Progress:
         self._names[digest] = name
         if vertex.get("completed") and digest not in self._done:
             self._done.add(digest)
+            rest = self._partial.pop(digest, "").rstrip()  # a last line that no newline ended
+            self.log += [f"  {rest}"] if rest else []
             self.running.pop(digest, None)
             step = Step(
                 name=name,

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from torchbake.files import replacing
 from torchbake.inputs import digest
 from torchbake.lockfile import Pin
 
@@ -74,13 +76,23 @@ def _fits(filename: str, pin: Pin, python: str) -> bool:
         wanted = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
         return False
-    ours = f"cp{python.replace('.', '')}"
     return version == wanted and any(
-        (tag.interpreter in (ours, "py3", f"py{python.replace('.', '')}") or tag.abi == "abi3")
+        _runs_on(tag, python)
         and (tag.platform == "any" or tag.platform.endswith("linux_x86_64") or "manylinux" in tag.platform)
         and ("linux" not in tag.platform or tag.platform.endswith("x86_64"))
         for tag in tags
     )
+
+
+def _runs_on(tag: Tag, python: str) -> bool:
+    """Whether the tag is for this CPython; cp313t, without the GIL, is another one."""
+    short = python.replace(".", "")
+    if tag.interpreter in ("py3", f"py{short}"):
+        return tag.abi == "none"
+    if tag.interpreter == f"cp{short}":
+        return tag.abi in (tag.interpreter, "abi3", "none")
+    older = re.fullmatch(r"cp3(\d+)", tag.interpreter)
+    return tag.abi == "abi3" and older is not None and int(older[1]) <= int(python.partition(".")[2])
 
 
 def _sha256(path: Path) -> str:
@@ -94,4 +106,5 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copy2(source, target)
+        with replacing(target) as beside:
+            shutil.copy2(source, beside)

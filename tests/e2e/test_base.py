@@ -1,0 +1,117 @@
+"""Bases: from a real registry, pinned by digest, or bootstrapped, the same every time."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+
+Project = Callable[..., Path]
+ROWS = (
+    "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
+    "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Debian's docker-registry on a free loopback port; ``host:port``."""
+    if not shutil.which("docker-registry"):
+        command = ["apt-get", "install", "-y", "--no-install-recommends", "docker-registry"]
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    folder = tmp_path_factory.mktemp("registry")
+    (folder / "config.yml").write_text(
+        f"version: 0.1\nlog: {{level: error}}\nhttp: {{addr: {address}}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
+    )
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
+    try:
+        _wait_for(f"http://{address}/v2/")
+        yield address
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(100):
+        try:
+            urllib.request.urlopen(url, timeout=1)
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"{url} does not answer")
+
+
+def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, engine: docker.DockerClient) -> None:
+    path = project(ROWS, repository="torchbake-test/registry/pytorch")
+    (path.parent / ".torchbake/bases").unlink()
+    image = f"{registry}/debian:bookworm-slim"
+    digest = _push_base(image)
+    path.write_text(path.read_text().replace("debian:bookworm-slim", image))
+    done = torchbake("base", INIT, "--source", "registry", "--matrix", str(path))
+    assert done.returncode == 0, done.stderr
+    assert f"{image}@{digest}" in done.stderr
+    built = images_of(torchbake("build", INIT, "--matrix", str(path), "--format", "json"))[INIT]
+    assert built["status"] == "built"
+    record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
+    assert (record["source"], record["digest"]) == ("registry", digest)
+
+
+def test_a_registry_that_does_not_have_it_is_a_clear_error(project: Project, registry: str) -> None:
+    path = project(ROWS)
+    path.write_text(path.read_text().replace("debian:bookworm-slim", f"{registry}/no/such:image"))
+    done = torchbake("base", INIT, "--source", "registry", "--refresh", "--matrix", str(path))
+    assert done.returncode == 8
+    assert "--source bootstrap" in done.stderr
+
+
+def test_bootstrapping_twice_gives_the_same_digest(project: Project, engine: docker.DockerClient) -> None:
+    path = project(ROWS)
+    (path.parent / ".torchbake/bases").unlink()
+    digests = set()
+    for _ in range(2):
+        done = torchbake("base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path))
+        assert done.returncode == 0, done.stderr
+        digests.add(json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())["digest"])
+    assert len(digests) == 1
+
+
+def test_without_mmdebstrap_and_registry_the_error_names_both_ways(project: Project, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    path = project(ROWS)
+    path.write_text(path.read_text().replace("debian:bookworm-slim", "127.0.0.1:1/debian:bookworm-slim"))
+    done = torchbake("base", INIT, "--refresh", "--matrix", str(path), env={"PATH": str(tools)})
+    assert done.returncode == 8
+    assert "mmdebstrap" in done.stderr
+    assert "registry" in done.stderr
+
+
+def _push_base(image: str) -> str:
+    """Push the base that the tests build on as ``image``; returns its digest there."""
+    base = json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())
+    name = base["image"]
+    context = [] if base["source"] == "registry" else [
+        "--build-context", f"{name}=oci-layout://{ROOT}/.torchbake/bases/debian12@{base['digest']}"
+    ]  # fmt: skip
+    command = ["docker", "build", *context, "--provenance=false", "-t", image, "-"]
+    subprocess.run(command, input=f"FROM {name}\nLABEL test=registry\n", text=True, check=True, capture_output=True)
+    subprocess.run(["docker", "push", "-q", image], check=True, capture_output=True)
+    inspect = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{json .Manifest}}"]
+    return str(json.loads(subprocess.run(inspect, capture_output=True, check=True).stdout)["digest"])

@@ -1,0 +1,132 @@
+"""A host behind a proxy with wheels of its own: builds use both, images know of neither."""
+
+import http.client
+import shutil
+import subprocess
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from torchbake.mirrors import read_pip_config
+
+Project = Callable[..., Path]
+MARKER = "marker-of-this-host"
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """A forward proxy for plain HTTP, which notes what it is asked for."""
+
+    seen: list[str]
+
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+        self.seen.append(self.path)
+        parts = urlsplit(self.path)
+        upstream = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
+        headers = {key: value for key, value in self.headers.items() if not key.lower().startswith("proxy-")}
+        upstream.request("GET", f"{parts.path}?{parts.query}".rstrip("?"), headers=headers)
+        answer = upstream.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        for key, value in answer.getheaders():
+            if key.lower() not in ("transfer-encoding", "content-length", "connection"):
+                self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def proxy(engine: docker.DockerClient) -> Iterator[tuple[str, list[str]]]:
+    """A proxy on the address that containers reach the host by, and what it has been asked for."""
+    gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    seen: list[str] = []
+    server = ThreadingHTTPServer((gateway, 0), type("Proxy", (_Proxy,), {"seen": seen}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen
+    server.shutdown()
+
+
+def _wheel(folder: Path, name: str) -> Path:
+    """The smallest wheel there can be."""
+    folder.mkdir(parents=True)
+    info = f"{name}-1.0.dist-info"
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{name}.py", "answer = 42\n")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return path
+
+
+def _everything_in(ref: str, folder: Path) -> Iterator[bytes]:
+    """All bytes of an image: manifests, configuration with history, and every file of every layer."""
+    archive = folder / "image.tar"
+    with archive.open("wb") as file:
+        subprocess.run(["docker", "save", ref], stdout=file, check=True)
+    with tarfile.open(archive) as image:
+        for member in image.getmembers():
+            blob = image.extractfile(member)
+            if blob is None:
+                continue
+            head = blob.read(4)
+            if head == b"\x28\xb5\x2f\xfd":
+                data = subprocess.run(["zstd", "-dc"], input=head + blob.read(), capture_output=True, check=True).stdout
+            else:
+                data = head + blob.read()
+            yield data
+
+
+def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
+    project: Project, proxy: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    url, seen = proxy
+    path = project(
+        "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
+        "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n",
+        repository="torchbake-test/proxied/pytorch",
+    )
+    done = torchbake(
+        "build", INIT, "--no-cache", "--matrix", str(path), "--format", "json", env={"TORCHBAKE_APT_PROXY": url}
+    )
+    image = images_of(done)[INIT]
+    assert image["status"] == "built", done.stderr
+    assert any("musl-tools" in request for request in seen)
+    assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
+    assert not any(MARKER in file.read_text() for file in (path.parent / ".torchbake/runs").glob("*/*"))
+
+
+def test_wheels_of_a_folder_are_installed_and_the_folder_is_forgotten(
+    project: Project, engine: docker.DockerClient, built: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / MARKER
+    _wheel(folder, "tbmarker")
+    path = project(
+        "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12, packages: {pip: [tbmarker, numpy]}}\n",
+        repository="torchbake-test/local/pytorch",
+    )
+    shutil.copytree(ROOT / "images" / CPU, path.parent / "images" / CPU)
+    shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
+    config = tmp_path / "pip.conf"
+    folders = " ".join([str(folder), *read_pip_config().find_links])
+    config.write_text(f"[global]\nfind-links = {folders}\n")
+    environment = {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": folders}
+    done = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
+    image = images_of(done)[CPU]
+    assert image["status"] == "built", done.stderr
+    said = engine.containers.run(image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"], remove=True)
+    assert said.decode().strip() == "42"
+    assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
+    assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
