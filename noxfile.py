@@ -24,7 +24,7 @@ import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from torchbake import cli  # noqa: E402 - the package stands beside this file
+from torchbake import cli
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "unit", "e2e"]

@@ -51,9 +51,9 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def command(*words: str, **options: Any) -> str:
+def command(*words: str) -> str:
     """Run it to its end; a failure ends the benchmark with what it said."""
-    done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False, **options)
+    done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
     return done.stdout
@@ -193,7 +193,11 @@ class Cold:
     def _bake(self, target: dict[str, Any], tag: str = "torchbake-bench/raw:latest") -> float:
         with secret_files(read_pip_config(), read_apt_config(), {self.spec.base.suite}) as secrets:
             files = secrets[self.spec.base.suite]
-            plan = {**target, "tags": [tag], "secret": [f"id={name},src={path}" for name, path in files.items()]}
+            plan = {
+                **target,
+                "tags": [tag],
+                "secret": [f"id={name},src={path}" for name, path in files.items()],
+            }
             path = self.folder / "bake.json"
             path.write_text(json.dumps({"target": {"image": plan}}))
             return seconds(lambda: command("docker", "buildx", "bake", "--file", str(path), "image"))
@@ -283,7 +287,14 @@ def sharing(args: argparse.Namespace) -> None:
         new = {digest: size for digest, size in layers.items() if digest not in seen}
         seen |= layers
         total += sum(layers.values())
-        rows.append((spec.id, f"{sum(layers.values()) / 1e9:.2f} GB", f"{sum(new.values()) / 1e9:.2f} GB", str(len(layers))))
+        rows.append(
+            (
+                spec.id,
+                f"{sum(layers.values()) / 1e9:.2f} GB",
+                f"{sum(new.values()) / 1e9:.2f} GB",
+                str(len(layers)),
+            )
+        )
     stored = sum(seen.values())
     rows.append(("together", f"{total / 1e9:.2f} GB", f"{stored / 1e9:.2f} GB", str(len(seen))))
     console.show_table(("image", "packed", "new in the registry", "layers"), rows)

@@ -1,10 +1,9 @@
 """What an image computes on: ``cpu``, or CUDA of one exact minor version (``cuda12.8``)."""
 
 import re
+from dataclasses import dataclass
 from functools import total_ordering
 from typing import Literal
-
-from dataclasses import dataclass
 
 _CUDA = re.compile(r"cuda(?P<major>[1-9]\d*)\.(?P<minor>\d+)")
 

@@ -27,7 +27,13 @@ REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead o
 _MIRROR = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
 # What Debian's own "slim" images leave out: about 100 MB.
-_SLIM = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+_SLIM = (
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/lintian/*",
+)
 _KEPT = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
 
 
@@ -125,12 +131,19 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
     sources = folder / "debian.sources"
     sources.write_text(debian_sources(spec.suite))
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--aptopt={configuration}"]
-    command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [f"--dpkgopt=path-include={path}" for path in _KEPT]
+    command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
+        f"--dpkgopt=path-include={path}" for path in _KEPT
+    ]
     # The image names Debian's public mirrors, whatever mirror served the build.
     command += ['--customize-hook=rm -f "$1"/etc/apt/sources.list "$1"/etc/apt/apt.conf.d/99mmdebstrap']
     command += [f"--customize-hook=copy-in {sources} /etc/apt/sources.list.d"]
     command += ['--customize-hook=rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache "$1"/etc/hostname']
-    command += ['--customize-hook=rm -f "$1"/etc/resolv.conf', spec.suite, str(rootfs), *_one_line_sources(spec.suite, apt)]
+    command += [
+        '--customize-hook=rm -f "$1"/etc/resolv.conf',
+        spec.suite,
+        str(rootfs),
+        *_one_line_sources(spec.suite, apt),
+    ]
     environment = dict(os.environ, SOURCE_DATE_EPOCH=str(_source_date_epoch()))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

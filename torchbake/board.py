@@ -64,7 +64,12 @@ def board(total: int) -> Iterator[Board]:
     if not console.err.is_terminal:
         yield Board(None, total)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("[dim]{task.fields[step]}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[step]}"),
+    )
     bars = Bars(*columns, console=console.err, transient=True)
     with Live(bars, console=console.err, transient=True, refresh_per_second=8):
         yield Board(bars, total)

@@ -108,7 +108,7 @@ class BuildRun:
             for future in done:
                 job = futures[future]
                 results.append(self._finish(job, future.result(), folder, shown))
-                if self.prune:
+                if self.prune:  # only ever one job then: another's export would lose what it is packing
                     prune(self.builder)
         return results
 

@@ -97,7 +97,8 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         storage = StorageError(
-            f"{error.strerror or error}{where}", hint="Free some space, or make the folder writable, then run again."
+            f"{error.strerror or error}{where}",
+            hint="Free some space, or make the folder writable, then run again.",
         )
         console.show_error(storage)
         return storage.exit_code

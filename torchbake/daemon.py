@@ -54,9 +54,7 @@ def only_one(paths: EnginePaths) -> Iterator[None]:
             console.say("another setup or teardown is at work here; waiting for it")
             while not _lock(file.fileno()):
                 if time.monotonic() > deadline:
-                    raise SetupError(
-                        "Another setup has been at work for 20 minutes.", hint="See what holds it."
-                    )
+                    raise SetupError("Another setup has been at work for 20 minutes.", hint="See what holds it.")
                 time.sleep(0.2)
         yield
 
@@ -125,9 +123,7 @@ def _claim(folder: Path) -> None:
     if content and not content & {MARKER, "engine-id"}:
         raise SetupError(f"{folder} is not empty and holds no engine's data.", hint="Move it away.")
     if MARKER not in content:
-        (folder / MARKER).write_text(
-            "The images of torchbake's own engine; `teardown --purge` removes them.\n"
-        )
+        (folder / MARKER).write_text("The images of torchbake's own engine; `teardown --purge` removes them.\n")
 
 
 def _launch(command: Sequence[str], paths: EnginePaths) -> "subprocess.Popen[bytes]":
@@ -211,9 +207,7 @@ def stop(paths: EnginePaths) -> bool:
     if paths.units.exists():
         done = _systemctl("stop", *paths.units.read_text().split())
         if done.returncode:
-            raise SetupError(
-                f"systemd did not stop it: {done.stderr.strip()}", hint="See: systemctl status docker"
-            )
+            raise SetupError(f"systemd did not stop it: {done.stderr.strip()}", hint="See: systemctl status docker")
     _terminate(paths)
     traces.clear(paths)
     if by_hand and knock(paths.socket) == "dead":
@@ -245,14 +239,10 @@ def purge(paths: EnginePaths) -> bool:
     if not os.path.lexists(folder):
         return False
     if folder.is_symlink() or not (folder / MARKER).is_file():
-        raise SetupError(
-            f"{folder} was not made by setup; it stays.", hint="Look into it; remove it by hand."
-        )
+        raise SetupError(f"{folder} was not made by setup; it stays.", hint="Look into it; remove it by hand.")
     users = traces.users_of(folder)
     if users:
-        raise SetupError(
-            f"Another engine (pid {users[0]}) stores in {folder}; it stays.", hint="Stop that one first."
-        )
+        raise SetupError(f"Another engine (pid {users[0]}) stores in {folder}; it stays.", hint="Stop that one first.")
     inside = [point for point, *_ in traces.all_mounts() if Path(point).is_relative_to(folder.resolve())]
     if inside:
         raise SetupError(f"{inside[0]} is still mounted; nothing was removed.", hint=f"umount {inside[0]}")

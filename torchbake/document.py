@@ -67,9 +67,7 @@ def _read_text(path: Path) -> str:
     except PermissionError:
         raise MatrixError(f"{path}: permission denied.", hint="Make the file readable.") from None
     except UnicodeDecodeError as error:
-        raise MatrixError(
-            f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8."
-        ) from None
+        raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
 
 
 def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
@@ -79,13 +77,12 @@ def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
     context = getattr(error, "context", None)
     said = f"{problem} ({context})" if context else str(problem)
     return MatrixError(
-        f"{where}: YAML syntax: {said}", hint="Check the indentation, colons and quotes at and above that line."
+        f"{where}: YAML syntax: {said}",
+        hint="Check the indentation, colons and quotes at and above that line.",
     )
 
 
-def _value(
-    node: yaml.Node, location: Location, lines: dict[Location, int], path: Path, above: frozenset[int]
-) -> Any:
+def _value(node: yaml.Node, location: Location, lines: dict[Location, int], path: Path, above: frozenset[int]) -> Any:
     lines.setdefault(location, node.start_mark.line + 1)
     if id(node) in above:
         raise MatrixError(f"{path}:{node.start_mark.line + 1}: an alias contains itself.", hint="Remove the alias.")
@@ -94,7 +91,7 @@ def _value(
         return _mapping(node, location, lines, path, above)
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, (*location, i), lines, path, above) for i, item in enumerate(node.value)]
-    return None if node.tag.endswith(":null") and not node.style else node.value
+    return None if node.tag.endswith(":null") else node.value
 
 
 def _mapping(

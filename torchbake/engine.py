@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
@@ -55,14 +56,14 @@ class Engine:
         """The first of ``digests`` that the engine holds an image under."""
         for digest in digests:
             try:
-                return str(self._client.api.inspect_image(digest)["Id"])
+                return str(self._client.images.get(digest).id)
             except ImageNotFound:
                 continue
         return None
 
     def unpacked_size(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
-        return sum(int(entry["Size"]) for entry in self._client.api.history(digest))
+        return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
@@ -115,7 +116,7 @@ def builder_driver(builder: str | None) -> str:
     return match[1]
 
 
-def _address() -> dict[str, object]:
+def _address() -> dict[str, Any]:
     """What the docker command would use, so that both speak to one engine."""
     if os.environ.get("DOCKER_HOST"):
         return dict(kwargs_from_env())

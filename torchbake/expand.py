@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from torchbake.accelerator import Accelerator, parse_accelerator
+from torchbake.accelerator import parse_accelerator
 from torchbake.console import nearest
 from torchbake.document import Document, Location
 from torchbake.matrix import Base, Exclude, ImageAddition, Matrix, Packages, Row, problems
@@ -56,8 +56,8 @@ class _Expander:
 
     def _expand(self, at: Location, row: Row) -> None:
         kept = 0
-        for torch, accelerator, base, flavor in itertools.product(row.torch, row.accelerator, row.base, row.flavor):
-            spec = self._spec(at, row, torch, parse_accelerator(accelerator), base, flavor)
+        for axes in itertools.product(row.torch, row.accelerator, row.base, row.flavor):
+            spec = self._spec(at, row, axes)
             exclusion = self._exclusion(spec)
             if exclusion:
                 self.excluded.append(Excluded(id=spec.id, reason=exclusion.reason))
@@ -67,7 +67,9 @@ class _Expander:
         if not kept:
             self.problems.append((at, "every combination of this row is excluded"))
 
-    def _spec(self, at: Location, row: Row, torch: str, acc: Accelerator, base: str, flavor: str) -> ImageSpec:
+    def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str]) -> ImageSpec:
+        torch, accelerator, base, flavor = axes
+        acc = parse_accelerator(accelerator)
         defaults, kind = self.matrix.defaults, self.matrix.flavors[flavor]
         packages = defaults.packages + kind.packages + row.packages
         if acc.family in kind.cuda_packages:
@@ -95,7 +97,10 @@ class _Expander:
             self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
         if spec.accelerator.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
             self.problems.append(
-                ((*at, "torch"), f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split")
+                (
+                    (*at, "torch"),
+                    f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split",
+                )
             )
 
     def _init(self, name: str) -> InitSpec:
@@ -187,8 +192,7 @@ def _base(name: str, base: Base) -> BaseSpec:
 
 def _fill(pip: tuple[str, ...], spec: ImageSpec) -> tuple[str, ...]:
     return tuple(
-        requirement.replace("{torch}", spec.torch).replace("{cuda}", spec.accelerator.cuda or "")
-        for requirement in pip
+        requirement.replace("{torch}", spec.torch).replace("{cuda}", spec.accelerator.cuda or "") for requirement in pip
     )
 
 

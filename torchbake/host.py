@@ -33,9 +33,7 @@ KEPT_SETTINGS = (
 _ENGINE_PACKAGES = {"docker.io", "docker-ce", "docker-ce-cli"}
 FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx")
 
-_DOCS = (
-    "Install Docker Engine 23.0 or later with buildx 0.13 or later (https://docs.docker.com/engine/install/)"
-)
+_DOCS = "Install Docker Engine 23.0 or later with buildx 0.13 or later (https://docs.docker.com/engine/install/)"
 _DESKTOP = "Install Docker Desktop (https://docs.docker.com/desktop/)"
 _ELSEWHERE = {
     "Darwin": f"{_DESKTOP} or `brew install colima docker docker-buildx` and `colima start`",
@@ -166,9 +164,7 @@ def make_plan(host: Host, paths: EnginePaths) -> Plan:
     packages = _missing_packages(host)
     steps = (*_files(host, packages), *_install(host, packages), *_start(host, paths))
     if not steps:
-        return Plan(
-            problem=problem, advice="All of it is installed, yet does not work together: see `docker info`."
-        )
+        return Plan(problem=problem, advice="All of it is installed, yet does not work together: see `docker info`.")
     if host.root == "no":
         titles = "; ".join(step.title for step in steps)
         return Plan(problem=problem, advice=f"Run this as root, or let somebody who may do this: {titles}")
@@ -246,9 +242,7 @@ def _package_names(host: Host) -> tuple[str, str, str]:
 
 
 def _needs_trixie(host: Host, packages: tuple[str, ...]) -> bool:
-    return (
-        host.distro == "debian" and version(host.release)[:1] == (12,) and bool({*packages} & {*FROM_TRIXIE})
-    )
+    return host.distro == "debian" and version(host.release)[:1] == (12,) and bool({*packages} & {*FROM_TRIXIE})
 
 
 def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:
@@ -287,7 +281,5 @@ def engine_config(daemon_json: str) -> str:
         kept = {key: host[key] for key in KEPT_SETTINGS if key in host}
         features = {**host.get("features", {}), **CONTAINERD_STORE["features"]}
     except (ValueError, TypeError, AttributeError) as error:
-        raise SetupError(
-            f"{DAEMON_JSON} is not a JSON object ({error}).", hint="Correct or move it."
-        ) from None
+        raise SetupError(f"{DAEMON_JSON} is not a JSON object ({error}).", hint="Correct or move it.") from None
     return json.dumps({**kept, "features": features}, indent=2) + "\n"

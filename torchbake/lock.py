@@ -138,5 +138,3 @@ def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin,
         same = bool(set(hashes) & set(pin.hashes))
         kept.append(Pin(name=pin.name, version=pin.version, hashes=hashes if same else pin.hashes, via=pin.via))
     return tuple(kept)
-
-

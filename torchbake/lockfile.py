@@ -113,7 +113,7 @@ def parse_lock(text: str, name: str) -> Lock:
     for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
         match = _SECTION.match(section)
         if match and match[1] in LAYERS:
-            layers[match[1]] = parse_pins(section)  # type: ignore[index]
+            layers[match[1]] = parse_pins(section)
     lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
     what = _damage(text, lock)
     if what:

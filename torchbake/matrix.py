@@ -71,9 +71,7 @@ TorchVersion = Annotated[str, AfterValidator(_version)]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Name = Annotated[str, Field(pattern=_NAME)]
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
-Torches = Annotated[
-    tuple[TorchVersion, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)
-]
+Torches = Annotated[tuple[TorchVersion, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
 Accelerators = Annotated[
     tuple[Annotated[str, AfterValidator(_accelerator)], ...],
     BeforeValidator(_as_list),
@@ -99,7 +97,8 @@ class Packages(_Model):
 
     def __add__(self, other: "Packages") -> "Packages":
         return Packages(
-            apt=tuple(dict.fromkeys((*self.apt, *other.apt))), pip=tuple(dict.fromkeys((*self.pip, *other.pip)))
+            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
+            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
         )
 
 
@@ -207,7 +206,8 @@ def validate_matrix(document: Document) -> Matrix:
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else "is not a mapping of keys"
         raise MatrixError(
-            f"{document.path}:1: {what}.", hint="It needs at least: repository, bases, flavors, rows and tags."
+            f"{document.path}:1: {what}.",
+            hint="It needs at least: repository, bases, flavors, rows and tags.",
         )
     try:
         return Matrix.model_validate(document.data)
@@ -252,7 +252,8 @@ _PLAIN = {
 
 
 def _kind(value: Any) -> str:
-    return {dict: "mapping", list: "list"}.get(type(value), type(value).__name__)
+    names: dict[type, str] = {dict: "mapping", list: "list"}
+    return names.get(type(value), type(value).__name__)
 
 
 def _unknown_key(location: Location) -> str:
@@ -271,7 +272,7 @@ def _known_keys(location: Location) -> list[str]:
         if isinstance(part, int):
             node = node.get("items", {})
         else:
-            extra = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
+            extra: Any = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
             node = node.get("properties", {}).get(part) or (extra if isinstance(extra, dict) else {})
     return list(_resolve(schema, node).get("properties", {}))
 

@@ -76,9 +76,7 @@ def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/
     )
 
 
-def read_apt_config(
-    environ: Mapping[str, str] = os.environ, root: Path = Path("/etc/apt")
-) -> AptConfig:
+def read_apt_config(environ: Mapping[str, str] = os.environ, root: Path = Path("/etc/apt")) -> AptConfig:
     """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win."""
     # As apt does, without backups such as debian.sources.bak.
     text = _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
@@ -131,8 +129,7 @@ def _pip_file(path: Path) -> dict[str, dict[str, str]]:
         reason = " ".join(str(error).split())
         raise HostConfigError(f"{path}: {reason}", hint="pip cannot read this file either; correct it.") from None
     return {
-        section: {key.replace("_", "-"): value for key, value in parser.items(section)}
-        for section in parser.sections()
+        section: {key.replace("_", "-"): value for key, value in parser.items(section)} for section in parser.sections()
     }
 
 

@@ -45,7 +45,10 @@ def _write_blobs(layout: Path, rootfs: Path, created: str, created_by: str) -> s
         "architecture": "amd64",
         "os": "linux",
         "created": created,
-        "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]},
+        "config": {
+            "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            "Cmd": ["bash"],
+        },
         "rootfs": {"type": "layers", "diff_ids": [_sha256(rootfs)]},
         "history": [{"created": created, "created_by": created_by}],
     }

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from torchbake.base import Base
 from torchbake.bakefile import Job
+from torchbake.base import Base
 from torchbake.engine import Image
 from torchbake.errors import TorchbakeError
 from torchbake.render import LABEL

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from torchbake.base import Base
 from torchbake.bakefile import Job
+from torchbake.base import Base
+from torchbake.builderlock import builder_lock_path, builder_lock_text
 from torchbake.errors import LockError
 from torchbake.files import write_text
 from torchbake.inputs import inputs_digest
 from torchbake.lock import format_checked, lock_path, make_lock, read_lock
-from torchbake.lockfile import Lock, parse_lock
+from torchbake.lockfile import Lock, Pin, parse_lock
 from torchbake.mirrors import PipConfig
 from torchbake.plan import ref_of
 from torchbake.project import TOOLKIT, Project
 from torchbake.render import dockerfile_path, render
 from torchbake.spec import ImageSpec, Spec
-from torchbake.builderlock import builder_lock_path, builder_lock_text
 from torchbake.wheelhouse import stage_wheels
 
 
@@ -36,7 +36,7 @@ class Preparation:
         path = dockerfile_path(self.project.root, spec)
         if not self.dry_run and (not path.exists() or path.read_text() != dockerfile):
             write_text(path, dockerfile)
-        contexts = {spec.base.image: base.context(self.project.state)}
+        contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
         return Job(
@@ -54,7 +54,8 @@ class Preparation:
             return job
         lock = read_lock(self.project.root, job.spec)
         builder = parse_lock(builder_lock_text(self.project.root), "builder.lock")
-        layers = {"builder": tuple(builder.pins.values()), **lock.layers}
+        layers: dict[str, tuple[Pin, ...]] = {"builder": tuple(builder.pins.values())}
+        layers |= {str(layer): pins for layer, pins in lock.layers.items()}
         folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 

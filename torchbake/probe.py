@@ -135,9 +135,7 @@ def _installed() -> frozenset[str]:
     query = shutil.which("dpkg-query", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
     if query is None:
         return frozenset()
-    lines = _run([query, "-W", "-f", "${Package} ${db:Status-Status}\n", *_PACKAGES], os.environ)[
-        1
-    ].splitlines()
+    lines = _run([query, "-W", "-f", "${Package} ${db:Status-Status}\n", *_PACKAGES], os.environ)[1].splitlines()
     return frozenset(line.split()[0] for line in lines if line.endswith(" installed"))
 
 
@@ -158,9 +156,7 @@ def _trixie_known() -> bool:
     """Whether apt has Debian 13 from a source of the host's own, which has its own priorities then."""
     folder = Path("/etc/apt/sources.list.d")
     lists = [Path("/etc/apt/sources.list"), *folder.glob("*.list"), *folder.glob("*.sources")]
-    texts = (
-        path.read_text(errors="replace") for path in lists if path != Path(TRIXIE_SOURCE) and path.is_file()
-    )
+    texts = (path.read_text(errors="replace") for path in lists if path != Path(TRIXIE_SOURCE) and path.is_file())
     return any(re.search(r"^[^#]*\btrixie\b", text, flags=re.MULTILINE) for text in texts)
 
 

@@ -32,6 +32,4 @@ def load_project(path: Path) -> Project:
     matrix, document = load_matrix(path)
     expansion = expand(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)
-    return Project(
-        root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags
-    )
+    return Project(root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags)

@@ -50,7 +50,13 @@ class Copy:
 USER = User()
 _NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
 _TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
-_DEVEL = Group(layer="devel", root="/nvidia", comment="NVIDIA's compilers, which the row asks for", on_path=False, trim=False)
+_DEVEL = Group(
+    layer="devel",
+    root="/nvidia",
+    comment="NVIDIA's compilers, which the row asks for",
+    on_path=False,
+    trim=False,
+)
 
 
 def dockerfile_path(root: Path, spec: Spec) -> Path:
@@ -86,7 +92,7 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TOOLKIT / "templates"),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+        autoescape=False,
         keep_trailing_newline=True,
     )
 
@@ -155,7 +161,10 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
             "NVIDIA_VISIBLE_DEVICES": "all",
         }
     if spec.headers and lock.cuda:
-        variables |= {"CUDA_HOME": CUDA_HOME, "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:")}
+        variables |= {
+            "CUDA_HOME": CUDA_HOME,
+            "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
+        }
     return sorted(variables.items())
 
 

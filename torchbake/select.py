@@ -134,7 +134,7 @@ def _against(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vo
 
 
 def _answers(spec: Spec, word: str, vocabulary: _Vocabulary) -> bool:
-    if word == ALL or word == spec.id or (_is_glob(word) and fnmatchcase(spec.id, word)):
+    if word in (ALL, spec.id) or (_is_glob(word) and fnmatchcase(spec.id, word)):
         return True
     return isinstance(spec, ImageSpec) and any(word in names for names in vocabulary.words[spec.id].values())
 

@@ -61,8 +61,7 @@ def helpers(paths: EnginePaths) -> frozenset[int]:
     return frozenset(
         pid
         for pid, words in _processes()
-        if Path(words[0]).name.startswith(("containerd", "runc"))
-        and any(word.startswith(inside) for word in words)
+        if Path(words[0]).name.startswith(("containerd", "runc")) and any(word.startswith(inside) for word in words)
     )
 
 
@@ -156,18 +155,14 @@ def _unescaped(point: str) -> str:
 
 def any_left(paths: EnginePaths) -> bool:
     """Whether setup started an engine here that teardown has not cleared away."""
-    return (
-        paths.units.exists() or paths.exec_root.exists() or daemon(paths) is not None or bool(helpers(paths))
-    )
+    return paths.units.exists() or paths.exec_root.exists() or daemon(paths) is not None or bool(helpers(paths))
 
 
 def clear(paths: EnginePaths) -> None:
     """Remove what a stopped engine left: files after a clean end, processes and mounts after a crash."""
     _end_helpers(paths)
     for point in mounts(paths):
-        subprocess.run(
-            ["umount", "--lazy", "--", point], stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
+        subprocess.run(["umount", "--lazy", "--", point], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if not mounts(paths):
         shutil.rmtree(paths.exec_root, ignore_errors=True)
     for file in (paths.pidfile, paths.config, paths.units):

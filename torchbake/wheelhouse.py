@@ -23,9 +23,7 @@ from torchbake.lockfile import Pin
 _HREF = re.compile(r'href="([^"]+\.whl(?:#[^"]*)?)"', flags=re.IGNORECASE)
 
 
-def stage_wheels(
-    layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path
-) -> Path | None:
+def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
     """A folder with, for each layer, the locked wheels that ``folders`` hold; None when they hold none.
 
     Links where it can, copies where it must. The same wheels give the same folder.

@@ -40,8 +40,16 @@ def test_runs_as_uid_1001_with_group_0(built: Built, run: Run, name: str) -> Non
 
 def test_cpu_image_holds_the_locked_torch(built: Built, run: Run) -> None:
     said = json.loads(run(built[CPU]["ref"], "python", "-c", VERSIONS))
-    assert said == {"torch": lock_of(CPU).pins["torch"].version, "cuda": None, "cudnn": None, "nccl": None, "sum": 512}
-    assert "nvidia" not in run(built[CPU]["ref"], "sh", "-c", "ls /; ls /pytorch /opt/venv/lib/python3.11/site-packages")
+    assert said == {
+        "torch": lock_of(CPU).pins["torch"].version,
+        "cuda": None,
+        "cudnn": None,
+        "nccl": None,
+        "sum": 512,
+    }
+    assert "nvidia" not in run(
+        built[CPU]["ref"], "sh", "-c", "ls /; ls /pytorch /opt/venv/lib/python3.11/site-packages"
+    )
 
 
 def test_cuda_image_holds_the_locked_libraries(built: Built, run: Run) -> None:
@@ -112,7 +120,9 @@ def test_init_image_is_tiny(built: Built) -> None:
     assert built[INIT]["size_bytes"] < 4_000_000
 
 
-@pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 42", 42), ("nonexistent", 127), ("/etc/passwd", 126)])
+@pytest.mark.parametrize(
+    ("command", "code"), [("exit 0", 0), ("exit 42", 42), ("nonexistent", 127), ("/etc/passwd", 126)]
+)
 def test_exit_code_is_the_commands_own(engine: docker.DockerClient, built: Built, command: str, code: int) -> None:
     words = ["sh", "-c", command] if command.startswith("exit") else [command]
     container = engine.containers.run(built[CPU]["ref"], words, detach=True)
@@ -164,7 +174,7 @@ def test_volume_permissions_makes_a_volume_writable(
     volume = engine.volumes.create()
     try:
         mount = {volume.name: {"bind": "/data", "mode": "rw"}}
-        caps = {"cap_drop": ["ALL"], "cap_add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]}
+        caps: dict[str, Any] = {"cap_drop": ["ALL"], "cap_add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]}
         run(built[CPU]["ref"], "sh", "-c", "mkdir -p /data/a && touch /data/a/b", user="0", volumes=mount)
         engine.containers.run(built[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none", **caps)
         said = run(built[CPU]["ref"], "sh", "-c", "echo hi > /data/a/b && stat -c %u:%g /data/a/b", volumes=mount)

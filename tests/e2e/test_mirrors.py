@@ -27,7 +27,7 @@ class _Proxy(BaseHTTPRequestHandler):
 
     seen: list[str]
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+    def do_GET(self) -> None:
         self.seen.append(self.path)
         parts = urlsplit(self.path)
         upstream = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
@@ -99,7 +99,14 @@ def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
         repository="torchbake-test/proxied/pytorch",
     )
     done = torchbake(
-        "build", INIT, "--no-cache", "--matrix", str(path), "--format", "json", env={"TORCHBAKE_APT_PROXY": url}
+        "build",
+        INIT,
+        "--no-cache",
+        "--matrix",
+        str(path),
+        "--format",
+        "json",
+        env={"TORCHBAKE_APT_PROXY": url},
     )
     image = images_of(done)[INIT]
     assert image["status"] == "built", done.stderr

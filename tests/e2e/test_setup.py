@@ -74,9 +74,7 @@ def _environment() -> dict[str, str]:
 
 def engines() -> set[str]:
     """Every dockerd of this machine, but for those of these tests."""
-    return {
-        line for line in _command_lines() if line.split(" ")[0].endswith("dockerd") and "/tmp/tb-" not in line
-    }
+    return {line for line in _command_lines() if line.split(" ")[0].endswith("dockerd") and "/tmp/tb-" not in line}
 
 
 def docker(second: Second, *words: str) -> str:
@@ -136,9 +134,7 @@ def test_an_engine_chosen_elsewhere_is_named_and_none_is_started() -> None:
     assert engines() == before
 
 
-@pytest.mark.parametrize(
-    "words", [("setup", "--check", "--dry-run"), ("setup", "--yes"), ("teardown", "--all")]
-)
+@pytest.mark.parametrize("words", [("setup", "--check", "--dry-run"), ("setup", "--yes"), ("teardown", "--all")])
 def test_a_wrong_command_line(words: tuple[str, ...]) -> None:
     assert torchbake(*words).code == 2
 
@@ -173,9 +169,7 @@ def test_two_setups_at_once_start_one_engine(second: Second) -> None:
     command = [*ALONE, sys.executable, "-m", "torchbake", "setup"]
     env = {**_environment(), **second.env}
     both = [
-        subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(2)
     ]
     outputs = [process.communicate(timeout=60)[0] for process in both]

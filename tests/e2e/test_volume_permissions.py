@@ -89,9 +89,7 @@ def tool(_root: None, tmp_path_factory: pytest.TempPathFactory) -> Tool:
     if compiler is None:
         pytest.fail("no C compiler; install musl-tools (or gcc)")
     binary = tmp_path_factory.mktemp("bin") / "volume-permissions"
-    built = subprocess.run(
-        [compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False
-    )
+    built = subprocess.run([compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return Tool(binary)
 
@@ -207,9 +205,7 @@ def test_only_what_differs_is_written(tool: Tool, volume: Path) -> None:
     assert {path for path in after if after[path] != before[path]} == {odd}
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("7:8", (7, 8)), ("7", (7, 0)), ("0:4294967294", (0, 2**32 - 2))]
-)
+@pytest.mark.parametrize(("given", "expected"), [("7:8", (7, 8)), ("7", (7, 0)), ("0:4294967294", (0, 2**32 - 2))])
 def test_the_owner_is_chosen(tool: Tool, volume: Path, given: str, expected: tuple[int, int]) -> None:
     (volume / "file").touch()
     assert tool("--owner", given, volume).code == 0
@@ -294,9 +290,7 @@ def test_another_filesystem_stays(tool: Tool, volume: Path, mount: Mount) -> Non
     assert snapshot(inside) == before
 
 
-def test_a_bind_mount_of_the_same_filesystem_stays(
-    tool: Tool, place: Path, volume: Path, mount: Mount
-) -> None:
+def test_a_bind_mount_of_the_same_filesystem_stays(tool: Tool, place: Path, volume: Path, mount: Mount) -> None:
     outside, file = place / "outside", place / "file"
     (outside / "sub").mkdir(parents=True)
     (volume / "bound").mkdir()
@@ -356,9 +350,7 @@ def test_system_paths_are_refused(tool: Tool, path: str) -> None:
     assert done.stderr.startswith(f"volume-permissions: {path}: ")
 
 
-@pytest.mark.parametrize(
-    ("cwd", "path"), [("/", "etc"), ("/", "."), ("/etc", "."), ("/usr/share", "../../etc")]
-)
+@pytest.mark.parametrize(("cwd", "path"), [("/", "etc"), ("/", "."), ("/etc", "."), ("/usr/share", "../../etc")])
 def test_relative_system_paths_are_refused(tool: Tool, cwd: str, path: str) -> None:
     assert tool("--dry-run", path, cwd=Path(cwd)).code == 2
 
@@ -405,9 +397,7 @@ def test_help_and_version(tool: Tool) -> None:
 # What goes wrong
 
 
-def test_a_failure_does_not_stop_the_rest(
-    tool: Tool, volume: Path, immutable: Callable[[Path], None]
-) -> None:
+def test_a_failure_does_not_stop_the_rest(tool: Tool, volume: Path, immutable: Callable[[Path], None]) -> None:
     entries = fill(volume)
     stuck = volume / "a" / "two"
     immutable(stuck)
@@ -516,9 +506,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_as_the_first_process(
-    tool: Tool, volume: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_ends_it_as_the_first_process(tool: Tool, volume: Path, number: signal.Signals, code: int) -> None:
     """It cannot end before the signal comes, because it blocks on the summary."""
     for file in range(500):
         (volume / str(file)).touch()

@@ -13,8 +13,8 @@ from rich.text import Text
 from torchbake import console
 from torchbake.bakefile import Options, output_for
 from torchbake.base import Base, find_base, make_base
-from torchbake.buildrun import BuildRun
 from torchbake.builderlock import make_builder_lock
+from torchbake.buildrun import BuildRun
 from torchbake.engine import Engine, builder_driver, check_buildx, connect
 from torchbake.errors import BuildError, TorchbakeError, UsageError
 from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
@@ -35,18 +35,26 @@ EXAMPLES = (
     "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache,mode=max "
     "--cache-from type=registry,ref=HOST/cache",
 )
-_STYLES = {"built": "green", "up-to-date": "dim", "failed": "bold red", "skipped": "yellow", "planned": "cyan"}
+_STYLES = {
+    "built": "green",
+    "up-to-date": "dim",
+    "failed": "bold red",
+    "skipped": "yellow",
+    "planned": "cyan",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (default: 2)")
+    parser.add_argument(
+        "--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (default: 2)"
+    )
     parser.add_argument("--no-cache", action="store_true", help="run every step anew")
     parser.add_argument("--pull", action="store_true", help="get the bases anew first")
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
-    parser.add_argument("--prune", action="store_true", help="drop the build cache after each image, to save disk")
+    parser.add_argument("--prune", action="store_true", help="one image at a time, and drop the build cache after each")
     parser.add_argument("--builder", metavar="NAME", help="a buildx builder, also a remote or Kubernetes one")
     parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
@@ -74,13 +82,13 @@ def _build(args: argparse.Namespace, project: Project, selection: Selection, eng
     plan = make_plan(selection.specs, project.tags, bases, preparation.job, engine.images(), force=force)
     build = BuildRun(project=project, engine=engine, preparation=preparation, builder=args.builder, prune=args.prune)
     if args.dry_run:
-        options = _options(args, project, engine) if plan.jobs else None
-        return _dry_run(plan, build, options, apt)
-    results = plan.decided + build.confirm(plan.fresh)
-    if plan.jobs:
+        results = _dry_run(plan, build, _options(args, project, engine) if plan.jobs else None, apt)
+    else:
+        results = plan.decided + build.confirm(plan.fresh)
+    if plan.jobs and not args.dry_run:
         check_buildx()
         folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
-        results += build.run(plan, _options(args, project, engine), apt, folder, jobs=args.jobs)
+        results += build.run(plan, _options(args, project, engine), apt, folder, jobs=1 if args.prune else args.jobs)
     order = {spec.id: number for number, spec in enumerate(selection.specs)}
     return sorted(results, key=lambda result: order[result.id])
 
@@ -165,4 +173,3 @@ def _row(result: Result) -> tuple[Text | str, ...]:
         (result.digest or "").removeprefix("sha256:")[:12],
         result.reason.partition("\n")[0],
     )
-

@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
         part, parts = args.shard
         specs = specs[part - 1 :: parts]
     if args.format == "json":
-        console.show_json({"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)})
+        console.show_json(
+            {"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)}
+        )
     elif args.format == "github":
         print("matrix=" + json.dumps({"include": [_job(spec) for spec in specs]}))
     else:

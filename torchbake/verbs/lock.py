@@ -60,4 +60,3 @@ def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool
         return f"unchanged ({summary(spec, lock)})"
     write_text(path, text)
     return f"locked {summary(spec, lock)}"
-

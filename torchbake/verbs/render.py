@@ -18,7 +18,9 @@ EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
-    parser.add_argument("--check", action="store_true", help="change nothing; show drift as a diff (default: all images)")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; show drift as a diff (default: all images)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

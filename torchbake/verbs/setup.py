@@ -47,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
     # Sudo's half of a run: the steps were shown by the half that called it.
     only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="how the result is printed"
-    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="how the result is printed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -201,8 +199,6 @@ def _confirm(paths: EnginePaths, form: str) -> int:
     plan = make_plan(host, paths)
     if not plan.ready:
         steps = "; ".join(step.title for step in plan.steps)
-        raise SetupError(
-            f"The steps are taken, and yet: {plan.problem}", hint=plan.advice or f"Left: {steps}"
-        )
+        raise SetupError(f"The steps are taken, and yet: {plan.problem}", hint=plan.advice or f"Left: {steps}")
     _report(host, plan, paths, form)
     return 0

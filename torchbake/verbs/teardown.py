@@ -16,9 +16,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--purge", action="store_true", help="also remove the engine's images and build cache"
-    )
+    parser.add_argument("--purge", action="store_true", help="also remove the engine's images and build cache")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,181 @@
+"""What the unit tier stands on: small matrices and locks as values, and a refusal of all that is not pure.
+
+These tests run in seconds, with no engine, no network and no other process: an attempt is an error.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import settings
+
+from torchbake.accelerator import parse_accelerator
+from torchbake.document import parse_document
+from torchbake.expand import Expansion, expand
+from torchbake.lock import inputs_of
+from torchbake.lockfile import Lock, Pin, assign_layers
+from torchbake.matrix import Matrix, validate_matrix
+from torchbake.project import TOOLKIT, Project, load_project
+from torchbake.spec import BaseSpec, ImageSpec, InitSpec
+
+# No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
+settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("unit")
+
+SMALL = """\
+repository: acme/pytorch
+source: https://example.com/acme
+defaults:
+  cudnn: 9
+  packages:
+    pip: [numpy]
+bases:
+  debian12: {image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}
+  debian13: {image: "debian:trixie-slim", suite: trixie, python: "3.13"}
+flavors:
+  runtime: {}
+  devel:
+    headers: true
+    packages: {apt: [g++], pip: [ninja]}
+    cuda_packages:
+      cuda12: {pip: ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}
+rows:
+  - torch: 2.13.0
+    accelerator: cpu
+    base: debian12
+    flavor: [runtime, devel]
+  - torch: [2.10.0, 2.9.1]
+    accelerator: cuda12.8
+    base: [debian12, debian13]
+    flavor: [runtime, devel]
+exclude:
+  - base: debian13
+    flavor: devel
+    reason: extensions are built once
+init:
+  volume-permissions: {version: 1.0.0, base: debian12}
+tags:
+  defaults: {accelerator: cuda, base: debian12, flavor: runtime}
+  rolling:
+    - "{torch}-{cuda}"
+    - "{minor}"
+    - "latest"
+"""
+
+DEBIAN12 = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
+DEBIAN13 = BaseSpec(name="debian13", image="debian:trixie-slim", suite="trixie", python="3.13")
+
+
+class NotPureError(Exception):
+    """Raised in place of starting a process or opening a connection."""
+
+
+def _refuse(what: str) -> Callable[..., NoReturn]:
+    def refusal(*args: object, **kwargs: object) -> NoReturn:
+        raise NotPureError(f"a unit test must not use {what}: {args[1:2] or args[:1]}")
+
+    return refusal
+
+
+@pytest.fixture(autouse=True)
+def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process, no connection."""
+    monkeypatch.setattr(subprocess.Popen, "__init__", _refuse("subprocess"))
+    for name in ("system", "popen", "fork", "posix_spawn", "posix_spawnp", "execv", "execve"):
+        monkeypatch.setattr(os, name, _refuse(f"os.{name}"))
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, _refuse("a network connection"))
+    monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
+
+
+@pytest.fixture(scope="session")
+def project() -> Project:
+    """The repository's own matrix, read once."""
+    return load_project(TOOLKIT / "matrix.yaml")
+
+
+def matrix_of(text: str = SMALL) -> Matrix:
+    return validate_matrix(parse_document(text, Path("matrix.yaml")))
+
+
+def expand_text(text: str = SMALL) -> Expansion:
+    """The images of a matrix given as text."""
+    document = parse_document(text, Path("matrix.yaml"))
+    return expand(validate_matrix(document), document)
+
+
+def edited(old: str, new: str, text: str = SMALL) -> str:
+    """``text`` with one passage replaced; the passage must be there once."""
+    assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in the small matrix"
+    return text.replace(old, new)
+
+
+def image(torch: str = "2.10.0", accelerator: str = "cuda12.8", **changes: Any) -> ImageSpec:
+    """An image spec with everything that a test does not care about filled in."""
+    parsed = parse_accelerator(accelerator)
+    values: dict[str, Any] = {
+        "torch": torch,
+        "accelerator": parsed,
+        "cudnn": "9" if parsed.kind == "cuda" else None,
+        "base": DEBIAN12,
+        "flavor": "runtime",
+        "headers": False,
+        "trim": True,
+        "apt": (),
+        "pip": ("numpy",),
+        "repository": "acme/pytorch",
+        "source": "https://example.com/acme",
+        "licenses": "BSD-3-Clause",
+        "line": 1,
+    }
+    return ImageSpec(**values | changes)
+
+
+def init_image(name: str = "volume-permissions", release: str = "1.0.0") -> InitSpec:
+    return InitSpec(
+        id=name,
+        release=release,
+        base=DEBIAN12,
+        repository=f"acme/{name}",
+        source="https://example.com/acme",
+        licenses="Apache-2.0",
+        line=1,
+    )
+
+
+def pin(name: str, version: str = "1.0", *, via: Iterable[str] = (), digit: str = "a") -> Pin:
+    """A locked wheel with one made-up hash."""
+    return Pin(name=name, version=version, hashes=(f"sha256:{digit * 64}",), via=tuple(via))
+
+
+def cuda_pins(torch: str = "2.10.0", cuda: str = "12.8.90", cudnn: str = "9.10.2.21") -> list[Pin]:
+    """What a CUDA row's wheels look like."""
+    return [
+        pin("torch", torch),
+        pin("triton", "3.6.0", via=["torch"]),
+        pin("nvidia-cuda-runtime-cu12", cuda, via=["torch"]),
+        pin("nvidia-cudnn-cu12", cudnn, via=["torch"]),
+        pin("nvidia-nccl-cu12", "2.27.5", via=["torch"]),
+        pin("numpy", "2.4.6"),
+    ]
+
+
+def cpu_pins(torch: str = "2.13.0+cpu") -> list[Pin]:
+    return [pin("torch", torch), pin("filelock", "4.2", via=["torch"]), pin("numpy", "2.4.6")]
+
+
+def lock_for(spec: ImageSpec, pins: Iterable[Pin]) -> Lock:
+    return Lock(inputs=inputs_of(spec), layers=assign_layers(pins))
+
+
+def check_golden(path: Path, text: str) -> None:
+    """Compare with a committed file; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew, for review in the diff."""
+    if os.environ.get("TORCHBAKE_UPDATE_GOLDEN") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), f"{path.name} is missing: run with TORCHBAKE_UPDATE_GOLDEN=1, and review what it writes"
+    assert text == path.read_text()

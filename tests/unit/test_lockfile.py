@@ -1,0 +1,133 @@
+"""`requirements.lock`: written and read back, damaged, and sorted into layers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import cpu_pins, cuda_pins, pin
+from torchbake.errors import LockError
+from torchbake.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins
+
+UV = """\
+nvidia-cudnn-cu12==9.10.2.21 \\
+    --hash=sha256:{b} \\
+    --hash=sha256:{a}
+    # via torch
+Torch==2.10.0 ; sys_platform == 'linux' \\
+    --hash=sha256:{a}
+    # via
+    #   -r -
+    #   torchaudio
+    #   Torch_Vision
+""".format(a="a" * 64, b="b" * 64)
+
+names = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5}){0,2}", fullmatch=True).filter(lambda name: name != "via")
+digests = st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format)
+pins = st.builds(
+    Pin,
+    name=st.one_of(names, st.sampled_from(["torch", "triton", "nvidia-nccl-cu12", "nvidia-cudnn-cu12"])),
+    version=st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+cpu)?", fullmatch=True),
+    hashes=st.sets(digests, min_size=1, max_size=3).map(sorted).map(tuple),
+    via=st.lists(names, max_size=2, unique=True).map(tuple),
+)
+locks = st.builds(
+    Lock,
+    inputs=st.from_regex(r"torch==[0-9.]{3,6}; python 3\.[0-9]{2}", fullmatch=True),
+    layers=st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name).map(assign_layers),
+)
+TEXT = format_lock(Lock(inputs="torch==2.10.0; python 3.11", layers=assign_layers(cuda_pins())))
+
+
+def test_the_resolvers_output_becomes_pins() -> None:
+    assert parse_pins(UV) == (
+        Pin(
+            name="nvidia-cudnn-cu12",
+            version="9.10.2.21",
+            hashes=(f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"),
+            via=("torch",),
+        ),
+        Pin(name="torch", version="2.10.0", hashes=(f"sha256:{'a' * 64}",), via=("torchaudio", "torch-vision")),
+    )
+
+
+@given(locks)
+def test_a_lock_survives_being_written_and_read(lock: Lock) -> None:
+    assert parse_lock(format_lock(lock), "x") == lock
+
+
+@given(st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name))
+def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(found: list[Pin]) -> None:
+    layers = assign_layers(found)
+    assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in found)
+    assert assign_layers(reversed(found)) == layers
+
+
+@pytest.mark.parametrize(
+    ("name", "via", "layer"),
+    [
+        ("torch", (), "torch"),
+        ("triton", ("torch",), "torch"),
+        ("nvidia-nccl-cu12", ("torch",), "nvidia"),
+        ("nvidia-cublas-cu12", ("nvidia-nccl-cu12",), "nvidia"),  # torch needs it through another
+        ("nvidia-cuda-nvcc-cu12", (), "devel"),
+        ("nvidia-nvvm", ("nvidia-cuda-nvcc-cu12",), "devel"),
+        ("numpy", (), "site"),
+        ("cuda-bindings", ("torch",), "site"),
+    ],
+)
+def test_a_wheels_layer(name: str, via: tuple[str, ...], layer: str) -> None:
+    others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
+    layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
+    assert [found for found in LAYERS if name in {pin.name for pin in layers[found]}] == [layer]
+
+
+def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:
+    runtime, devel = assign_layers(cuda_pins()), assign_layers([*cuda_pins(), pin("nvidia-cuda-nvcc-cu12")])
+    assert runtime["nvidia"] == devel["nvidia"]
+    assert runtime["torch"] == devel["torch"]
+
+
+@pytest.mark.parametrize(
+    ("pins", "versions"),
+    [
+        (cuda_pins(), ("12.8.90", "9.10.2.21", "2.27.5")),
+        (
+            [pin("torch"), pin("nvidia-cuda-runtime", "13.0.96"), pin("nvidia-cudnn-cu13", "9.1")],
+            ("13.0.96", "9.1", None),
+        ),
+        (cpu_pins(), (None, None, None)),
+        ([pin("torch"), pin("nvidia-cudnn-frontend", "1.9")], (None, None, None)),
+    ],
+    ids=["cuda 12", "cuda 13, unsuffixed", "cpu", "a name that only looks alike"],
+)
+def test_a_lock_knows_cuda_cudnn_and_nccl(pins: list[Pin], versions: tuple[str | None, ...]) -> None:
+    lock = Lock(inputs="x", layers=assign_layers(pins))
+    assert (lock.cuda, lock.cudnn, lock.nccl) == versions
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("", "no lock", id="empty"),
+        pytest.param("torch==2.10.0\n", "no lock", id="written by hand"),
+        pytest.param(TEXT.replace("# inputs:", "# input:"), "no lock", id="no inputs"),
+        pytest.param(
+            TEXT.replace(f" \\\n    --hash=sha256:{'a' * 64}\n    # via torch", "", 1), "no hash", id="no hash"
+        ),
+        pytest.param(TEXT.replace("sha256:", "md5:"), "no hash", id="another hash"),
+        pytest.param(TEXT.replace("# --- layer devel\n", ""), "not whole", id="a layer's header is missing"),
+        pytest.param(TEXT.partition("# --- layer site")[0], "not whole", id="ends after a layer"),
+        pytest.param(TEXT.rstrip("\n"), "not whole", id="ends inside a line"),
+    ],
+)
+def test_a_damaged_lock_is_refused(text: str, words: str) -> None:
+    with pytest.raises(LockError, match=words) as caught:
+        parse_lock(text, "images/x/requirements.lock")
+    assert "images/x/requirements.lock" in caught.value.message
+    assert "nox -s lock" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("length", range(0, len(TEXT), 7))
+def test_a_lock_that_was_cut_off_anywhere_is_refused(length: int) -> None:
+    with pytest.raises(LockError):
+        parse_lock(TEXT[:length], "x")
