@@ -66,13 +66,15 @@ class Builder:
         finally:
             with self._lock:
                 self._processes.discard(process)
-            write_text(log, "\n".join([*progress.log, *said]) + "\n")
+            # An image is worth more than its log: a full disk here must not lose what the engine has finished.
+            with contextlib.suppress(OSError):
+                write_text(log, "\n".join([*progress.log, *said]) + "\n")
         errors = tuple(progress.errors or said[-1:] or [f"docker buildx bake ended with {code}"]) if code else ()
         return Outcome(
             seconds=time.monotonic() - started,
             digests=() if code else _digests(metadata),
             errors=errors,
-            tail=tuple([*progress.log, *said][-15:]),
+            tail=tuple(progress.tail() or said[-15:]),
         )
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from torchbake.bakefile import Job, Options, bake_file, target_name
 from torchbake.board import Board, board
 from torchbake.builder import Builder, Outcome, prune
 from torchbake.engine import Engine, Image
-from torchbake.errors import TorchbakeError
+from torchbake.errors import EngineError, TorchbakeError
 from torchbake.files import write_text
 from torchbake.handover import secret_files
 from torchbake.mirrors import AptConfig
@@ -138,7 +138,9 @@ class BuildRun:
 
     def _measured(self, image: Image) -> Image:
         """The image with its unpacked size; the engine's own figure also counts the packed layers."""
-        return replace(image, size_bytes=self.engine.unpacked_size(image.digest))
+        with contextlib.suppress(EngineError):  # an image that lost its unpacked layers still is one
+            return replace(image, size_bytes=self.engine.unpacked_size(image.digest))
+        return image
 
     def _tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""

@@ -1,9 +1,10 @@
 """The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
 
+import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
+from requests import RequestException
 
 from torchbake.errors import EngineError
 
@@ -27,6 +29,19 @@ class Image:
     size_bytes: int
 
 
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """An engine's refusal, or its silence, as an error of ours."""
+    try:
+        yield
+    except ImageNotFound:
+        raise
+    except APIError as error:
+        raise EngineError(f"The engine refuses: {error.explanation or error}") from None
+    except (DockerException, RequestException) as error:
+        raise EngineError(f"The engine does not answer: {error}", hint="Does it still run? docker info") from None
+
+
 class Engine:
     """One engine. Every method raises EngineError when it does not answer."""
 
@@ -36,11 +51,14 @@ class Engine:
     @cached_property
     def containerd_store(self) -> bool:
         """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
-        status = self._client.info().get("DriverStatus") or []
+        with _answering():
+            status = self._client.info().get("DriverStatus") or []
         return any(value == "io.containerd.snapshotter.v1" for _, value in status)
 
     def images(self) -> dict[str, Image]:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
+        with _answering():
+            entries = self._client.api.images()
         listed = [
             Image(
                 digest=entry["Id"],
@@ -48,30 +66,27 @@ class Engine:
                 labels=entry.get("Labels") or {},
                 size_bytes=entry["Size"],
             )
-            for entry in self._client.api.images()
+            for entry in entries
         ]
         return {tag: image for image in listed for tag in image.tags}
 
     def find(self, digests: Iterable[str]) -> str | None:
         """The first of ``digests`` that the engine holds an image under."""
         for digest in digests:
-            try:
+            with contextlib.suppress(ImageNotFound), _answering():
                 return str(self._client.images.get(digest).id)
-            except ImageNotFound:
-                continue
         return None
 
     def unpacked_size(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
-        return sum(entry["Size"] for entry in self._client.images.get(digest).history())
+        with _answering():
+            return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
         for tag in tags:
-            try:
+            with _answering():
                 self._client.api.tag(digest, repository, tag, force=True)
-            except APIError as error:
-                raise EngineError(f"{repository}:{tag}: cannot be tagged: {error.explanation}") from None
 
 
 def connect() -> Engine:

@@ -26,7 +26,8 @@ class Progress:
     running: dict[str, str] = field(default_factory=dict)
     finished: list[Step] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    _names: dict[str, str] = field(default_factory=dict)
+    _said: dict[str, list[str]] = field(default_factory=dict)
+    _failed: list[str] = field(default_factory=list)
     _partial: dict[str, str] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
@@ -41,6 +42,11 @@ class Progress:
         errors = [step.error for step in self.finished if step.error]
         return [error for error in errors if "context canceled" not in error] or errors
 
+    def tail(self, *, most: int = 15) -> list[str]:
+        """The last lines of the step that failed, which tell why; else of everything."""
+        failed = [line for digest in self._failed[:1] for line in self._said.get(digest, ())]
+        return failed[-most:] or self.log[-most:]
+
     def feed(self, event: dict[str, Any]) -> list[Step]:
         """Take one event; returns the steps that it finished."""
         before = len(self.finished)
@@ -52,11 +58,10 @@ class Progress:
 
     def _vertex(self, vertex: dict[str, Any]) -> None:
         digest, name = vertex["digest"], vertex.get("name", "")
-        self._names[digest] = name
         if vertex.get("completed") and digest not in self._done:
             self._done.add(digest)
             rest = self._partial.pop(digest, "").rstrip()  # a last line that no newline ended
-            self.log += [f"  {rest}"] if rest else []
+            self._keep(digest, [rest] if rest else [])
             self.running.pop(digest, None)
             step = Step(
                 name=name,
@@ -65,6 +70,8 @@ class Progress:
                 error=vertex.get("error", ""),
             )
             self.finished.append(step)
+            if step.error and "context canceled" not in step.error:
+                self._failed.append(digest)
             self.log.append(f"{name}: {'cached' if step.cached else f'{step.seconds:.1f} s'} {step.error}".rstrip())
         elif vertex.get("started") and digest not in self._done:
             self.running[digest] = name
@@ -76,9 +83,13 @@ class Progress:
             text = str(entry.get("data"))
         text = self._partial.pop(entry["vertex"], "") + text
         *lines, rest = text.split("\n")
-        self.log += [f"  {line.rstrip()}" for line in lines if line.strip()]
+        self._keep(entry["vertex"], [line.rstrip() for line in lines if line.strip()])
         if rest:
             self._partial[entry["vertex"]] = rest
+
+    def _keep(self, digest: str, lines: list[str]) -> None:
+        self._said.setdefault(digest, []).extend(lines)
+        self.log += [f"  {line}" for line in lines]
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any] | str]:

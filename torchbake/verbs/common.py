@@ -24,7 +24,9 @@ def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
     """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
     project = load_project(args.matrix)
     if not args.selectors:
-        raise UsageError(f"Which images? {SELECTOR_HELP}.", hint=f"There are:\n{_catalogue(project.expansion.specs)}")
+        raise UsageError(
+            "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
+        )
     return project, select(project.expansion.specs, args.selectors)
 
 

@@ -18,7 +18,7 @@ EXAMPLES = (
     "nox -s list -- all",
     "nox -s list -- cuda12 '!devel' --explain",
     "nox -s list -- cuda12 --format json | jq -r '.images[].id'",
-    "nox -s list -- all --format github --shard 1/4 >> $GITHUB_OUTPUT",
+    "echo matrix=$(nox -s list -- all --format github --shard 1/4) >> $GITHUB_OUTPUT",
 )
 
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             {"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)}
         )
     elif args.format == "github":
-        print("matrix=" + json.dumps({"include": [_job(spec) for spec in specs]}))
+        print(json.dumps({"include": [_job(spec) for spec in specs]}))
     else:
         _table(project, selection, specs, explain=args.explain)
     return 0
@@ -90,8 +90,14 @@ def _table(project: Project, selection: Selection, specs: list[Spec], *, explain
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
 
 
+def _short(tags: tuple[str, ...], *, most: int = 3) -> str:
+    """The widest tags, which tell the most; `tags` shows all."""
+    more = f" +{len(tags) - most}" if len(tags) > most else ""
+    return ", ".join(tags[-most:][::-1]) + more
+
+
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:
-    name, tags = Text(spec.id, style="bold"), ", ".join(project.tags[spec.id][1:])
+    name, tags = Text(spec.id, style="bold"), _short(project.tags[spec.id][1:])
     if isinstance(spec, InitSpec):
         return name, "", "", "", spec.base.name, "init", tags
     return name, spec.torch, str(spec.accelerator), spec.base.python, spec.base.name, spec.flavor, tags
