@@ -110,6 +110,8 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
     for _, record, rows in records(root):
         stay, go = trim_rows(rows, rules)
         for name, rule in go:
+            if not (root / name).exists():  # of two wheels, and gone with the first
+                continue
             size = (root / name).stat().st_size
             if rule.to == "strip":
                 stay.append(_strip(root, name))

@@ -86,6 +86,10 @@ class _Vocabulary:
         hint = f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows what there is."
         raise SelectorError(f"{word!r} selects nothing.", hint=hint)
 
+    def speaks_of_inits_alone(self, word: str) -> bool:
+        """Whether ``word`` is an init image's name, or a glob that fits no other: it narrows nothing down."""
+        return word in self.inits or (_is_glob(word) and not any(fnmatchcase(name, word) for name in self.words))
+
 
 def select(specs: Sequence[Spec], words: Sequence[str]) -> Selection:
     """The images that ``words`` choose.
@@ -123,7 +127,7 @@ def _against(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vo
         return None if named else "an init image, not named"
     groups: dict[str, list[str]] = {}
     for word in wanted:
-        if word not in vocabulary.inits:
+        if not vocabulary.speaks_of_inits_alone(word):
             groups.setdefault(vocabulary.facet(word), []).append(word)
     if not groups:
         return "only init images are named"

@@ -80,8 +80,9 @@ def test_an_init_images_name_alone_chooses_nothing_else() -> None:
     assert chosen("volume-permissions") == {"volume-permissions"}
 
 
-def test_an_init_images_name_beside_other_words_takes_nothing_from_them() -> None:
-    assert chosen("cpu", "volume-permissions") == chosen("cpu") | {"volume-permissions"}
+@pytest.mark.parametrize("word", ["volume-permissions", "volume-*"])
+def test_an_init_images_name_beside_other_words_takes_nothing_from_them(word: str) -> None:
+    assert chosen("cpu", word) == chosen("cpu") | {"volume-permissions"}
 
 
 @pytest.mark.parametrize(

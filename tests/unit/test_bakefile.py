@@ -1,0 +1,118 @@
+"""The bake file of a plan: what BuildKit is told."""
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import DEBIAN13, image, init_image
+from torchbake.bakefile import Job, Options, bake_file, output_for, target_name
+from torchbake.spec import Spec
+
+SECRETS = {"bookworm": {"pip-conf": Path("/s/pip"), "ca": Path("/s/ca")}, "trixie": {"ca": Path("/t/ca")}}
+
+
+def job(spec: Spec, **contexts: str) -> Job:
+    return Job(
+        spec=spec, ref="acme/x:1", tags=("1", "latest"), inputs="sha256:1", base_digest="sha256:2", contexts=contexts
+    )
+
+
+def options(**changes: Any) -> Options:
+    values: dict[str, Any] = {
+        "output": "type=image",
+        "created": "2025-01-02T03:04:05Z",
+        "revision": "abc",
+        "arguments": {"HTTP_PROXY": "http://proxy"},
+    }
+    return Options(**values | changes)
+
+
+def target(spec: Spec, **changes: Any) -> dict[str, Any]:
+    file = bake_file([job(spec)], options(**changes), Path("/root"), SECRETS)
+    found: dict[str, Any] = file["target"][target_name(spec)]
+    return found
+
+
+SPECS: list[Spec] = [image(), image("2.13.0", "cpu"), image(base=DEBIAN13), init_image()]
+
+
+def test_there_is_one_target_an_image_and_all_are_built() -> None:
+    file = bake_file([job(spec) for spec in SPECS], options(), Path("/root"), SECRETS)
+    assert file["group"]["default"]["targets"] == list(file["target"]) == [target_name(spec) for spec in SPECS]
+    assert json.loads(json.dumps(file)) == file
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+def test_a_targets_name_is_one_that_bake_takes(spec: Spec) -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", target_name(spec))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+def test_a_target_builds_the_committed_dockerfile(spec: Spec) -> None:
+    found = target(spec)
+    assert (found["context"], found["dockerfile"]) == ("/root", f"images/{spec.id}/Dockerfile")
+
+
+def test_contexts_are_handed_on() -> None:
+    file = bake_file([job(image(), base="oci-layout:///x", wheels="/w")], options(), Path("/root"), SECRETS)
+    assert file["target"][target_name(image())]["contexts"] == {"base": "oci-layout:///x", "wheels": "/w"}
+
+
+def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
+    seconds = int(datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp())
+    assert target(image())["args"] == {
+        "BASE_DIGEST": "sha256:2",
+        "CREATED": "2025-01-02T03:04:05Z",
+        "INPUTS": "sha256:1",
+        "REVISION": "abc",
+        "SOURCE_DATE_EPOCH": str(seconds),
+        "HTTP_PROXY": "http://proxy",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "secrets"),
+    [(image(), ["id=ca,src=/s/ca", "id=pip-conf,src=/s/pip"]), (image(base=DEBIAN13), ["id=ca,src=/t/ca"])],
+)
+def test_the_secrets_are_those_of_the_bases_suite(spec: Spec, secrets: list[str]) -> None:
+    assert target(spec)["secret"] == secrets
+
+
+def test_two_builds_of_one_plan_are_the_same_image() -> None:
+    assert target(image())["attest"] == ["type=provenance,disabled=true"]
+    assert target(image()) == target(image())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, {}),
+        ({"no_cache": True}, {"no-cache": True}),
+        ({"pull": True}, {"pull": True}),
+        ({"cache_to": ("type=local,dest=x",)}, {"cache-to": ["type=local,dest=x"]}),
+        ({"cache_from": ("a/b", "c/d")}, {"cache-from": ["a/b", "c/d"]}),
+    ],
+)
+def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:
+    found = target(image(), **changes)
+    assert {key: found[key] for key in found if key in ("no-cache", "pull", "cache-to", "cache-from")} == told
+
+
+@pytest.mark.parametrize(
+    ("driver", "containerd", "kind"),
+    [
+        ("docker", True, "type=image,compression=zstd"),
+        ("docker", False, "type=image"),
+        ("docker-container", True, "type=docker"),
+        ("kubernetes", False, "type=docker"),
+        ("remote", False, "type=docker"),
+    ],
+)
+def test_how_an_image_gets_into_the_engine(driver: str, containerd: bool, kind: str) -> None:
+    output = output_for(driver, containerd_store=containerd)
+    assert output.startswith(kind)
+    assert ("zstd" in output) == (driver == "docker" and containerd)

@@ -1,0 +1,267 @@
+"""The command line: its verbs, its answers to what is wrong, and what it gives to programs."""
+
+import ast
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from torchbake import cli
+from torchbake.errors import INTERRUPTED, StorageError, all_errors
+from torchbake.project import TOOLKIT
+from torchbake.verbs import list as listing
+from torchbake.verbs import schema
+
+MATRIX = str(TOOLKIT / "matrix.yaml")
+every_verb = pytest.mark.parametrize("verb", cli.VERBS)
+every_error = pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.__name__)
+Streams = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def out(capsys: Streams, *argv: str, code: int = 0) -> str:
+    """What a command writes to stdout."""
+    capsys.readouterr()
+    assert cli.main(argv) == code
+    return capsys.readouterr().out
+
+
+def err(capsys: Streams, *argv: str, code: int) -> str:
+    """What a command that fails writes to stderr; nothing is on stdout."""
+    capsys.readouterr()
+    assert cli.main(argv) == code
+    seen = capsys.readouterr()
+    assert "Traceback" not in seen.err
+    assert not seen.out
+    return seen.err
+
+
+@every_verb
+def test_a_verb_says_what_it_is_for_and_shows_examples(verb: str, capsys: Streams) -> None:
+    module = cli.load_verb(verb)
+    help_text = out(capsys, verb, "--help")
+    assert module.SUMMARY in " ".join(help_text.split())
+    assert module.EXAMPLES
+    assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES)
+
+
+@every_verb
+def test_every_option_of_a_verb_has_help(verb: str) -> None:
+    assert [action.dest for action in cli.make_parser(verb)._actions if not action.help] == []
+
+
+@every_verb
+def test_the_examples_of_a_verb_are_lines_that_it_takes(verb: str) -> None:
+    for example in cli.load_verb(verb).EXAMPLES:
+        line = re.search(rf"nox -s {verb}(?: -- ([^|>)]*))?", example)
+        assert line
+        words = shlex.split(line[1] or "", comments=True)
+        assert cli.make_parser(verb).parse_args([*words, "--matrix", "x"]).matrix == Path("x")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"]])
+def test_the_overview_names_every_verb(argv: list[str], capsys: Streams) -> None:
+    text = out(capsys, *argv)
+    assert all(f"  {verb} " in text and cli.load_verb(verb).SUMMARY in text for verb in cli.VERBS)
+
+
+def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Streams) -> None:
+    assert "build" in out(capsys, code=2)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["biuld"], ("no verb 'biuld'", "'build'?")),
+        (["xyzzy"], ("no verb 'xyzzy'",)),
+        (["list", "--fromat", "json"], ("--fromat", "list -- --help")),
+        (["list", "all", "--format", "xml"], ("'xml'", "json")),
+        (["list", "all", "--form", "json"], ("--form",)),
+        (["list", "all", "--shard", "5/4"], ("5/4", "I/N")),
+        (["list", "all", "--shard", "0/4"], ("0/4", "I/N")),
+        (["build", "all", "--jobs", "none"], ("--jobs", "'none'")),
+        (["build", "all", "--jobs", "0"], ("--jobs", "'0'")),
+        (["lock", "--matrix"], ("--matrix", "expected one argument")),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(
+    argv: list[str], words: tuple[str, ...], capsys: Streams
+) -> None:
+    text = err(capsys, *argv, code=2)
+    assert text.startswith("error:")
+    assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("verb", ["list", "tags", "lock", "render", "build"])
+def test_no_selector_is_never_everything_but_the_list_of_what_there_is(verb: str, small: str, capsys: Streams) -> None:
+    text = err(capsys, verb, "--matrix", small, code=2)
+    assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in text
+    assert "volume-permissions" in text
+    assert "all" in text.splitlines()[0]
+
+
+def test_a_selector_that_means_nothing_is_exit_code_4_with_the_nearest_names(small: str, capsys: Streams) -> None:
+    text = err(capsys, "list", "cuda12.9", "--matrix", small, code=4)
+    assert "cuda12.9" in text
+    assert "cuda12.8" in text
+
+
+def test_a_missing_lock_is_exit_code_5(small: str, capsys: Streams) -> None:
+    text = err(capsys, "lock", "cpu", "--check", "--matrix", small, code=5)
+    assert "2 of 2 locks failed" in text
+    assert "nox -s lock -- 2.13.0-cpu-devel-debian12" in text
+
+
+def test_a_file_that_cannot_be_written_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(schema, "PATH", tmp_path / "file/matrix.schema.json")
+    assert str(tmp_path / "file") in err(capsys, "schema", code=StorageError.exit_code)
+
+
+def test_an_interruption_is_the_shells_own_code(monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(listing, "run", interrupt)
+    assert "interrupted" in err(capsys, "list", "all", code=INTERRUPTED)
+
+
+def test_every_error_has_an_exit_code_of_its_own() -> None:
+    codes = [error.exit_code for error in all_errors()]
+    assert len(codes) == len(set(codes))
+    assert all(0 < code < 126 for code in codes)  # from 126 on they are the shell's
+
+
+def test_every_error_class_of_the_toolkit_is_listed() -> None:
+    tree = ast.parse((TOOLKIT / "torchbake/errors.py").read_text())
+    assert {node.name for node in tree.body if isinstance(node, ast.ClassDef)} == {e.__name__ for e in all_errors()}
+
+
+@every_error
+def test_the_documentation_has_every_exit_code_with_its_meaning(error: type) -> None:
+    rows = (TOOLKIT / "docs/exit-codes.md").read_text().splitlines()
+    assert f"| {error.exit_code} | {error.meaning} |" in rows  # type: ignore[attr-defined]
+
+
+def test_the_documentation_has_no_exit_code_that_is_not_there() -> None:
+    rows = re.findall(r"^\| (\d+) \|", (TOOLKIT / "docs/exit-codes.md").read_text(), flags=re.MULTILINE)
+    assert sorted(map(int, rows)) == sorted({0, INTERRUPTED, *(error.exit_code for error in all_errors())})
+
+
+def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
+    listed = json.loads(out(capsys, "list", "cuda12", "!2.9.1", "--format", "json", "--matrix", small))
+    assert listed.keys() == {"images", "excluded"}
+    assert [entry["id"] for entry in listed["images"]] == [
+        "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+        "2.10.0-cuda12.8-cudnn9-devel-debian12",
+        "2.10.0-cuda12.8-cudnn9-runtime-debian13",
+    ]
+    assert listed["images"][1] == {
+        "id": "2.10.0-cuda12.8-cudnn9-devel-debian12",
+        "kind": "pytorch",
+        "repository": "acme/pytorch",
+        "base": "debian12",
+        "torch": "2.10.0",
+        "accelerator": "cuda12.8",
+        "cuda": "12.8",
+        "cudnn": "9",
+        "python": "3.11",
+        "flavor": "devel",
+        "trim": True,
+        "packages": {"apt": ["g++"], "pip": ["numpy", "ninja", "nvidia-cuda-nvcc-cu12==12.8.*"]},
+        "tags": ["2.10.0-cuda12.8-cudnn9-devel-debian12"],
+    }
+
+
+def test_the_json_list_says_of_everything_else_why_it_is_not_there(small: str, capsys: Streams) -> None:
+    listed = json.loads(out(capsys, "list", "cuda12", "--format", "json", "--matrix", small))
+    reasons = {entry["id"]: entry["reason"] for entry in listed["excluded"]}
+    assert reasons["2.10.0-cuda12.8-cudnn9-devel-debian13"] == "extensions are built once"
+    assert reasons["2.13.0-cpu-runtime-debian12"] == "not selected: accelerator is cpu, not cuda12"
+    assert not reasons.keys() & {entry["id"] for entry in listed["images"]}
+
+
+def test_an_init_image_and_a_cpu_image_in_json(small: str, capsys: Streams) -> None:
+    listed = json.loads(out(capsys, "list", "cpu", "volume-*", "!devel", "--format", "json", "--matrix", small))
+    cpu, init = listed["images"]
+    assert (cpu["cuda"], cpu["cudnn"]) == (None, None)
+    assert (init["kind"], init["version"], init["tags"]) == ("init", "1.0.0", ["1.0.0", "1.0", "1", "latest"])
+
+
+def test_the_list_for_github_is_a_matrix_of_jobs_on_one_line(small: str, capsys: Streams) -> None:
+    text = out(capsys, "list", "cpu", "--format", "github", "--matrix", small)
+    assert text.count("\n") == 1
+    assert json.loads(text) == {
+        "include": [
+            {"id": f"2.13.0-cpu-{flavor}-debian12", "kind": "pytorch", "accelerator": "cpu"}
+            for flavor in ("runtime", "devel")
+        ]
+    }
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 50])
+def test_shards_have_nothing_in_common_and_are_all_together(parts: int, capsys: Streams) -> None:
+    shards = [
+        [
+            job["id"]
+            for job in json.loads(
+                out(capsys, "list", "all", "--format", "github", "--shard", f"{part}/{parts}", "--matrix", MATRIX)
+            )["include"]
+        ]
+        for part in range(1, parts + 1)
+    ]
+    everything = json.loads(out(capsys, "list", "all", "--format", "github", "--matrix", MATRIX))["include"]
+    ids = [name for shard in shards for name in shard]
+    assert sorted(ids) == sorted(job["id"] for job in everything)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_the_table_shows_what_is_selected_and_explains_the_rest(small: str, capsys: Streams) -> None:
+    plain = out(capsys, "list", "cpu", "--matrix", small)
+    explained = out(capsys, "list", "cpu", "--explain", "--matrix", small)
+    assert "2.13.0-cpu-runtime-debian12" in plain
+    assert "2.9.1" not in plain
+    assert "accelerator is cuda12.8, not cpu" in explained
+    assert "extensions are built once" in explained
+
+
+def test_a_table_into_a_pipe_has_no_colours_and_is_not_cut(capsys: Streams) -> None:
+    text = out(capsys, "list", "all", "--explain", "--matrix", MATRIX)
+    assert "\x1b" not in text
+    assert "…" not in text
+
+
+def test_the_tags_as_json_say_which_image_holds_each(small: str, capsys: Streams) -> None:
+    held = json.loads(out(capsys, "tags", "2.10.0", "volume-permissions", "--format", "json", "--matrix", small))
+    assert held["acme/pytorch:latest"] == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+    assert held["acme/volume-permissions:latest"] == "volume-permissions"
+    assert "acme/pytorch:2.9" not in held
+
+
+def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
+    assert (TOOLKIT / "matrix.schema.json").read_text() == schema.schema_text()
+    assert out(capsys, "schema", "--check") == ""
+
+
+def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
+    monkeypatch.setattr(schema, "PATH", tmp_path / "matrix.schema.json")
+    assert "nox -s schema" in err(capsys, "schema", "--check", code=6)
+    out(capsys, "schema")
+    out(capsys, "schema", "--check")
+
+
+def test_the_committed_locks_and_dockerfiles_pass_their_checks(capsys: Streams) -> None:
+    out(capsys, "lock", "all", "--check", "--matrix", MATRIX)
+    out(capsys, "render", "--check", "--matrix", MATRIX)

@@ -1,0 +1,69 @@
+"""The inputs digest changes with all that is in an image, and with nothing else."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import image, init_image
+from torchbake import inputs
+from torchbake.inputs import digest, inputs_digest
+from torchbake.project import TOOLKIT, Project
+from torchbake.render import dockerfile_path
+from torchbake.spec import Spec
+
+TEXTS = {"dockerfile": "FROM x", "lock_text": "torch", "builder_lock": "uv", "base_digest": "sha256:1"}
+FILES = {"pytorch": inputs._TOOLKIT_FILES["pytorch"], "init": inputs._TOOLKIT_FILES["init"]}
+
+
+def digest_of(spec: Spec, **changes: Any) -> str:
+    return inputs_digest(spec, **TEXTS | changes)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_text_is_in_an_images_digest(name: str) -> None:
+    assert digest_of(image(), **{name: "another"}) != digest_of(image())
+
+
+@pytest.mark.parametrize(("name", "matters"), [("dockerfile", True), ("base_digest", True), ("lock_text", False)])
+def test_an_init_image_has_no_lock(name: str, matters: bool) -> None:
+    assert (digest_of(init_image(), **{name: "another"}) != digest_of(init_image())) == matters
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [(image(), name) for name in FILES["pytorch"]] + [(init_image(), name) for name in FILES["init"]],
+    ids=lambda value: value if isinstance(value, str) else value.kind,
+)
+def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(
+    spec: Spec, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digest_of(spec)
+    real = inputs._toolkit_file
+    monkeypatch.setattr(inputs, "_toolkit_file", lambda path: "another" if path == name else real(path))
+    assert digest_of(spec) != before
+
+
+def test_nothing_is_copied_or_mounted_from_the_toolkit_that_is_not_in_the_digest(project: Project) -> None:
+    for spec in project.expansion.specs:
+        text = dockerfile_path(project.root, spec).read_text()
+        used = {path.strip("/") for path in re.findall(r"[ =](/(?:layers|entrypoints)/[\w.-]+)", text)}
+        used |= {f"entrypoints/{name}" for name in re.findall(r"/run/entrypoints/([\w.-]+)", text)}
+        files = {path for path in used if (TOOLKIT / path).is_file()}
+        assert files
+        assert files <= set(FILES[spec.kind])
+
+
+def test_the_same_inputs_have_the_same_digest_of_one_form() -> None:
+    assert digest_of(image()) == digest_of(image())
+    assert re.fullmatch("sha256:[0-9a-f]{64}", digest_of(image()))
+
+
+lists = st.lists(st.text(max_size=4), max_size=4)
+
+
+@given(lists, lists)
+def test_no_two_lists_run_together(one: list[str], other: list[str]) -> None:
+    assert (digest(one) == digest(other)) == (one == other)

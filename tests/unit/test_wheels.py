@@ -1,0 +1,308 @@
+"""What runs inside a build, on small trees: trimming, one folder a wheel, constant times, CUDA_HOME."""
+
+import base64
+import csv
+import hashlib
+import importlib.util
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import cuda_pins, image, lock_for
+from torchbake.lockfile import LAYERS, format_lock, parse_pins
+from torchbake.project import TOOLKIT
+
+
+def load() -> ModuleType:
+    """wheels.py is copied into builds alone, so it is no part of a package."""
+    spec = importlib.util.spec_from_file_location("wheels", TOOLKIT / "layers/wheels.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+wheels: Any = load()
+RULES = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
+
+
+def rule(*paths: str, to: str = "") -> Any:
+    pattern = re.compile("|".join(wheels.glob_pattern(path) for path in paths))
+    return wheels.Drop(name="a rule", pattern=pattern, to=to)
+
+
+def installed(root: Path, name: str, *files: str) -> None:
+    """A wheel below ``root``, as an installer leaves it: its files, and a RECORD of them."""
+    info = f"{name}-1.0.dist-info"
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(f"content of {file}")
+    (root / info).mkdir(parents=True)
+    with (root / info / "RECORD").open("w", newline="") as record:
+        csv.writer(record, lineterminator="\n").writerows(
+            [*(wheels.record_row(root, file) for file in files), [f"{info}/RECORD", "", ""]]
+        )
+
+
+def tree(root: Path) -> set[str]:
+    """The files below ``root``, and the folders with nothing in them."""
+    paths = [path for path in root.rglob("*") if path.is_file() or not any(path.iterdir())]
+    return {str(path.relative_to(root)) for path in paths if "dist-info" not in str(path)}
+
+
+def recorded(root: Path) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for _, _, rows in wheels.records(root) for row in rows if "dist-info" not in row[0]}
+
+
+def assert_records_are_true(root: Path) -> None:
+    """Every RECORD names the files that are there, and no others, with their hashes and sizes."""
+    assert recorded(root).keys() == tree(root)
+    for name, (digest, size) in recorded(root).items():
+        data = (root / name).read_bytes()
+        assert size == str(len(data))
+        assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("glob", "fits", "fits_not"),
+    [
+        ("torch/lib/*.a", ["torch/lib/x.a"], ["torch/lib/x/y.a", "torch/lib/x.so", "a/torch/lib/x.a"]),
+        ("**/*.pyi", ["a.pyi", "x/a.pyi", "x/y/a.pyi"], ["a.py", "a.pyi.txt"]),
+        ("nvidia/**/include/**", ["nvidia/include/a", "nvidia/x/include/b/c"], ["nvidia/x/includes/a"]),
+        ("numpy/**/tests/**", ["numpy/tests/a", "numpy/core/tests/b/c"], ["numpy/tests", "scipy/tests/a"]),
+        ("a?c", ["abc"], ["ac", "a/c", "abbc"]),
+        ("lib+(x).so", ["lib+(x).so"], ["libb(x).so", "lib+x.so", "lib+(x)xso"]),
+        ("a*", ["a", "ab"], ["a\n/b", "ab/c"]),
+    ],
+)
+def test_what_a_glob_fits(glob: str, fits: list[str], fits_not: list[str]) -> None:
+    pattern = re.compile(wheels.glob_pattern(glob))
+    assert all(pattern.match(name) for name in fits)
+    assert not any(pattern.match(name) for name in fits_not)
+
+
+def reference(parts: Sequence[str], names: Sequence[str]) -> bool:
+    """`**` as any number of whole folders, each other part in one folder: the meaning, spelt out."""
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        if len(parts) == 1:
+            return bool(names)
+        return any(reference(parts[1:], names[skip:]) for skip in range(len(names)))
+    return bool(names) and one(parts[0], names[0]) and reference(parts[1:], names[1:])
+
+
+def one(part: str, name: str) -> bool:
+    if not part:
+        return not name
+    if part[0] == "*":
+        return any(one(part[1:], name[skip:]) for skip in range(len(name) + 1))
+    return bool(name) and part[0] in ("?", name[0]) and one(part[1:], name[1:])
+
+
+folders = st.text("ab.", min_size=1, max_size=3)
+globs = st.lists(st.one_of(folders, st.just("**"), st.text("ab*?", min_size=1, max_size=3)), min_size=1, max_size=4)
+
+
+@given(
+    globs.map(lambda parts: [part if "**" not in part else "**" for part in parts]),
+    st.lists(folders, min_size=1, max_size=4),
+)
+def test_globs_mean_what_the_reference_says(parts: list[str], names: list[str]) -> None:
+    pattern = re.compile(wheels.glob_pattern("/".join(parts)))
+    assert bool(pattern.match("/".join(names))) == reference(parts, names)
+
+
+def test_a_lock_is_split_into_its_layers_without_comments() -> None:
+    lock = lock_for(image(), cuda_pins())
+    parts = wheels.split_lock(format_lock(lock))
+    assert tuple(parts) == LAYERS
+    for layer in LAYERS:
+        found = parse_pins(parts[layer])
+        expected = [(pin.name, pin.version, pin.hashes) for pin in lock.layers[layer]]
+        assert [(pin.name, pin.version, pin.hashes) for pin in found] == expected
+    assert "#" not in "".join(parts.values())
+
+
+def test_a_reworded_comment_changes_no_part() -> None:
+    text = format_lock(lock_for(image(), cuda_pins()))
+    assert wheels.split_lock(text.replace("# via torch", "# via another")) == wheels.split_lock(text)
+
+
+def test_the_split_command_writes_a_list_for_each_layer(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text(format_lock(lock_for(image(), cuda_pins())))
+    wheels.main(["split", str(tmp_path / "lock"), str(tmp_path / "locks")])
+    assert {path.name for path in (tmp_path / "locks").iterdir()} == {f"{layer}.lock" for layer in LAYERS}
+    assert "torch==2.10.0" in (tmp_path / "locks/torch.lock").read_text()
+
+
+def test_trimming_drops_files_and_keeps_the_record_true(tmp_path: Path) -> None:
+    installed(tmp_path / "root", "thing", "thing/a.py", "thing/a.pyi", "thing/sub/b.pyi", "thing/sub/c.py")
+    wheels.trim(tmp_path / "root", (rule("**/*.pyi"),), tmp_path / "aside")
+    assert tree(tmp_path / "root") == {"thing/a.py", "thing/sub/c.py"}
+    assert_records_are_true(tmp_path / "root")
+    assert not (tmp_path / "aside").exists()
+
+
+def test_trimming_leaves_no_empty_folder(tmp_path: Path) -> None:
+    installed(tmp_path, "thing", "thing/a.py", "thing/deep/er/b.h", "thing/deep/er/c.h", "other/d.h")
+    wheels.trim(tmp_path, (rule("**/*.h"),), tmp_path / "aside")
+    assert tree(tmp_path) == {"thing/a.py"}
+    assert not (tmp_path / "other").exists()
+
+
+def test_headers_are_kept_aside(tmp_path: Path) -> None:
+    installed(tmp_path / "root", "thing", "thing/a.py", "thing/include/sub/b.h")
+    wheels.trim(tmp_path / "root", (rule("**/include/**", to="headers"),), tmp_path / "aside")
+    assert tree(tmp_path / "root") == {"thing/a.py"}
+    assert tree(tmp_path / "aside") == {"thing/include/sub/b.h"}
+    assert (tmp_path / "aside/thing/include/sub/b.h").read_text() == "content of thing/include/sub/b.h"
+    assert_records_are_true(tmp_path / "root")
+
+
+def test_a_stripped_library_has_its_new_hash_and_size_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def strip(command: list[str], *, check: bool) -> None:
+        Path(command[-1]).write_text("less")
+
+    monkeypatch.setattr(wheels, "subprocess", SimpleNamespace(run=strip))
+    installed(tmp_path, "thing", "thing/a.py", "thing/lib.so")
+    wheels.trim(tmp_path, (rule("**/*.so", to="strip"),), tmp_path / "aside")
+    assert (tmp_path / "thing/lib.so").read_text() == "less"
+    assert_records_are_true(tmp_path)
+
+
+def test_the_first_rule_that_fits_decides(tmp_path: Path) -> None:
+    installed(tmp_path / "root", "thing", "thing/a.h", "thing/a.py")
+    rules = (rule("thing/*.h", to="headers"), rule("**/*.h"))
+    wheels.trim(tmp_path / "root", rules, tmp_path / "aside")
+    assert tree(tmp_path / "aside") == {"thing/a.h"}
+
+
+def test_a_file_of_two_wheels_is_dropped_once(tmp_path: Path) -> None:
+    installed(tmp_path, "one", "shared/a.pyi", "shared/a.py")
+    installed(tmp_path, "two", "shared/a.pyi", "shared/b.py")
+    wheels.trim(tmp_path, (rule("**/*.pyi"),), tmp_path / "aside")
+    assert_records_are_true(tmp_path)
+
+
+def test_without_rules_nothing_changes(tmp_path: Path) -> None:
+    installed(tmp_path, "thing", "thing/a.py", "thing/a.pyi")
+    before = (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes()
+    wheels.trim(tmp_path, wheels.read_trim(None), tmp_path / "aside")
+    assert tree(tmp_path) == {"thing/a.py", "thing/a.pyi"}
+    assert (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes() == before
+
+
+def test_each_wheel_gets_a_folder_of_its_own_under_its_normalised_name(tmp_path: Path) -> None:
+    installed(tmp_path / "root", "nvidia_cublas_cu12", "nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12")
+    installed(tmp_path / "root", "nvidia_cudnn_cu12", "nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9")
+    wheels.separate(tmp_path / "root", tmp_path / "layers")
+    cublas, cudnn = tmp_path / "layers/nvidia-cublas-cu12", tmp_path / "layers/nvidia-cudnn-cu12"
+    assert tree(cublas) == {"nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12"}
+    assert tree(cudnn) == {"nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9"}
+    assert_records_are_true(cublas)
+    assert_records_are_true(cudnn)
+
+
+def test_times_and_modes_are_constant(tmp_path: Path) -> None:
+    (tmp_path / "root/sub").mkdir(parents=True, mode=0o700)
+    for name, mode in (("plain", 0o600), ("sub/program", 0o711), ("sub/open", 0o666)):
+        (tmp_path / "root" / name).touch()
+        (tmp_path / "root" / name).chmod(mode)
+    (tmp_path / "root/link").symlink_to("/nowhere")
+    wheels.normalise(tmp_path / "root")
+    paths = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
+    assert {os.lstat(path).st_mtime for path in paths} == {wheels.EPOCH}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths if not path.is_symlink()}
+    assert modes == {"root": 0o755, "sub": 0o755, "plain": 0o644, "program": 0o755, "open": 0o644}
+
+
+CUDA_12 = ("nvidia/cuda_runtime/include/sub/cuda.h", "nvidia/cuda_nvcc/bin/ptxas", "nvidia/cublas/lib/libcublas.so.12")
+CUDA_13 = ("nvidia/cu13/include/sub/cuda.h", "nvidia/cu13/bin/ptxas", "nvidia/cu13/lib/libcublas.so.12")
+
+
+@pytest.mark.parametrize("files", [CUDA_12, CUDA_13], ids=["cuda12", "cuda13"])
+def test_cuda_home_looks_like_an_installed_toolkit(files: tuple[str, ...], tmp_path: Path) -> None:
+    installed(tmp_path / "layers/one", "one", *files)
+    links = wheels.cuda_links([tmp_path / "layers/one"], Path("/nvidia"), Path("/usr/local/cuda"))
+    home = {str(where.relative_to("/usr/local/cuda")): str(target) for where, target in links.items()}
+    assert home == {
+        "include/sub/cuda.h": f"/nvidia/{files[0]}",
+        "bin/ptxas": f"/nvidia/{files[1]}",
+        "lib64/libcublas.so.12": f"/nvidia/{files[2]}",
+        "lib64/libcublas.so": f"/nvidia/{files[2]}",  # what a linker asks for
+    }
+
+
+def test_a_library_that_has_its_plain_name_keeps_it(tmp_path: Path) -> None:
+    installed(tmp_path, "one", "nvidia/x/lib/libx.so", "nvidia/x/lib/libx.so.1", "nvidia/x/share/doc")
+    links = wheels.cuda_links([tmp_path], Path("/nvidia"), Path("/home"))
+    assert links[Path("/home/lib64/libx.so")] == Path("/nvidia/nvidia/x/lib/libx.so")
+    assert not [where for where in links if "share" in str(where)]
+
+
+def test_the_cuda_home_command_makes_links(tmp_path: Path) -> None:
+    installed(tmp_path / "one", "one", *CUDA_12)
+    installed(tmp_path / "two", "two", "nvidia/cuda_nvcc/nvvm/libdevice/x.bc")
+    home = tmp_path / "cuda"
+    wheels.main(["cuda-home", str(home), "/nvidia", str(tmp_path / "one"), str(tmp_path / "two")])
+    assert (home / "bin/ptxas").readlink() == Path("/nvidia/nvidia/cuda_nvcc/bin/ptxas")
+    assert (home / "nvvm/libdevice/x.bc").readlink() == Path("/nvidia/nvidia/cuda_nvcc/nvvm/libdevice/x.bc")
+
+
+def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp_path: Path) -> None:
+    installed(tmp_path / "one", "one", "nvidia/cublas/lib/libcublas.so.12", "bin/tool")
+    installed(tmp_path / "two", "two", "nvidia/cudnn/lib/libcudnn.so.9", "cuda/x.py")
+    wheels.main(["beside", str(tmp_path / "links"), "/nvidia", str(tmp_path / "one"), str(tmp_path / "two")])
+    links = {path.name: str(path.readlink()) for path in (tmp_path / "links").iterdir()}
+    assert links == {"cuda": "/nvidia/cuda", "nvidia": "/nvidia/nvidia"}
+
+
+@pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
+def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str, Any]) -> None:
+    assert entry.keys() <= {"name", "paths", "to", "saves", "why"}
+    assert entry["paths"]
+    assert entry["name"]
+    assert re.search(r"\d", entry["saves"]), "saves must be measured"
+    assert len(entry["why"]) >= 20
+    assert entry.get("to", "headers") in ("headers", "strip")
+
+
+def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
+    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    assert len({rule.name for rule in rules}) == len(RULES)
+    assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/__init__.py",
+        "torch/lib/libtorch_cpu.so",
+        "torch/bin/torch_shm_manager",
+        "triton/backends/nvidia/bin/ptxas",
+        "nvidia/cublas/lib/libcublas.so.12",
+        "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+        "nvidia/cusolver/lib/libcusolver.so.11",
+        "nvidia/nvshmem/lib/libnvshmem_host.so.3",
+        "numpy/testing/__init__.py",
+        "torch/testing/__init__.py",
+        "setuptools/__init__.py",
+        "torch-2.10.0.dist-info/METADATA",
+        "torch-2.10.0.dist-info/licenses/LICENSE",
+        "nvidia_cublas_cu12-12.8.4.1.dist-info/RECORD",
+    ],
+)
+def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
+    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
