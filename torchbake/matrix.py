@@ -70,6 +70,7 @@ _TEXT = {"type": "string"}
 TorchVersion = Annotated[str, AfterValidator(_version)]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Name = Annotated[str, Field(pattern=_NAME)]
+LabelText = Annotated[str, Field(pattern=r'^[^"\\$\n]*$')]  # stands between quotes in a Dockerfile
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
 Torches = Annotated[tuple[TorchVersion, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
 Accelerators = Annotated[
@@ -183,8 +184,8 @@ class Matrix(_Model):
     """The whole of matrix.yaml."""
 
     repository: Repository = Field(description="the images' repository, without a registry host")
-    source: str = Field("", description="where the sources live; the org.opencontainers.image.source label")
-    licenses: str = Field("BSD-3-Clause", description="an SPDX expression; the image.licenses label")
+    source: LabelText = Field("", description="where the sources live; the org.opencontainers.image.source label")
+    licenses: LabelText = Field("BSD-3-Clause", description="an SPDX expression; the image.licenses label")
     defaults: Defaults = Defaults()
     bases: dict[Name, Base] = Field(min_length=1)
     flavors: dict[Name, Flavor] = Field(min_length=1)
