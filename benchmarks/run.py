@@ -252,7 +252,7 @@ def cold(args: argparse.Namespace) -> None:
             "raw bake of the same plan": (bench.raw, "torchbake-bench/raw:latest"),
             "naive Dockerfile": (lambda: bench.naive("type=image"), "torchbake-bench/naive:latest"),
             "naive Dockerfile, zstd": (
-                lambda: bench.naive("type=image,compression=zstd"),
+                lambda: bench.naive("type=image,compression=zstd,oci-mediatypes=true"),
                 "torchbake-bench/naive:latest",
             ),
         }
