@@ -1,6 +1,7 @@
 """The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -92,6 +93,8 @@ class Engine:
 def connect() -> Engine:
     """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
     hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
+    # nox shows every library's debug lines; a line for each request would bury ours.
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
     try:
         client = docker.DockerClient(**_address(), timeout=60)
         client.ping()
