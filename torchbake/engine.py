@@ -94,7 +94,8 @@ def connect() -> Engine:
     """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
     hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
     # nox shows every library's debug lines; a line for each request would bury ours.
-    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    for library in ("docker", "urllib3"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         client = docker.DockerClient(**_address(), timeout=60)
         client.ping()
