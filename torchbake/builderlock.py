@@ -1,6 +1,5 @@
 """``images/builder.lock``: the builder's own tool, uv, in the version that also resolves."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 from torchbake.errors import LockError
@@ -26,6 +25,8 @@ def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -
     """Lock uv, unless it is locked already. Raises LockError."""
     if builder_lock_path(root).exists() and not upgrade:
         return
+    from importlib.metadata import version  # noqa: PLC0415 - 10 ms that a run with a lock need not spend
+
     requirement = f"uv=={version('uv')}"
     pins = resolve(Question(requirements=(requirement,), python="3.11"), config)
     write_text(builder_lock_path(root), format_lock(Lock(inputs=requirement, layers=assign_layers(pins))))

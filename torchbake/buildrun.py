@@ -1,12 +1,9 @@
 """One run of builds: several images side by side, each tagged when it is done, one failure ending one image."""
 
-import contextlib
 import json
-import signal
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,14 @@ from torchbake import console
 from torchbake.bakefile import Job, Options, bake_file, target_name
 from torchbake.board import Board, board
 from torchbake.builder import Builder, Outcome, prune
-from torchbake.engine import Engine, Image
-from torchbake.errors import EngineError, TorchbakeError
+from torchbake.errors import TorchbakeError
 from torchbake.files import write_text
 from torchbake.handover import secret_files
 from torchbake.mirrors import AptConfig
 from torchbake.plan import Plan, Result
 from torchbake.preparation import Preparation
 from torchbake.project import Project
+from torchbake.store import Store, result_of
 
 _FULL = "no space left on device"
 
@@ -31,7 +28,7 @@ class BuildRun:
     """Where and how a run builds."""
 
     project: Project
-    engine: Engine
+    store: Store
     preparation: Preparation
     builder: str | None
     prune: bool
@@ -65,28 +62,13 @@ class BuildRun:
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.project.root, secrets)
 
-    def confirm(self, fresh: Sequence[tuple[Job, Image]]) -> list[Result]:
-        """The results of images that are up to date, their tags put back where they are missing."""
-        images = self.engine.images() if fresh else {}
-        results = []
-        for job, image in fresh:
-            moved = [tag for tag in job.tags if not _holds(images, job, tag, image)]
-            if moved:
-                self._tag(image.digest, job)
-            results.append(self.up_to_date(job, image, moved=len(moved)))
-        return results
-
-    def up_to_date(self, job: Job, image: Image, *, moved: int = 0) -> Result:
-        reason = "inputs unchanged" + (f"; {moved} tags put right" if moved else "")
-        return _result(job, "up-to-date", reason, self._measured(image))
-
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
         for job in jobs:
             try:
                 ready.append(self.preparation.with_wheels(job))
             except TorchbakeError as error:
-                failed.append(_result(job, "failed", error.message))
+                failed.append(result_of(job, "failed", error.message))
         return ready, failed
 
     def _secrets(self, jobs: Sequence[Job], apt: AptConfig) -> Any:
@@ -115,15 +97,15 @@ class BuildRun:
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
-        digest = self.engine.find(outcome.digests)
+        digest = self.store.engine.find(outcome.digests)
         if digest is None:
             # A builder that keeps its results to itself, or an engine other than the one we ask.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)
-            return _result(job, "failed", "built, but not in the engine", seconds=outcome.seconds)
-        self._tag(digest, job)
-        image = self.engine.images()[job.ref]
+            return result_of(job, "failed", "built, but not in the engine", seconds=outcome.seconds)
+        self.store.tag(digest, job)
+        image = self.store.engine.images()[job.ref]
         shown.end(job.spec.id, f"built in {outcome.seconds:.1f} s", good=True)
-        return _result(job, "built", "", self._measured(image), outcome.seconds)
+        return result_of(job, "built", "", self.store.measured(image), outcome.seconds)
 
     def _failure(self, job: Job, outcome: Outcome, log: Path, shown: Board) -> Result:
         full = any(_FULL in line for line in (*outcome.errors, *outcome.tail))
@@ -134,47 +116,4 @@ class BuildRun:
         console.say(f"    the whole log: {log}")
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
-        return _result(job, "failed", reason, seconds=outcome.seconds)
-
-    def _measured(self, image: Image) -> Image:
-        """The image with its unpacked size; the engine's own figure also counts the packed layers."""
-        with contextlib.suppress(EngineError):  # an image that lost its unpacked layers still is one
-            return replace(image, size_bytes=self.engine.unpacked_size(image.digest))
-        return image
-
-    def _tag(self, digest: str, job: Job) -> None:
-        """All tags or, when interrupted before, none."""
-        with _uninterrupted():
-            self.engine.tag(digest, job.spec.repository, job.tags)
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM for the moment that setting an image's tags takes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = {signal.SIGINT, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _holds(images: dict[str, Image], job: Job, tag: str, image: Image) -> bool:
-    held = images.get(f"{job.spec.repository}:{tag}")
-    return held is not None and held.digest == image.digest
-
-
-def _result(job: Job, status: Any, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
-    return Result(
-        id=job.spec.id,
-        ref=job.ref,
-        tags=tuple(f"{job.spec.repository}:{tag}" for tag in job.tags) if image else (),
-        status=status,
-        reason=reason,
-        digest=image.digest if image else None,
-        size_bytes=image.size_bytes if image else None,
-        seconds=round(seconds, 2),
-    )
+        return result_of(job, "failed", reason, seconds=outcome.seconds)

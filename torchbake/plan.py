@@ -47,29 +47,33 @@ def make_plan(
     tags: Mapping[str, tuple[str, ...]],
     bases: Mapping[str, Base | TorchbakeError],
     prepare: Callable[[Spec, Base], Job],
-    images: Mapping[str, Image],
+    images: Callable[[], Mapping[str, Image]],
     *,
     force: bool = False,
 ) -> Plan:
-    """Decide for each image. An image whose base or lock failed is skipped, with that as its reason."""
-    plan = Plan()
+    """Decide for each image. An image whose base or lock failed is skipped, with that as its reason.
+
+    ``images`` is asked when every job is prepared: the engine may take its time meanwhile.
+    """
+    plan, jobs = Plan(), []
     for spec in specs:
         base = bases[spec.base.name]
         if isinstance(base, TorchbakeError):
             plan.decided.append(_undone(spec, tags[spec.id], "skipped", f"its base failed: {base.message}"))
             continue
         try:
-            job = prepare(spec, base)
+            jobs.append(prepare(spec, base))
         except TorchbakeError as error:
             plan.decided.append(_undone(spec, tags[spec.id], "failed", error.message))
-            continue
-        image = images.get(job.ref)
+    there = images()
+    for job in jobs:
+        image = there.get(job.ref)
         reason = why_build(job, image, force=force)
         if image and not reason:
             plan.fresh.append((job, image))
         else:
             plan.jobs.append(job)
-            plan.reasons[spec.id] = reason
+            plan.reasons[job.spec.id] = reason
     return plan
 
 

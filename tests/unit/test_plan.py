@@ -31,7 +31,7 @@ def plan(images: dict[str, Image] | None = None, *, force: bool = False, bad_bas
         "debian12": BASE,
         "debian13": BaseError("no registry answers") if bad_base else BASE,
     }
-    return make_plan(SPECS, TAGS, bases, prepare, images or {}, force=force)
+    return make_plan(SPECS, TAGS, bases, prepare, lambda: images or {}, force=force)
 
 
 def test_an_empty_engine_means_that_all_is_built() -> None:
@@ -78,7 +78,7 @@ def test_a_lock_that_failed_ends_its_image_alone() -> None:
             raise LockError("nothing fits")
         return prepare(spec, base)
 
-    found = make_plan(SPECS, TAGS, {"debian12": BASE, "debian13": BASE}, failing, {})
+    found = make_plan(SPECS, TAGS, {"debian12": BASE, "debian13": BASE}, failing, dict)
     assert [(result.id, result.status, result.reason) for result in found.decided] == [
         (SPECS[1].id, "failed", "nothing fits")
     ]

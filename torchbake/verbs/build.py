@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import signal
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -14,8 +15,7 @@ from torchbake import console
 from torchbake.bakefile import Options, output_for
 from torchbake.base import Base, find_base, make_base
 from torchbake.builderlock import make_builder_lock
-from torchbake.buildrun import BuildRun
-from torchbake.engine import Engine, builder_driver, check_buildx, connect
+from torchbake.engine import Engine, Image, builder_driver, check_buildx, connect
 from torchbake.errors import BuildError, TorchbakeError, UsageError
 from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
 from torchbake.plan import Plan, Result, make_plan
@@ -23,6 +23,7 @@ from torchbake.preparation import Preparation
 from torchbake.project import Project
 from torchbake.revision import created, revision
 from torchbake.select import Selection
+from torchbake.store import Store, up_to_date
 from torchbake.verbs.base import bases_of
 from torchbake.verbs.common import add_selectors, load_selection, positive
 
@@ -73,24 +74,51 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace, project: Project, selection: Selection, engine: Engine) -> list[Result]:
+    # The engine takes about as long to list its images as we take to prepare the jobs.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return _plan_and_build(args, project, selection, engine, pool.submit(engine.images))
+
+
+def _plan_and_build(
+    args: argparse.Namespace,
+    project: Project,
+    selection: Selection,
+    engine: Engine,
+    listing: Future[dict[str, Image]],
+) -> list[Result]:
     pip, apt = read_pip_config(), read_apt_config()
     preparation = Preparation(project=project, pip=pip, locked=args.locked, dry_run=args.dry_run, say=console.say)
     if not args.locked and not args.dry_run:
         make_builder_lock(project.root, pip)
     bases = _bases(args, project, selection, apt)
     force = args.no_cache or args.pull
-    plan = make_plan(selection.specs, project.tags, bases, preparation.job, engine.images(), force=force)
-    build = BuildRun(project=project, engine=engine, preparation=preparation, builder=args.builder, prune=args.prune)
+    plan = make_plan(selection.specs, project.tags, bases, preparation.job, listing.result, force=force)
+    images = listing.result()
+    store = Store(engine=engine, sizes=project.state / "sizes.json")
     if args.dry_run:
-        results = _dry_run(plan, build, _options(args, project, engine) if plan.jobs else None, apt)
+        results = plan.decided + [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
     else:
-        results = plan.decided + build.confirm(plan.fresh)
-    if plan.jobs and not args.dry_run:
-        check_buildx()
-        folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
-        results += build.run(plan, _options(args, project, engine), apt, folder, jobs=1 if args.prune else args.jobs)
+        results = plan.decided + store.confirm(plan.fresh, images)
+    if plan.jobs:
+        results += _build_jobs(args, plan, preparation, store, apt)
     order = {spec.id: number for number, spec in enumerate(selection.specs)}
     return sorted(results, key=lambda result: order[result.id])
+
+
+def _build_jobs(
+    args: argparse.Namespace, plan: Plan, preparation: Preparation, store: Store, apt: AptConfig
+) -> list[Result]:
+    """Build the jobs of the plan; in a dry run, show what would be built and how."""
+    from torchbake.buildrun import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
+
+    check_buildx()
+    project = preparation.project
+    options = _options(args, project, store.engine)
+    build = BuildRun(project=project, store=store, preparation=preparation, builder=args.builder, prune=args.prune)
+    if args.dry_run:
+        return _dry_run(plan, build.bake_file(plan.jobs, options, apt))
+    folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    return build.run(plan, options, apt, folder, jobs=1 if args.prune else args.jobs)
 
 
 def _bases(
@@ -128,15 +156,13 @@ def _options(args: argparse.Namespace, project: Project, engine: Engine) -> Opti
     )
 
 
-def _dry_run(plan: Plan, build: BuildRun, options: Options | None, apt: AptConfig) -> list[Result]:
-    if options:
-        console.say("The bake file:", style="bold")
-        console.err.print_json(data=build.bake_file(plan.jobs, options, apt))
-    planned = [
+def _dry_run(plan: Plan, bake_file: dict[str, Any]) -> list[Result]:
+    console.say("The bake file:", style="bold")
+    console.err.print_json(data=bake_file)
+    return [
         Result(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
         for job in plan.jobs
     ]
-    return plan.decided + planned + [build.up_to_date(job, image) for job, image in plan.fresh]
 
 
 @contextlib.contextmanager

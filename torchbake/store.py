@@ -1,0 +1,96 @@
+"""Our images in the engine: their tags, all or none, and their unpacked sizes."""
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchbake.bakefile import Job
+from torchbake.engine import Engine, Image
+from torchbake.errors import EngineError
+from torchbake.files import write_text
+from torchbake.plan import Result, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image."""
+
+    engine: Engine
+    sizes: Path
+
+    def tag(self, digest: str, job: Job) -> None:
+        """All tags or, when interrupted before, none."""
+        with _uninterrupted():
+            self.engine.tag(digest, job.spec.repository, job.tags)
+
+    def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
+        """The results of images that are up to date, their tags put back where they are missing."""
+        results = []
+        sizes = self._measure([image for _, image in fresh])
+        for job, image in fresh:
+            moved = [tag for tag in job.tags if not _holds(images, job, tag, image)]
+            if moved:
+                self.tag(image.digest, job)
+            results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
+        return results
+
+    def measured(self, image: Image) -> Image:
+        """The image with its unpacked size; the engine's own figure also counts the packed layers."""
+        return replace(image, size_bytes=self._measure([image])[image.digest])
+
+    def _measure(self, images: Sequence[Image]) -> dict[str, int]:
+        try:
+            known = {str(digest): int(size) for digest, size in json.loads(self.sizes.read_text()).items()}
+        except (OSError, ValueError, AttributeError):
+            known = {}
+        new = {image.digest: self._size(image) for image in images if image.digest not in known}
+        if new:
+            with contextlib.suppress(OSError):  # only a memory: without it the next run asks again
+                write_text(self.sizes, json.dumps(known | new, indent=2) + "\n")
+        return known | new
+
+    def _size(self, image: Image) -> int:
+        with contextlib.suppress(EngineError):  # an image that lost its unpacked layers still is one
+            return self.engine.unpacked_size(image.digest)
+        return image.size_bytes
+
+
+def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:
+    reason = "inputs unchanged" + (f"; {moved} tags put right" if moved else "")
+    return result_of(job, "up-to-date", reason, image)
+
+
+def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
+    """What became of a job; an image that is not there has no tags, digest or size."""
+    return Result(
+        id=job.spec.id,
+        ref=job.ref,
+        tags=tuple(f"{job.spec.repository}:{tag}" for tag in job.tags) if image else (),
+        status=status,
+        reason=reason,
+        digest=image.digest if image else None,
+        size_bytes=image.size_bytes if image else None,
+        seconds=round(seconds, 2),
+    )
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM for the moment that setting an image's tags takes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _holds(images: Mapping[str, Image], job: Job, tag: str, image: Image) -> bool:
+    held = images.get(f"{job.spec.repository}:{tag}")
+    return held is not None and held.digest == image.digest
