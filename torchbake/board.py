@@ -66,9 +66,9 @@ def board(total: int) -> Iterator[Board]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[step]}"),
+        TextColumn("{task.fields[step]}", style="dim", markup=False),
     )
     bars = Bars(*columns, console=console.err, transient=True)
     with Live(bars, console=console.err, transient=True, refresh_per_second=8):
