@@ -29,6 +29,7 @@ def load_verb(name: str) -> ModuleType:
     try:
         return importlib.import_module(f"torchbake.verbs.{name}")
     finally:
+        gc.freeze()  # modules stay for good: no later collection need walk them
         gc.enable()
 
 

@@ -97,8 +97,7 @@ def connect() -> Engine:
     for library in ("docker", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
-        client = docker.DockerClient(**_address(), timeout=60)
-        client.ping()
+        client = docker.DockerClient(**_address(), timeout=60)  # asks for the engine's version, so it answers
     except (DockerException, OSError) as error:
         reason = re.sub(r"^Error while fetching server API version: ", "", str(error))
         raise EngineError(f"No container engine answers: {reason}", hint=hint) from None

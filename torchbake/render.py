@@ -1,5 +1,6 @@
 """Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,11 +91,22 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
+        bytecode_cache=_compiled_templates(),
         loader=jinja2.FileSystemLoader(TOOLKIT / "templates"),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         keep_trailing_newline=True,
     )
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
+    folder = TOOLKIT / ".torchbake" / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:

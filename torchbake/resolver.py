@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import uv
-
 from torchbake.errors import LockError
 from torchbake.lockfile import Pin, parse_pins
 from torchbake.mirrors import PipConfig
@@ -31,6 +29,8 @@ def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = (
 
     ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's own words.
     """
+    import uv  # noqa: PLC0415 - only a run that locks needs it
+
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder:
         output = Path(folder) / "requirements.lock"
         if question.previous:
