@@ -63,7 +63,7 @@ def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/
                 values |= file.get(section, {})
     for key in (*_LISTS, *_SINGLE):
         variable = "PIP_" + key.upper().replace("-", "_")
-        if variable in environ:
+        if environ.get(variable):  # pip takes an empty one as not set
             values[key] = environ[variable]
     return PipConfig(
         index_url=values.get("index-url", ""),
@@ -81,11 +81,13 @@ def read_apt_config(environ: Mapping[str, str] = os.environ, root: Path = Path("
     # As apt does, without backups such as debian.sources.bak.
     text = _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
     uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])
-    mirror = environ.get("TORCHBAKE_APT_MIRROR") or _first(uris, "/debian")
+    named = environ.get("TORCHBAKE_APT_MIRROR", "")
+    mirror = named or _first(uris, "/debian")
     proxy = environ.get("TORCHBAKE_APT_PROXY", "")
     return AptConfig(
         mirror=mirror,
-        security_mirror=_first(uris, "/debian-security") or re.sub(r"/debian/?$", "/debian-security", mirror),
+        security_mirror=(not named and _first(uris, "/debian-security"))
+        or re.sub(r"/debian/?$", "/debian-security", mirror),
         http_proxy=proxy or _apt_value(text, "Acquire::http::Proxy"),
         https_proxy=proxy or _apt_value(text, "Acquire::https::Proxy"),
     )
@@ -113,10 +115,12 @@ def _pip_files(environ: Mapping[str, str], etc: Path) -> Iterable[Path]:
     shared = (environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")).split(":")
     yield from (Path(folder) / "pip/pip.conf" for folder in shared)
     yield etc / "pip.conf"
+    named = environ.get("PIP_CONFIG_FILE")
+    if named and Path(named).exists():  # takes the place of the user's files, as in pip
+        yield Path(named)
+        return
     yield home / ".pip/pip.conf"
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
-    if environ.get("PIP_CONFIG_FILE"):
-        yield Path(environ["PIP_CONFIG_FILE"])
 
 
 def _pip_file(path: Path) -> dict[str, dict[str, str]]:
