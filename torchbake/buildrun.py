@@ -17,7 +17,6 @@ from torchbake.handover import secret_files
 from torchbake.mirrors import AptConfig
 from torchbake.plan import Plan, Result
 from torchbake.preparation import Preparation
-from torchbake.project import Project
 from torchbake.store import Store, result_of
 
 _FULL = "no space left on device"
@@ -27,7 +26,6 @@ _FULL = "no space left on device"
 class BuildRun:
     """Where and how a run builds."""
 
-    project: Project
     store: Store
     preparation: Preparation
     builder: str | None
@@ -41,7 +39,9 @@ class BuildRun:
         ready, results = self._prepare(plan.jobs)
         with self._secrets(ready, apt) as secrets:
             bake = folder / "bake.json"
-            write_text(bake, json.dumps(bake_file(ready, options, self.project.root, secrets), indent=2) + "\n")
+            write_text(
+                bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
+            )
             builder = Builder(bake, self.builder)
             with board(len(ready)) as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
                 futures = {
@@ -60,7 +60,7 @@ class BuildRun:
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
         """The bake file of a plan, for showing: its secrets are gone by the time it is read."""
         with self._secrets(jobs, apt) as secrets:
-            return bake_file(jobs, options, self.project.root, secrets)
+            return bake_file(jobs, options, self.preparation.project.root, secrets)
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []

@@ -114,7 +114,7 @@ def _build_jobs(
     check_buildx()
     project = preparation.project
     options = _options(args, project, store.engine)
-    build = BuildRun(project=project, store=store, preparation=preparation, builder=args.builder, prune=args.prune)
+    build = BuildRun(store=store, preparation=preparation, builder=args.builder, prune=args.prune)
     if args.dry_run:
         return _dry_run(plan, build.bake_file(plan.jobs, options, apt))
     folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
@@ -138,7 +138,6 @@ def _bases(
 
 
 def _options(args: argparse.Namespace, project: Project, engine: Engine) -> Options:
-    # The default builder is the engine itself: asking buildx would cost more than the whole rest of a no-op.
     driver = builder_driver(args.builder)
     caches = (*args.cache_to, *args.cache_from)
     wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
