@@ -65,8 +65,16 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
     return run_in
 
 
+@pytest.fixture(scope="session")
+def bases(engine: docker.DockerClient) -> Path:
+    """The folder of the real project's bases, with the one of the small matrices in it."""
+    done = torchbake("base", CPU, INIT)
+    assert done.returncode == 0, done.stderr
+    return ROOT / ".torchbake/bases"
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Callable[..., Path]:
+def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
     """Write a small matrix of its own repository, with bases, locks and state shared with the real one."""
 
     def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
@@ -82,9 +90,9 @@ def project(tmp_path: Path) -> Callable[..., Path]:
         path = tmp_path / "matrix.yaml"
         path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
         (tmp_path / ".torchbake").mkdir(exist_ok=True)
-        bases = tmp_path / ".torchbake/bases"
-        if not bases.exists():
-            bases.symlink_to(ROOT / ".torchbake/bases")
+        shared = tmp_path / ".torchbake/bases"
+        if not shared.exists():
+            shared.symlink_to(bases)
         return path
 
     return write
