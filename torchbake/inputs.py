@@ -8,11 +8,8 @@ from pathlib import Path
 from torchbake.project import TOOLKIT
 from torchbake.spec import ImageSpec, Spec
 
-# What each kind of image takes from the toolkit's folders.
-_TOOLKIT_FILES = {
-    "pytorch": ("entrypoints/entrypoint", "layers/apt-install", "layers/trim.toml", "layers/wheels.py"),
-    "init": ("entrypoints/volume-permissions.c", "layers/apt-install"),
-}
+# What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
+_LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
 
 
 def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str) -> str:
@@ -23,7 +20,15 @@ def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: 
     parts = [dockerfile, base_digest]
     if isinstance(spec, ImageSpec):
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(_toolkit_file(name) for name in _TOOLKIT_FILES[spec.kind])))
+    return digest((*parts, *(name + "\n" + _toolkit_file(name) for name in toolkit_files(spec.kind))))
+
+
+@cache
+def toolkit_files(kind: str) -> tuple[str, ...]:
+    """The toolkit's files in a kind of image (``pytorch``, ``init``), as sorted paths below it."""
+    inside = (path for path in Path(TOOLKIT, "entrypoints", kind).rglob("*") if path.is_file())
+    names = [path.relative_to(TOOLKIT).as_posix() for path in inside if "__pycache__" not in path.parts]
+    return (*sorted(names), *(f"layers/{name}" for name in _LAYERS[kind]))
 
 
 def digest(parts: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import jinja2
 from torchbake.errors import RenderError
 from torchbake.lockfile import Lock
 from torchbake.project import TOOLKIT
-from torchbake.spec import VENV, ImageSpec, InitSpec, Spec
+from torchbake.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
@@ -114,6 +114,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     return {
         "summary": summary(spec, lock),
         "venv": VENV,
+        "toolbox": TOOLBOX,
         "groups": groups,
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
@@ -154,7 +155,7 @@ def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
 
 
 def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]:
-    path = f"{VENV}/bin:/pytorch/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    path = f"{VENV}/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     variables = {
         "HOME": USER.home,
         "LANG": "C.UTF-8",

@@ -8,6 +8,7 @@ from packaging.version import Version
 from torchbake.accelerator import Accelerator
 
 VENV = "/opt/venv"
+TOOLBOX = "/opt/torchbake"  # where an image holds entrypoints/pytorch
 
 
 @dataclass(frozen=True, kw_only=True)

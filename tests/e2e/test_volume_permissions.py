@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "entrypoints" / "volume-permissions.c"
+SOURCE = Path(__file__).parents[2] / "entrypoints" / "init" / "volume-permissions.c"
 WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
 SUMMARY = re.compile(
     r"^volume-permissions: (\S+): (\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped in \d+\.\d s$",

@@ -76,10 +76,10 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install g++ git
 COPY --from=site /opt/venv /opt/venv
-COPY --from=toolkit --chmod=0755 /entrypoints/entrypoint /usr/local/bin/entrypoint
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV HOME="/home/torch" \
     LANG="C.UTF-8" \
-    PATH="/opt/venv/bin:/pytorch/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     PYTHONDONTWRITEBYTECODE="1" \
     PYTHONUNBUFFERED="1" \
     PYTHON_VERSION="3.11" \
@@ -104,5 +104,5 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.torchbake.torch="2.13.0+cpu"
 WORKDIR /app
 USER 1001
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/usr/local/bin/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

@@ -119,14 +119,14 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install g++ make
 COPY --from=site /opt/venv /opt/venv
-COPY --from=toolkit --chmod=0755 /entrypoints/entrypoint /usr/local/bin/entrypoint
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV CUDA_HOME="/usr/local/cuda" \
     HOME="/home/torch" \
     LANG="C.UTF-8" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
     NVIDIA_REQUIRE_CUDA="cuda>=12.0" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    PATH="/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PATH="/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     PYTHONDONTWRITEBYTECODE="1" \
     PYTHONUNBUFFERED="1" \
     PYTHON_VERSION="3.11" \
@@ -154,5 +154,5 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.torchbake.torch="2.10.0"
 WORKDIR /app
 USER 1001
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/usr/local/bin/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

@@ -92,13 +92,13 @@ COPY --from=torch /layers/torch /pytorch
 COPY --from=torch /layers/triton /pytorch
 COPY --from=beside /links /pytorch
 COPY --from=site /opt/venv /opt/venv
-COPY --from=toolkit --chmod=0755 /entrypoints/entrypoint /usr/local/bin/entrypoint
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV HOME="/home/torch" \
     LANG="C.UTF-8" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
     NVIDIA_REQUIRE_CUDA="cuda>=12.0" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    PATH="/opt/venv/bin:/pytorch/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     PYTHONDONTWRITEBYTECODE="1" \
     PYTHONUNBUFFERED="1" \
     PYTHON_VERSION="3.11" \
@@ -126,5 +126,5 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.torchbake.torch="2.10.0"
 WORKDIR /app
 USER 1001
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/usr/local/bin/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

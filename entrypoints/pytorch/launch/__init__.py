@@ -1,0 +1,1 @@
+"""What stands behind `run` and `health`: the env contract of an image. Standard library only."""

@@ -1,0 +1,77 @@
+"""How a rank ended, and which of several ends was the cause of the others."""
+
+import re
+import signal
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# What the libraries under torch.distributed print in a rank that failed because another one did.
+_BLAMES_ANOTHER = re.compile(
+    r"connection (?:closed|reset|was reset|refused) by peer|connection reset|broken pipe|socket closed"
+    r"|timed out waiting|wait timeout|timeout\(ms\)|ncclRemoteError|remote process exited|watchdog caught"
+    r"|stop_waiting|heartbeat monitor|DistStoreError|DistNetworkError|failed to recv|recv.*failed"
+    r"|monitoredBarrier|sendbytes failed|recvvalue failed",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A bad end: of a rank (``rank`` is its number), or of a node or the launcher (``rank`` is None).
+
+    ``code`` is as a shell says it: 128 + n for a signal. ``words`` are the last lines of stderr.
+    """
+
+    node: int
+    code: int
+    rank: int | None = None
+    local_rank: int | None = None
+    why: str = ""
+    words: tuple[str, ...] = ()
+    told: bool = False  # it ended because it was told to
+
+    @property
+    def consequence(self) -> bool:
+        """Whether it looks as if another rank had failed before."""
+        return self.told or any(_BLAMES_ANOTHER.search(line) for line in self.words)
+
+    @property
+    def sentence(self) -> str:
+        """One line: who, how."""
+        who = f"rank {self.rank} (node {self.node}, local rank {self.local_rank})"
+        if self.rank is None:
+            who = f"node {self.node}"
+        return f"{who}: {self.why or describe(self.code)}"
+
+    def as_message(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_message(values: dict[str, Any]) -> "Failure":
+        return Failure(**{**values, "words": tuple(values["words"])})
+
+
+def describe(code: int) -> str:
+    """``exit code 7``, or the name of the signal behind it."""
+    if code > 128:
+        try:
+            return f"ended by {signal.Signals(code - 128).name} (exit code {code})"
+        except ValueError:
+            pass
+    return f"exit code {code}"
+
+
+def cause_of(failures: Iterable[Failure]) -> Failure | None:
+    """The first that does not look like another's consequence, else the first; None when there is none.
+
+    Order alone would name the wrong rank: a peer whose connection broke is often gone before the rank
+    that broke it has finished writing its traceback.
+    """
+    in_order = list(failures)
+    return next((failure for failure in in_order if not failure.consequence), in_order[0] if in_order else None)
+
+
+def hung_of(failures: Iterable[Failure]) -> list[int]:
+    """The ranks that ended only because they were told to: where a peer waited in vain, one of them hangs."""
+    return sorted({failure.rank for failure in failures if failure.told and failure.rank is not None})

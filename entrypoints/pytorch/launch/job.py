@@ -1,0 +1,105 @@
+"""Where the job's files come from: a mounted folder, else a git repository at a revision."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .refusal import Code, Refusal
+
+DEFAULT_FOLDER = "/app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What each rank starts: the command, its folder, and the commit it was fetched at (empty: mounted)."""
+
+    command: tuple[str, ...]
+    folder: Path
+    commit: str = ""
+
+
+def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
+    """The job of ``SCRIPT ARGS…`` or ``-m MODULE ARGS…``.
+
+    A script is looked for as it is named, then in JOB_DIR, then in GIT_REPOSITORY at GIT_REVISION, which is
+    fetched into ``scratch``. Raises Refusal when it is nowhere.
+    """
+    folder = Path(env.get("JOB_DIR") or DEFAULT_FOLDER)
+    here = _in(Path.cwd(), words) or _in(folder, words)
+    if here:
+        return here
+    if not env.get("GIT_REPOSITORY"):
+        raise Refusal(
+            Code.NO_JOB,
+            f"{_name(words)} is neither in {Path.cwd()} nor in {folder}: "
+            "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
+        )
+    clone, commit = fetch(env["GIT_REPOSITORY"], env.get("GIT_REVISION") or "HEAD", scratch / "job", env)
+    found = _in(clone, words)
+    if not found:
+        source = without_credentials(env["GIT_REPOSITORY"])
+        raise Refusal(Code.NO_JOB, f"{_name(words)} is not in {source} at commit {commit[:12]}: correct its path.")
+    return Job(command=found.command, folder=clone, commit=commit)
+
+
+def _name(words: list[str]) -> str:
+    return f"module {words[1]}" if words[0] == "-m" else words[0]
+
+
+def _in(folder: Path, words: list[str]) -> Job | None:
+    if words[0] == "-m":
+        relative = words[1].replace(".", "/")
+        here = any((folder / name).is_file() for name in (f"{relative}.py", f"{relative}/__main__.py"))
+        # A module that no folder holds may be an installed one: the interpreter knows.
+        installed = folder == Path.cwd() and not here and _is_installed(words[1])
+        return Job(command=(sys.executable, *words), folder=folder) if here or installed else None
+    script = folder / words[0]
+    if not script.is_file():
+        return None
+    runs_itself = script.suffix != ".py" and os.access(script, os.X_OK)
+    return Job(command=(*(() if runs_itself else (sys.executable,)), str(script), *words[1:]), folder=folder)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the image's Python has the module. Asked in a process of its own: `run` itself sees no packages."""
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
+    return subprocess.run([sys.executable, "-c", look, module.partition(".")[0]], check=False).returncode == 0
+
+
+def fetch(repository: str, revision: str, folder: Path, env: Mapping[str, str]) -> tuple[Path, str]:
+    """Fetch one revision (branch, tag or SHA) into ``folder``; returns it with the commit's full SHA.
+
+    Only that revision where the server allows it, else everything: some servers hand out no single SHA.
+    """
+    source = without_credentials(repository)
+    if not shutil.which("git"):
+        raise Refusal(Code.NO_JOB, f"GIT_REPOSITORY is {source}, but this image has no git: add it to the row's apt.")
+    git = ["git", "-C", str(folder)]
+    settings = {**env, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*git, *words], env=settings, capture_output=True, text=True, check=False)
+
+    folder.mkdir(parents=True)
+    call("init", "--quiet")
+    done = call("fetch", "--quiet", "--depth=1", repository, revision)
+    if done.returncode:
+        everything = call("fetch", "--quiet", "--tags", repository, "+refs/heads/*:refs/remotes/origin/*")
+        wanted = revision if re.fullmatch(r"[0-9a-f]{7,64}", revision) else f"refs/remotes/origin/{revision}"
+        done = everything if everything.returncode else call("checkout", "--quiet", "--detach", wanted)
+    else:
+        done = call("checkout", "--quiet", "--detach", "FETCH_HEAD")
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["git said nothing"])[-1].replace(repository, source)
+        raise Refusal(Code.NO_JOB, f"{source} at {revision} cannot be fetched: {without_credentials(said)}")
+    return folder, call("rev-parse", "HEAD").stdout.strip()
+
+
+def without_credentials(url: str) -> str:
+    """A URL that may be printed."""
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", url)

@@ -1,0 +1,50 @@
+"""Why `run` ends a job itself: one exit code and one sentence for each reason."""
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """The exit codes that are `run`'s own; any other code is the script's."""
+
+    USAGE = 64
+    BAD_VALUE = 80
+    CONFLICT = 81
+    LOOPBACK_MASTER = 82
+    NO_NAME = 83
+    NO_PORT = 84
+    PORT_IN_USE = 85
+    DISAGREE = 86
+    NODES_MISSING = 87
+    NO_JOB = 88
+    NODE_LOST = 89
+    NO_SPACE = 90
+
+    @property
+    def meaning(self) -> str:
+        """One sentence, the same for every case of this code."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Code.USAGE: "The command line is wrong.",
+    Code.BAD_VALUE: "A variable's value cannot be: not a number, out of range, unknown, or missing.",
+    Code.CONFLICT: "Two variables say different things about the job.",
+    Code.LOOPBACK_MASTER: "A node other than node 0 was told that the master is itself.",
+    Code.NO_NAME: "The master's name did not resolve in time.",
+    Code.NO_PORT: "The master's name resolved, but nothing answered on its port in time.",
+    Code.PORT_IN_USE: "The master's port is taken on node 0.",
+    Code.DISAGREE: "The nodes disagree about the job: its size, its ranks or its content.",
+    Code.NODES_MISSING: "Not all nodes came in time.",
+    Code.NO_JOB: "The script, folder, repository or revision is not there.",
+    Code.NODE_LOST: "A node vanished while the job ran.",
+    Code.NO_SPACE: "There is no writable temporary folder.",
+}
+
+
+class Refusal(Exception):
+    """Ends `run` with `code`; `sentence` says what is wrong, where, and what to do next."""
+
+    def __init__(self, code: Code, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence

@@ -1,0 +1,422 @@
+"""`run` and `health` as processes on this host: no engine, no torch, real sockets and signals.
+
+Each test starts one `run` for each node; they find each other by this host's own address.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints.pytorch.launch.refusal import Code
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = ROOT / "entrypoints/pytorch/run"
+HEALTH = ROOT / "entrypoints/pytorch/health"
+
+Start = Callable[..., "Node"]
+
+
+@dataclass
+class Node:
+    """One `run`; its words are read when it has ended."""
+
+    process: subprocess.Popen[str]
+
+    def end(self, seconds: float = 30) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        out, err = self.process.communicate(timeout=seconds)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def address() -> str:
+    """This host's own address that is not loopback: a worker refuses a master on loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a `run` of words with variables; what still runs at the end of the test is killed."""
+    nodes: list[Node] = []
+
+    def start_one(*words: str, cwd: Path = tmp_path, **variables: object) -> Node:
+        env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "JOB_DIR": str(tmp_path / "job")}
+        env |= {name: str(value) for name, value in variables.items()}
+        command = [sys.executable, "-I", "-S", str(RUN), *words]
+        process = subprocess.Popen(
+            command, env=env, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        nodes.append(Node(process))
+        return nodes[-1]
+
+    yield start_one
+    for node in nodes:
+        if node.process.poll() is None:
+            node.process.kill()
+            node.process.communicate()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        path = tmp_path / "script.py"
+        path.write_text(f"import os, sys, time, signal\n{text}\n")
+        return str(path)
+
+    return write
+
+
+def job(address: str, port: int, nodes: int, **more: object) -> list[dict[str, object]]:
+    """The variables of each node of a job."""
+    common = {"NNODES": nodes, "MASTER_ADDR": address, "MASTER_PORT": port, "RENDEZVOUS_TIMEOUT": 10, **more}
+    return [{**common, "NODE_RANK": rank} for rank in range(nodes)]
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 126, 143])
+def test_the_scripts_exit_code_is_the_exit_code(start: Start, script: Callable[[str], str], code: int) -> None:
+    assert start(script(f"sys.exit({code})")).end()[0] == code
+
+
+def test_a_script_that_a_signal_ends_is_told_as_a_shell_tells_it(start: Start, script: Callable[[str], str]) -> None:
+    code, _, err = start(script("os.kill(os.getpid(), signal.SIGSEGV)")).end()
+    assert code == 128 + signal.SIGSEGV
+    assert "SIGSEGV" in err.splitlines()[-1]
+
+
+def test_standalone_has_no_distributed_variable(start: Start, script: Callable[[str], str]) -> None:
+    text = "import json; print(json.dumps(dict(os.environ)))"
+    _, out, _ = start(script(text), MODE="standalone", MASTER_ADDR="somewhere", MASTER_PORT=1, LOCAL_RANK=3).end()
+    assert not {"MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"} & set(json.loads(out))
+
+
+def test_the_first_error_is_the_last_thing_printed(start: Start, script: Callable[[str], str]) -> None:
+    code, _, err = start(script("print('a warning', file=sys.stderr); raise ValueError('no such column')")).end()
+    assert code == 1
+    assert err.splitlines()[-1].strip() == "ValueError: no such column"
+
+
+def test_nodes_start_together_each_with_its_numbers(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    text = "print(*(os.environ[n] for n in ('RANK','WORLD_SIZE','LOCAL_RANK','NODE_RANK','MASTER_PORT')), time.time())"
+    nodes = []
+    for variables in reversed(job(address, port, 3)):  # the workers first, the master late
+        nodes.append(start(script(text), **variables))
+        time.sleep(0.4)
+    ends = [node.end() for node in nodes]
+    assert [code for code, _, _ in ends] == [0, 0, 0], ends
+    words = sorted(out.split() for _, out, _ in ends)
+    assert [line[:5] for line in words] == [[str(rank), "3", "0", str(rank), str(port)] for rank in range(3)]
+    times = [float(line[5]) for line in words]
+    assert max(times) - min(times) < 1.0
+
+
+def test_the_masters_port_is_free_for_the_script(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    text = (
+        "import socket\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    print(socket.create_server(('', int(os.environ['MASTER_PORT']))).accept()[0].recv(9))\n"
+        "for _ in range(100):\n"
+        "    if os.environ['RANK'] == '0': break\n"
+        "    try: socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))).send(b'hello')\n"
+        "    except OSError: time.sleep(0.1)\n"
+        "    else: break\n"
+    )
+    ends = [start(script(text), **variables).process for variables in job(address, port, 2)]
+    outs = [process.communicate(timeout=20) for process in ends]
+    assert [process.returncode for process in ends] == [0, 0], outs
+    assert "hello" in outs[0][0]
+
+
+def test_one_ranks_failure_ends_all_with_its_code_and_words(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    text = "if os.environ['RANK'] == '1':\n    time.sleep(1); print('boom', file=sys.stderr); sys.exit(7)\ntime.sleep(60)"
+    began = time.monotonic()
+    nodes = [start(script(text), **variables) for variables in job(address, port, 3)]
+    for code, _, err in [node.end() for node in nodes]:
+        assert code == 7
+        assert "rank 1 (node 1, local rank 0): exit code 7" in err
+        assert err.splitlines()[-1].strip() == "boom"
+    assert time.monotonic() - began < 10
+
+
+def test_a_script_that_ignores_sigterm_is_ended_too(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    text = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.environ['RANK'] == '0':\n    time.sleep(1); sys.exit(3)\ntime.sleep(60)"
+    )
+    began = time.monotonic()
+    nodes = [start(script(text), **variables) for variables in job(address, port, 2)]
+    assert [node.end()[0] for node in nodes] == [3, 3]
+    assert time.monotonic() - began < 11
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_sigterm_on_one_node_reaches_every_rank(
+    start: Start, script: Callable[[str], str], address: str, port: int, victim: int
+) -> None:
+    text = "print('up', flush=True)\ntime.sleep(60)"
+    nodes = [start(script(text), **variables) for variables in job(address, port, 3)]
+    for node in nodes:
+        assert node.process.stdout is not None
+        node.process.stdout.readline()
+    began = time.monotonic()
+    nodes[victim].process.send_signal(signal.SIGTERM)
+    assert [node.end()[0] for node in nodes] == [143, 143, 143]
+    assert time.monotonic() - began < 5
+
+
+def test_a_checkpoint_on_sigterm_may_end_well(start: Start, script: Callable[[str], str]) -> None:
+    text = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nprint('up', flush=True)\ntime.sleep(60)"
+    node = start(script(text))
+    assert node.process.stdout is not None
+    node.process.stdout.readline()
+    node.process.send_signal(signal.SIGTERM)
+    assert node.end()[0] == 0
+
+
+def test_no_process_of_a_job_outlives_it(start: Start, script: Callable[[str], str], tmp_path: Path) -> None:
+    mark = f"99.{time.time_ns()}"
+    text = f"import subprocess\nsubprocess.Popen(['setsid', 'sleep', '{mark}'])\ntime.sleep(0.5)\nsys.exit(4)"
+    assert start(script(text)).end()[0] == 4
+    assert subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout == ""
+
+
+def test_a_node_that_is_killed_ends_the_others(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    nodes = [start(script("print('up', flush=True)\ntime.sleep(60)"), **each) for each in job(address, port, 3)]
+    for node in nodes:
+        assert node.process.stdout is not None
+        node.process.stdout.readline()
+    os.killpg(nodes[2].process.pid, signal.SIGKILL)
+    for node in nodes[:2]:
+        code, _, err = node.end()
+        assert code == Code.NODE_LOST
+        assert "node 2 is gone" in err
+
+
+# --- refusals: one sentence, and an exit code of their own
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "words"),
+    [
+        ({"MODE": "cluster"}, Code.BAD_VALUE, ["MODE", "cluster"]),
+        ({"NNODES": "two"}, Code.BAD_VALUE, ["NNODES", "two"]),
+        ({"NNODES": 2, "NODE_RANK": 2, "MASTER_ADDR": "m"}, Code.BAD_VALUE, ["NODE_RANK", "2"]),
+        ({"NNODES": 2, "PET_NNODES": 3, "MASTER_ADDR": "m"}, Code.CONFLICT, ["NNODES", "PET_NNODES"]),
+        ({"NNODES": 2, "NODE_RANK": 1, "MASTER_ADDR": "localhost"}, Code.LOOPBACK_MASTER, ["MASTER_ADDR"]),
+        ({"NNODES": 2, "NODE_RANK": 1, "MASTER_ADDR": "no-such.invalid", "RENDEZVOUS_TIMEOUT": 1},
+         Code.NO_NAME, ["no-such.invalid", "RENDEZVOUS_TIMEOUT"]),
+        ({"TMPDIR": "/proc"}, Code.NO_SPACE, ["/proc", "TMPDIR"]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Code) else None,
+)  # fmt: skip
+def test_refusals(
+    start: Start, script: Callable[[str], str], variables: dict[str, Any], code: Code, words: list[str]
+) -> None:
+    ended, out, err = start(script("print('started')"), **variables).end()
+    assert (ended, out) == (code, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("run: ")
+    assert all(word in last for word in words), last
+
+
+def test_a_closed_port_is_the_second_phase(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    began = time.monotonic()
+    code, _, err = start(script(""), **{**job(address, port, 2)[1], "RENDEZVOUS_TIMEOUT": 2}).end()
+    assert code == Code.NO_PORT
+    assert f"port {port}" in err.splitlines()[-1]
+    assert 1.9 < time.monotonic() - began < 4
+
+
+def test_a_stranger_on_the_port_is_named(start: Start, script: Callable[[str], str], address: str, port: int) -> None:
+    with socket.create_server(("", port)):
+        code, _, err = start(script(""), **{**job(address, port, 2)[1], "RENDEZVOUS_TIMEOUT": 2}).end()
+    assert code == Code.NO_PORT
+    assert "does node 0 start it by `run` too?" in err
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_port_in_use_on_the_master(
+    start: Start, script: Callable[[str], str], address: str, port: int, nodes: int
+) -> None:
+    with socket.create_server(("", port)):
+        code, _, err = start(script(""), MODE="distributed", **job(address, port, nodes)[0]).end()
+    assert code == Code.PORT_IN_USE
+    assert str(port) in err
+
+
+def test_nodes_that_disagree(start: Start, script: Callable[[str], str], address: str, port: int) -> None:
+    one, other = job(address, port, 2)[0], job(address, port, 3)[1]
+    nodes = [start(script(""), **one), start(script(""), **other)]
+    for code, _, err in [node.end() for node in nodes]:
+        assert code == Code.DISAGREE
+        assert "NNODES is 3 on node 1 and 2 on node 0" in err
+
+
+def test_two_nodes_of_one_number(start: Start, script: Callable[[str], str], address: str, port: int) -> None:
+    variables = job(address, port, 3)
+    nodes = [start(script(""), **variables[rank]) for rank in (0, 1, 1)]
+    for code, _, err in [node.end() for node in nodes]:
+        assert code == Code.DISAGREE
+        assert "two nodes say that they are node 1" in err
+
+
+def test_a_node_that_never_comes_is_named_everywhere(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    nodes = [start(script(""), **{**each, "RENDEZVOUS_TIMEOUT": 2}) for each in job(address, port, 3)[:2]]
+    for code, _, err in [node.end() for node in nodes]:
+        assert code == Code.NODES_MISSING
+        assert "node 2 of 3 did not come" in err
+
+
+def test_a_script_that_is_not_there(start: Start) -> None:
+    code, _, err = start("train.py").end()
+    assert code == Code.NO_JOB
+    assert "GIT_REPOSITORY" in err
+
+
+def test_a_wrong_command_line(start: Start) -> None:
+    assert start("--fast").end()[0] == Code.USAGE
+    assert start().end()[0] == Code.USAGE
+    assert start("--help").end()[0] == 0
+
+
+# --- where files come from
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+
+    def git(*words: str) -> None:
+        settings = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *settings, *words], cwd=folder, env=env, check=True, capture_output=True)
+
+    git("init", "--initial-branch=main")
+    for version in ("one", "two", "three"):
+        (folder / "train.py").write_text(f"import os, helper\nprint('{version}', helper.NAME)\n")
+        (folder / "helper.py").write_text("NAME = 'helper'\n")
+        git("add", ".")
+        git("commit", "-m", version)
+        git("tag", f"v-{version}")
+    git("branch", "old", "v-one")
+    return folder
+
+
+def _sha(repository: Path, name: str) -> str:
+    done = subprocess.run(["git", "rev-parse", name], cwd=repository, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("revision", "says"), [("", "three"), ("main", "three"), ("old", "one"), ("v-two", "two"), ("sha", "two")]
+)
+def test_a_job_from_a_repository(start: Start, repository: Path, revision: str, says: str) -> None:
+    revision = _sha(repository, "v-two") if revision == "sha" else revision
+    code, out, err = start("train.py", GIT_REPOSITORY=f"file://{repository}", GIT_REVISION=revision).end()
+    assert (code, out.split()) == (0, [says, "helper"]), err
+
+
+def test_a_mounted_folder_comes_before_a_repository(start: Start, repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/train.py").write_text("print('mounted')")
+    _, out, _ = start("train.py", GIT_REPOSITORY=f"file://{repository}").end()
+    assert out == "mounted\n"
+
+
+def test_a_revision_that_is_not_there_and_a_password_that_is_not_shown(start: Start, repository: Path) -> None:
+    code, _, err = start("train.py", GIT_REPOSITORY=f"file://{repository}", GIT_REVISION="v-nine").end()
+    assert code == Code.NO_JOB
+    assert "v-nine" in err
+    code, _, err = start("train.py", GIT_REPOSITORY="http://me:secret@127.0.0.1:1/x.git").end()
+    assert code == Code.NO_JOB
+    assert "127.0.0.1:1" in err
+    assert "secret" not in err
+
+
+def test_a_module_of_the_folder(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__main__.py").write_text("import sys; print(sys.argv[1:])")
+    assert start("-m", "package", "--lr", "0.1").end()[1] == "['--lr', '0.1']\n"
+
+
+def test_a_dry_run_shows_each_ranks_variables(start: Start, script: Callable[[str], str]) -> None:
+    node = start("--dry-run", script("print('started')"), NNODES=2, NODE_RANK=1, NPROC_PER_NODE=2, MASTER_ADDR="node0")
+    code, out, _ = node.end()
+    plan = json.loads(out)
+    assert code == 0
+    assert [rank["RANK"] for rank in plan["ranks"]] == ["2", "3"]
+
+
+# --- health
+
+
+def _health(tmp_path: Path, *words: str) -> tuple[int, str]:
+    command = [sys.executable, "-I", "-S", str(HEALTH), *words]
+    done = subprocess.run(command, env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_health_is_ready_when_all_nodes_have_come(
+    start: Start, script: Callable[[str], str], address: str, port: int, tmp_path: Path
+) -> None:
+    assert _health(tmp_path)[0] == 0  # no `run`: another command runs in the container
+    master, worker = job(address, port, 2)
+    wait = script("print('up', flush=True)\ntime.sleep(30)")
+    first = start(wait, **master)
+    assert first.process.stderr is not None
+    while "waiting for node 1" not in first.process.stderr.readline():
+        pass
+    code, said = _health(tmp_path)
+    assert (code, said) == (1, "not ready: waiting: waiting for node 1\n")
+    assert _health(tmp_path, "--live")[0] == 0
+    start(wait, **worker)
+    assert first.process.stdout is not None
+    first.process.stdout.readline()
+    assert _health(tmp_path) == (0, "healthy: running\n")
+
+
+def test_health_answers_fast(tmp_path: Path) -> None:
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        _health(tmp_path)
+        times.append(time.perf_counter() - began)
+    assert sorted(times)[2] < 0.1
+
+
+def test_nothing_is_left_in_the_temporary_folder(start: Start, script: Callable[[str], str], tmp_path: Path) -> None:
+    start(script("")).end()
+    assert not list(tmp_path.glob("torchbake-run-*"))
