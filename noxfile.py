@@ -5,6 +5,8 @@
 #     "jinja2>=3.1,<4",
 #     "packaging>=24.2",
 #     "pydantic>=2.9,<3",
+#     "pytest>=8.3,<10",
+#     "pytest-testinfra>=10.1,<11",
 #     "pyyaml>=6.0.1,<7",
 #     "requests>=2.32,<3",
 #     "rich>=13.9,<16",
@@ -89,6 +91,12 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def test(session: nox.Session) -> None:
+    """Test images in the engine: nox -s test -- cpu"""
+    verb(session, "test")
+
+
+@nox.session(venv_backend="none")
 def teardown(session: nox.Session) -> None:
     """Stop the engine that setup started, and no other."""
     verb(session, "teardown")
@@ -101,7 +109,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("shellcheck", "layers/apt-install", "entrypoints/entrypoint", ".ci/run")
+    session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run")
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
 
 

@@ -78,6 +78,11 @@ class HostConfigError(TorchbakeError):
     meaning = "the host's own pip or apt configuration cannot be read"
 
 
+class CheckError(TorchbakeError):
+    exit_code = 13
+    meaning = "an image failed a check, or a check that must run did not"
+
+
 INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
 
 

@@ -139,7 +139,8 @@ def test_the_masters_port_is_free_for_the_script(
         "    print(socket.create_server(('', int(os.environ['MASTER_PORT']))).accept()[0].recv(9))\n"
         "for _ in range(100):\n"
         "    if os.environ['RANK'] == '0': break\n"
-        "    try: socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))).send(b'hello')\n"
+        "    address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
+        "    try: socket.create_connection(address).send(b'hello')\n"
         "    except OSError: time.sleep(0.1)\n"
         "    else: break\n"
     )
@@ -152,7 +153,9 @@ def test_the_masters_port_is_free_for_the_script(
 def test_one_ranks_failure_ends_all_with_its_code_and_words(
     start: Start, script: Callable[[str], str], address: str, port: int
 ) -> None:
-    text = "if os.environ['RANK'] == '1':\n    time.sleep(1); print('boom', file=sys.stderr); sys.exit(7)\ntime.sleep(60)"
+    text = (
+        "if os.environ['RANK'] == '1':\n    time.sleep(1); print('boom', file=sys.stderr); sys.exit(7)\ntime.sleep(60)"
+    )
     began = time.monotonic()
     nodes = [start(script(text), **variables) for variables in job(address, port, 3)]
     for code, _, err in [node.end() for node in nodes]:
@@ -247,9 +250,7 @@ def test_refusals(
     assert all(word in last for word in words), last
 
 
-def test_a_closed_port_is_the_second_phase(
-    start: Start, script: Callable[[str], str], address: str, port: int
-) -> None:
+def test_a_closed_port_is_the_second_phase(start: Start, script: Callable[[str], str], address: str, port: int) -> None:
     began = time.monotonic()
     code, _, err = start(script(""), **{**job(address, port, 2)[1], "RENDEZVOUS_TIMEOUT": 2}).end()
     assert code == Code.NO_PORT

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .contract import Contract, contract_of, without_distributed
+from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
 from .nodes import Nodes, gather, wait_for_master
 from .ranks import Ranks, command_of
 from .refusal import Code, Refusal
 from .route import interface_to
 from .space import look
-from .state import RUNNING, WAITING, State, new_state, temporary_folder
+from .state import State, new_state, temporary_folder
 from .supervise import Job as Supervision
 
 USAGE = """\
@@ -105,7 +106,7 @@ def _start(contract: Contract, job: Job, state: State) -> int:
     ranks = Ranks(contract, state.folder, command_of(contract, state.folder, job.command), env, Path.cwd())
     state.say(RUNNING)
     supervision = Supervision(
-        contract=contract, ranks=ranks, nodes=nodes, on_end=lambda detail: state.say("ending", detail)
+        contract=contract, ranks=ranks, nodes=nodes, on_end=lambda detail: state.say(ENDING, detail)
     )
     if early:
         supervision.stop(early[0])
@@ -113,7 +114,7 @@ def _start(contract: Contract, job: Job, state: State) -> int:
 
 
 def _wait(contract: Contract, job: Job, state: State) -> Nodes:
-    said = []
+    said: list[str] = []
 
     def say(what: str) -> None:
         """To `health` always, to the log once."""

@@ -204,7 +204,7 @@ def resolve(contract: Contract, deadline: float, say: Say) -> list[str]:
             raise Refusal(
                 Code.NO_NAME,
                 f"the master's name {contract.master_addr} did not resolve within RENDEZVOUS_TIMEOUT="
-                f"{contract.rendezvous_timeout:g} s ({reason}): correct MASTER_ADDR, or look whether node 0 was started.",
+                f"{contract.rendezvous_timeout:g} s ({reason}): correct MASTER_ADDR, or look whether node 0 runs.",
             )
         say(f"waiting for the name {contract.master_addr}")
         time.sleep(min(_PAUSE, max(0.0, deadline - time.monotonic())))

@@ -33,7 +33,7 @@ def main(folder: Path, command: list[str]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _write(path, {"pid": os.getpid()})
     try:
-        script = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lambda: _become_script(before))
+        script = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lambda: _become_script(before))  # noqa: PLW1509 - no thread yet
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         _write(path, {"pid": os.getpid(), "code": code, "words": [f"{command[0]}: {error.strerror}"], "told": False})

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .contract import Contract
 from .failure import Failure
-from .state import is_alive, read_json
+from .health import is_alive
+from .state import read_json
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _ELASTIC_RESTARTS = 3  # what torchrun's own examples of elastic jobs use
@@ -21,7 +22,9 @@ _ELASTIC_RESTARTS = 3  # what torchrun's own examples of elastic jobs use
 class Ranks:
     """The processes of one node. ``folder`` holds a file for each rank, written by rank.py."""
 
-    def __init__(self, contract: Contract, folder: Path, launcher: list[str], env: Mapping[str, str], cwd: Path) -> None:
+    def __init__(
+        self, contract: Contract, folder: Path, launcher: list[str], env: Mapping[str, str], cwd: Path
+    ) -> None:
         self._contract = contract
         self._folder = folder
         self._seen: set[str] = set()
@@ -66,7 +69,9 @@ class Ranks:
         code = 128 - code if code < 0 else code
         if not code or self._failed:
             return []
-        return self._last_attempt() or [Failure(node=self._contract.node_rank, code=code, why="the launcher ended before its ranks did")]
+        return self._last_attempt() or [
+            Failure(node=self._contract.node_rank, code=code, why="the launcher ended before its ranks did")
+        ]
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank's script, by way of rank.py."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_PREFIX = "torchbake-run-"
-WAITING, RUNNING, ENDING = "waiting", "running", "ending"
+from .health import PREFIX
 
 
 def temporary_folder(env: Mapping[str, str]) -> Path:
@@ -32,25 +31,7 @@ class State:
 
 
 def new_state(temporary: Path) -> State:
-    return State(folder=Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=temporary)))
-
-
-def states(temporary: Path) -> list[dict[str, Any]]:
-    """What every `run` that lives says: ``pid``, ``phase``, ``detail``."""
-    said = []
-    for path in sorted(temporary.glob(f"{_PREFIX}*/state.json")):
-        values = read_json(path)
-        if values and is_alive(values["pid"]):
-            said.append(values)
-    return said
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False
+    return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:

@@ -1,0 +1,207 @@
+"""The parts of `run` that need no process and no network: causes, commands, files, words between nodes."""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from entrypoints.pytorch.launch.contract import Contract
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.launch import space
+from entrypoints.pytorch.launch.failure import Failure, cause_of, describe, hung_of
+from entrypoints.pytorch.launch.health import states
+from entrypoints.pytorch.launch.job import find_job, without_credentials
+from entrypoints.pytorch.launch.main import count_gpus, environment
+from entrypoints.pytorch.launch.ranks import command_of
+from entrypoints.pytorch.launch.refusal import Code, Refusal
+from entrypoints.pytorch.launch.state import new_state
+from entrypoints.pytorch.launch.wire import Wire
+from torchbake.project import TOOLKIT
+
+
+def failure(rank: int, code: int = 1, *words: str, told: bool = False) -> Failure:
+    return Failure(node=rank // 2, rank=rank, local_rank=rank % 2, code=code, words=words, told=told)
+
+
+PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [172.18.0.3]:1"
+TIMED_OUT = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
+
+
+def test_the_cause_is_not_the_peer_that_lost_its_connection() -> None:
+    late = failure(3, 1, "ValueError: the loss is not a number")
+    assert cause_of([failure(0, 1, PEER_GONE), late, failure(1, 143, told=True)]) == late
+
+
+def test_where_all_wait_for_another_the_first_is_named_and_who_had_to_be_told() -> None:
+    failures = [failure(2, 1, TIMED_OUT), failure(0, 1, TIMED_OUT), failure(3, 143, told=True)]
+    assert cause_of(failures) == failures[0]
+    assert hung_of(failures) == [3]
+
+
+def test_no_failure_has_no_cause() -> None:
+    assert cause_of([]) is None
+
+
+@given(st.lists(st.builds(failure, st.integers(0, 9), st.integers(1, 200), st.text(), told=st.booleans())))
+def test_what_one_node_says_the_other_understands(failures: list[Failure]) -> None:
+    said = json.loads(json.dumps([each.as_message() for each in failures]))
+    assert [Failure.from_message(values) for values in said] == failures
+
+
+@pytest.mark.parametrize(
+    ("code", "says"), [(7, "exit code 7"), (137, "ended by SIGKILL (exit code 137)"), (255, "exit code 255")]
+)
+def test_an_exit_code_is_described_as_a_shell_means_it(code: int, says: str) -> None:
+    assert describe(code) == says
+
+
+# --- how ranks are started
+
+
+def test_one_process_a_node_is_the_script_itself(tmp_path: Path) -> None:
+    command = command_of(Contract(mode="standalone"), tmp_path, ("python", "train.py"))
+    assert command[-2:] == ["python", "train.py"]
+    assert "torch.distributed.run" not in command
+
+
+def test_several_are_started_by_torchrun_with_fixed_ranks(tmp_path: Path) -> None:
+    contract = Contract(mode="distributed", nnodes=3, node_rank=1, nproc_per_node=2, master_addr="node0")
+    command = command_of(contract, tmp_path, ("train.py",))
+    assert {"--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=node0", "--max-restarts=0"} <= set(
+        command
+    )
+    assert not [word for word in command if "c10d" in word]
+
+
+def test_an_elastic_job_meets_by_c10d(tmp_path: Path) -> None:
+    contract = Contract(mode="distributed", nnodes=2, elastic=(1, 3), master_addr="node0")
+    command = command_of(contract, tmp_path, ("train.py",))
+    assert {"--nnodes=1:3", "--rdzv-backend=c10d", "--rdzv-endpoint=node0:49875"} <= set(command)
+
+
+def test_ranks_share_a_nodes_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    contract = Contract(mode="distributed", nproc_per_node=2)
+    settings = {"GLOO_SOCKET_IFNAME": "eth7"}
+    values = environment(contract, settings)
+    assert values["OMP_NUM_THREADS"] == "4"
+    assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "eth7"
+    assert environment(contract, {**settings, "OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
+
+
+def test_torchruns_own_settings_do_not_reach_it_twice() -> None:
+    contract = Contract(mode="distributed", nproc_per_node=2)
+    values = environment(contract, {"GLOO_SOCKET_IFNAME": "lo", "PET_RDZV_BACKEND": "c10d", "PET_NNODES": "1"})
+    assert not [name for name in values if name.startswith("PET_")]
+
+
+@pytest.mark.parametrize(("chosen", "count"), [(None, 2), ("0", 1), ("", 0), ("0,1,2,3", 2)])
+def test_gpus_are_counted_by_their_devices(
+    chosen: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [Path("/dev", name) for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: devices)
+    assert count_gpus({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}) == count
+
+
+# --- where the job's files come from
+
+
+def test_a_script_is_looked_for_here_then_in_the_mounted_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, mounted = tmp_path / "here", tmp_path / "mounted"
+    for folder in (here, mounted):
+        folder.mkdir()
+        (folder / "both.py").touch()
+    (mounted / "one.py").touch()
+    monkeypatch.chdir(here)
+    env = {"JOB_DIR": str(mounted)}
+    assert find_job(["both.py", "--lr", "1"], env, tmp_path).command == (
+        sys.executable,
+        str(here / "both.py"),
+        "--lr",
+        "1",
+    )
+    assert find_job(["one.py"], env, tmp_path).command == (sys.executable, str(mounted / "one.py"))
+    with pytest.raises(Refusal, match="GIT_REPOSITORY") as refused:
+        find_job(["none.py"], env, tmp_path)
+    assert refused.value.code == Code.NO_JOB
+
+
+def test_a_program_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "train"
+    program.touch(mode=0o755)
+    assert find_job(["train"], {}, tmp_path).command == (str(program),)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:secret@example.com/a.git", "https://example.com/a.git"),
+        ("fatal: 'http://token@example.com/' not found", "fatal: 'http://example.com/' not found"),
+        ("git@example.com:a.git", "git@example.com:a.git"),
+    ],
+)
+def test_credentials_are_never_shown(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
+
+
+# --- words between nodes
+
+
+def test_a_stranger_ends_its_connection_and_nothing_else() -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+    theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    assert wire.receive() == []
+    assert "does not speak" in wire.gone
+    theirs.close()
+    wire.close()
+
+
+def test_half_a_message_waits_for_its_other_half() -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+    theirs.sendall(b'{"kind": "sta')
+    assert wire.receive() == []
+    theirs.sendall(b'rt"}\n{"kind": "beat"}\n')
+    assert [message["kind"] for message in wire.receive()] == ["start"]
+    theirs.close()
+    assert wire.receive() == []
+    assert "closed" in wire.gone
+    wire.close()
+
+
+# --- what is said before the start, and to probes
+
+
+def test_a_small_shared_memory_is_named_with_its_cure() -> None:
+    small = space.Space(shm=64 * 2**20, shm_free=0, temporary=Path("/tmp"), temporary_free=3 * 2**30)
+    assert "/dev/shm 64 MB (small" in small.sentence
+    assert "--shm-size" in small.sentence
+    large = space.Space(shm=2**30, shm_free=0, temporary=Path("/tmp"), temporary_free=3 * 2**30)
+    assert large.sentence == "/dev/shm 1 GB, /tmp 3 GB free"
+
+
+def test_only_a_run_that_lives_answers_a_probe(tmp_path: Path) -> None:
+    state = new_state(tmp_path)
+    state.say("waiting", "waiting for node 1")
+    assert [said["detail"] for said in states(str(tmp_path))] == ["waiting for node 1"]
+    dead = tmp_path / "torchbake-run-1-x"
+    dead.mkdir()
+    (dead / "state.json").write_text(json.dumps({"pid": 2**22 + 1, "phase": "running", "detail": ""}))
+    assert len(states(str(tmp_path))) == 1
+    state.remove()
+    assert states(str(tmp_path)) == []
+
+
+def test_every_exit_code_is_in_the_documentation() -> None:
+    text = (TOOLKIT / "docs/env-contract.md").read_text()
+    for code in Code:
+        assert f"| {code.value} | {code.name} | {code.meaning} |" in text

@@ -1,0 +1,116 @@
+"""Verdicts: what the checks of one image found."""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, computed_field
+
+
+class Outcome(StrEnum):
+    """``not-run`` is neither of the others: a check that could not run proves nothing."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not-run"
+
+
+class CheckResult(BaseModel):
+    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    outcome: Outcome
+    reason: str = ""
+    seconds: float = 0
+    figures: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the reason. A check that should give one and does not is told apart."""
+        line = self.reason.strip().partition("\n")[0].strip()
+        return line or ("" if self.outcome is Outcome.PASSED else "no reason given")
+
+
+class Verdict(BaseModel):
+    """All checks of one image, made by one suite.
+
+    ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none), ``digest`` the image's in
+    the engine. ``suite`` is the digest of everything else that decides the outcome, ``gpu`` the mode of the GPU
+    checks. ``started`` is UTC in ISO 8601.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    image: str
+    id: str
+    digest: str
+    suite: str
+    gpu: str
+    started: str
+    seconds: float
+    checks: tuple[CheckResult, ...]
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above @property; pydantic documents this
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.checks)
+
+    def of(self, outcome: Outcome) -> tuple[CheckResult, ...]:
+        """The checks that ended so, in their order."""
+        return tuple(check for check in self.checks if check.outcome is outcome)
+
+    def answers(self, *, image: str, digest: str, suite: str, gpu: str) -> bool:
+        """Whether this verdict may stand for a new run of the same checks on the same image.
+
+        Only a passed one may. A failure can come from the host (a full disk, a slow moment), and whoever asks again
+        wants to know whether it is still there; a pass, of the same bytes by the same checks, is not in doubt.
+        The GPU mode must be the same too: what `auto` left out, `require` must not take for a pass.
+        """
+        same = (self.image, self.digest, self.suite, self.gpu) == (image, digest, suite, gpu)
+        return same and self.outcome is Outcome.PASSED
+
+
+def outcome_of(checks: Iterable[CheckResult]) -> Outcome:
+    """Failed if any check failed; not-run if none passed, so also without checks; else passed."""
+    outcomes = {check.outcome for check in checks}
+    if Outcome.FAILED in outcomes:
+        return Outcome.FAILED
+    return Outcome.PASSED if Outcome.PASSED in outcomes else Outcome.NOT_RUN
+
+
+def counts(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
+    """How many checks ended in each way; every way is there."""
+    counted = Counter(check.outcome for check in checks)
+    return {outcome: counted[outcome] for outcome in Outcome}
+
+
+def tally(checks: Iterable[CheckResult]) -> str:
+    """``40 passed, 1 failed, 3 not run``; what did not happen is left out."""
+    words = {Outcome.NOT_RUN: "not run"}
+    said = [f"{number} {words.get(outcome, outcome)}" for outcome, number in counts(checks).items() if number]
+    return ", ".join(said) or "no checks"
+
+
+def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
+    """Why checks did not run: each reason once, with the ids of its checks."""
+    found: dict[str, list[str]] = {}
+    for check in checks:
+        if check.outcome is Outcome.NOT_RUN and check.id not in found.setdefault(check.summary, []):
+            found[check.summary].append(check.id)
+    return found
+
+
+_RESULTS = TypeAdapter(tuple[CheckResult, ...])
+
+
+def read_results(text: str) -> tuple[CheckResult, ...]:
+    """The results that a suite wrote. Raises ValueError when they are not a JSON list of CheckResults."""
+    return _RESULTS.validate_json(text)
+
+
+def dump_results(results: Iterable[CheckResult]) -> str:
+    """A JSON list for `read_results`."""
+    return _RESULTS.dump_json(tuple(results), indent=2).decode() + "\n"
