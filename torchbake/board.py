@@ -1,4 +1,4 @@
-"""The live view of a build: a row for each running image on a terminal, plain lines elsewhere."""
+"""The live view of a run: a row for each image at work on a terminal, plain lines elsewhere."""
 
 import re
 import threading
@@ -20,11 +20,12 @@ _WORTH_A_LINE = 2.0  # seconds; shorter steps would bury the long ones in a CI l
 class Board:
     """Told what happens to each image; shows it. Thread-safe."""
 
-    def __init__(self, bars: Bars | None, total: int) -> None:
+    def __init__(self, bars: Bars | None, total: int, doing: str) -> None:
         self._bars = bars
         self._tasks: dict[str, int] = {}
         self._lock = threading.Lock()
         self._total = total
+        self._doing = doing
         self._ended = 0
         self._started = time.monotonic()
 
@@ -33,13 +34,20 @@ class Board:
             if self._bars:
                 self._tasks[name] = self._bars.add_task(name, step=reason)
             else:
-                console.say(f"{self._clock()} {name}: building, {reason}")
+                console.say(f"{self._clock()} {name}: {self._doing}, {reason}")
+
+    def look(self, name: str, place: str) -> None:
+        """How far an image is; too much for a plain log, so on a terminal only."""
+        with self._lock:
+            if self._bars and name in self._tasks:
+                self._bars.update(self._tasks[name], step=place)  # type: ignore[arg-type]
 
     def step(self, name: str, progress: Progress, finished: Iterable[Step]) -> None:
+        """How far a build is, and the steps that ended since."""
+        self.look(name, _short(progress.current))
+        if self._bars:
+            return
         with self._lock:
-            if self._bars:
-                self._bars.update(self._tasks[name], step=_short(progress.current))  # type: ignore[arg-type]
-                return
             for step in finished:
                 if not step.cached and step.seconds >= _WORTH_A_LINE:
                     console.say(f"{self._clock()} {name}: {_short(step.name)} ({step.seconds:.1f} s)")
@@ -59,10 +67,10 @@ class Board:
 
 
 @contextmanager
-def board(total: int) -> Iterator[Board]:
-    """A board for ``total`` images; on a terminal its rows go when it ends, the lines stay."""
+def board(total: int, *, doing: str) -> Iterator[Board]:
+    """A board for ``total`` images. On a terminal its rows go when it ends; the lines stay."""
     if not console.err.is_terminal:
-        yield Board(None, total)
+        yield Board(None, total, doing)
         return
     columns = (
         SpinnerColumn(),
@@ -72,7 +80,7 @@ def board(total: int) -> Iterator[Board]:
     )
     bars = Bars(*columns, console=console.err, transient=True)
     with Live(bars, console=console.err, transient=True, refresh_per_second=8):
-        yield Board(bars, total)
+        yield Board(bars, total, doing)
 
 
 def _short(name: str) -> str:

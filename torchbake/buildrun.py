@@ -43,7 +43,7 @@ class BuildRun:
                 bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
             )
             builder = Builder(bake, self.builder)
-            with board(len(ready)) as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
+            with board(len(ready), doing="building") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
                 futures = {
                     pool.submit(self._one, builder, job, folder, shown, plan.reasons[job.spec.id]): job for job in ready
                 }

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,7 +164,7 @@ class TestRun:
         """
         if not targets:
             return []
-        with _checkboard(len(targets)) as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
+        with board(len(targets), doing="testing") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
             futures = {pool.submit(self._one, target, shown): target for target in targets}
             try:
                 verdicts = self._collect(futures, shown)
@@ -177,8 +176,8 @@ class TestRun:
                 raise
         return [verdicts[target.name] for target in targets]
 
-    def _one(self, target: Target, shown: "_Checkboard") -> Verdict:
-        shown.start(target.name, "starting")
+    def _one(self, target: Target, shown: Board) -> Verdict:
+        shown.start(target.name, target.ref)
         return self.suite.judge(target, self._log(target), lambda place: shown.look(target.name, place))
 
     def _collect(self, futures: dict[Future[Verdict], Target], shown: Board) -> dict[str, Verdict]:
@@ -288,25 +287,3 @@ def _end(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-class _Checkboard(Board):
-    """The board of a build, in the words of a test."""
-
-    def start(self, name: str, reason: str) -> None:
-        if self._bars:
-            super().start(name, reason)
-        else:
-            console.say(f"{self._clock()} {name}: testing")
-
-    def look(self, name: str, place: str) -> None:
-        """How far an image is; too much for a plain log, so on a terminal only."""
-        with self._lock:
-            if self._bars and name in self._tasks:
-                self._bars.update(self._tasks[name], step=place)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _checkboard(total: int) -> Iterator[_Checkboard]:
-    with board(total) as shown:
-        yield _Checkboard(shown._bars, total)

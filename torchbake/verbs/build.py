@@ -1,9 +1,7 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
 import argparse
-import contextlib
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
@@ -25,7 +23,7 @@ from torchbake.revision import created, revision
 from torchbake.select import Selection
 from torchbake.store import Store, up_to_date
 from torchbake.verbs.base import bases_of
-from torchbake.verbs.common import add_selectors, load_selection, positive
+from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
 
 SUMMARY = "build and tag the selected images; what is up to date is left alone"
 EXAMPLES = (
@@ -64,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
     engine = connect()
-    with _interruptible():
+    with interruptible():
         results = _build(args, project, selection, engine)
     _show(results, args.format)
     bad = [result.id for result in results if result.status in ("failed", "skipped")]
@@ -162,20 +160,6 @@ def _dry_run(plan: Plan, bake_file: dict[str, Any]) -> list[Result]:
         Result(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
         for job in plan.jobs
     ]
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM (a CI job that is cancelled) ends a build as orderly as Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _show(results: list[Result], form: str) -> None:

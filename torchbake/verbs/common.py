@@ -1,7 +1,10 @@
 """What several verbs share: selectors on the command line, and reading what is committed."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from torchbake.errors import UsageError
 from torchbake.lock import read_lock
@@ -49,3 +52,17 @@ def positive(name: str) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,14 +1,11 @@
 """`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
 
 import argparse
-import contextlib
 import os
-import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from torchbake import console
 from torchbake.base import find_base
@@ -22,7 +19,7 @@ from torchbake.reports import Reports, Tested, as_json, show_run
 from torchbake.spec import Spec
 from torchbake.suite import CHECKS, suite_digest
 from torchbake.testrun import Options, Suite, Target, TestRun
-from torchbake.verbs.common import add_selectors, load_selection, positive
+from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
 from torchbake.verdict import Outcome, Verdict
 
 SUMMARY = "check the selected images in the engine; what passed and has not changed is not checked again"
@@ -144,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_plan(cases, known, args.format)
         return 0
-    with _interruptible():
+    with interruptible():
         known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
     results = [replace(known[case.name], warning=warnings.get(case.name, "")) for case in cases]
     page = tester.reports.summarise(results)
@@ -253,17 +250,3 @@ def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) ->
 def _jobs() -> int:
     """The checks of an image keep about two cores busy."""
     return max(1, (os.cpu_count() or 1) // 2)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
