@@ -1,0 +1,225 @@
+"""The job as all nodes must see it: out of the environment that a launcher made, or a Refusal that says why not.
+
+Pure: reads only the mapping that it is given. docs/dialects.md has the launchers and how their variables are read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .dialects import Fact, Said, listen, merge, values
+from .refusal import Code, Refusal
+
+STANDALONE, DISTRIBUTED = "standalone", "distributed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What one node's `run` does. An elastic job has `nnodes` at most, and torchrun gives out its ranks."""
+
+    mode: str  # standalone or distributed
+    nnodes: int = 1
+    node_rank: int = 0
+    nproc_per_node: int = 1
+    master_addr: str = "127.0.0.1"
+    master_port: int = 49875
+    rendezvous_timeout: float = 300
+    group_timeout: int = 600
+    stop_grace: float = 30
+    elastic: tuple[int, int] | None = None
+    dialects: tuple[str, ...] = ()
+    already_rank: bool = False
+
+    @property
+    def distributed(self) -> bool:
+        return self.mode == DISTRIBUTED
+
+    @property
+    def world_size(self) -> int:
+        return self.nnodes * self.nproc_per_node
+
+    @property
+    def first_rank(self) -> int:
+        return self.node_rank * self.nproc_per_node
+
+    @property
+    def is_master(self) -> bool:
+        return self.node_rank == 0
+
+    def rank_environment(self, local_rank: int) -> dict[str, str]:
+        """The contract's variables for one process of this node; standalone has MODE alone."""
+        if not 0 <= local_rank < self.nproc_per_node:
+            raise ValueError(f"no local rank {local_rank} among {self.nproc_per_node}")
+        if not self.distributed:
+            return {"MODE": self.mode}
+        return {
+            "MODE": self.mode,
+            "NNODES": str(self.nnodes),
+            "NODE_RANK": str(self.node_rank),
+            "NPROC_PER_NODE": str(self.nproc_per_node),
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": str(self.master_port),
+            "WORLD_SIZE": str(self.world_size),
+            "RANK": str(self.first_rank + local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(self.nproc_per_node),
+            "GROUP_RANK": str(self.node_rank),
+            "GROUP_TIMEOUT": str(self.group_timeout),
+        }
+
+
+def contract_of(env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1) -> Contract:
+    """The contract of this environment, on a node with so many GPUs and CPUs. Raises Refusal, and nothing else."""
+    asked = _mode(env)
+    heard = listen(env)
+    job = merge(heard)
+    nnodes = _nodes(job)
+    nproc = _processes(job.nproc_per_node, gpus=gpus, cpus=cpus, alone=asked == STANDALONE)
+    several = nnodes > 1 or nproc > 1 or job.elastic is not None
+    if asked == STANDALONE and several:
+        raise _not_alone(job, nnodes)
+    _check_world(job, nnodes, nproc)
+    node_rank = _node_rank(job, nnodes)
+    alone = Contract(
+        mode=STANDALONE,
+        rendezvous_timeout=values.seconds(env, "RENDEZVOUS_TIMEOUT", Contract.rendezvous_timeout),
+        group_timeout=_group_timeout(env),
+        stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
+        dialects=tuple(said.dialect for said in heard),
+        already_rank=job.already_rank,
+    )
+    if (not asked and not several and not job.distributed) or asked == STANDALONE:
+        return alone
+    _check_interface(env, job)
+    return replace(
+        alone,
+        mode=DISTRIBUTED,
+        nnodes=nnodes,
+        node_rank=node_rank,
+        nproc_per_node=nproc,
+        master_addr=_master_addr(job, nnodes, node_rank),
+        master_port=job.master_port.value if job.master_port else Contract.master_port,
+        elastic=job.elastic.value if job.elastic else None,
+    )
+
+
+_OF_THE_JOB = {
+    *("MODE", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "ELASTIC"),
+    *("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "GROUP_TIMEOUT", "RENDEZVOUS_TIMEOUT"),
+}
+
+
+def without_distributed(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without anything that torch or torchrun would take for a distributed job.
+
+    The interfaces that the user chose stay (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME): they tell of the machine, not
+    of the job. So do the variables of schedulers, which scripts use for their own ends.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if name not in _OF_THE_JOB and not name.startswith(("PET_", "TORCHELASTIC_"))
+    }
+
+
+def _mode(env: Mapping[str, str]) -> str:
+    mode = values.text(env, "MODE")
+    if mode not in ("", STANDALONE, DISTRIBUTED):
+        raise values.bad("MODE", mode, f"is unknown: set it to {STANDALONE} or {DISTRIBUTED}, or leave it unset.")
+    return mode
+
+
+def _group_timeout(env: Mapping[str, str]) -> int:
+    said = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
+    return said.value if said else Contract.group_timeout
+
+
+def _nodes(job: Said) -> int:
+    """How many nodes there are, at most."""
+    if job.elastic is None:
+        return job.nnodes.value if job.nnodes else 1
+    least, most = job.elastic.value
+    if job.nnodes and not least <= job.nnodes.value <= most:
+        raise values.disagree(job.nnodes, job.elastic, "the number of nodes must lie in the range")
+    return most
+
+
+def _processes(said: Fact[int | str] | None, *, gpus: int, cpus: int, alone: bool) -> int:
+    if said is None or (alone and said.guess):
+        return 1
+    if isinstance(said.value, int):
+        return said.value
+    if said.value == "gpu" and gpus < 1:
+        raise values.bad(said.variable, said.value, "needs a GPU, and this container has none: give it one, or set 1.")
+    return max(1, cpus if said.value == "cpu" else gpus)
+
+
+def _node_rank(job: Said, nnodes: int) -> int:
+    rank = job.node_rank
+    if rank is None and nnodes > 1 and not job.elastic:
+        why = f"nothing says which of them this is: set NODE_RANK, from 0 to {nnodes - 1}."
+        raise Refusal(Code.BAD_VALUE, f"NODE_RANK is not set, but {_counted(job, nnodes)}, and {why}")
+    if rank and rank.value >= nnodes:
+        why = f"nodes go from 0 to {nnodes - 1}; correct {rank.variable} or the number of nodes (NNODES)."
+        raise Refusal(
+            Code.BAD_VALUE, f"{rank.variable} makes this node {rank.value}, but {_counted(job, nnodes)}: {why}"
+        )
+    return rank.value if rank else 0
+
+
+def _counted(job: Said, nnodes: int) -> str:
+    """How many nodes there are, and who says so."""
+    there = "there is 1 node" if nnodes == 1 else f"there are {nnodes} nodes"
+    said = job.elastic or job.nnodes
+    if said is None:
+        return there
+    return f"{there} ({said.variable}{' counts nodes, as NNODES is not set' if said.variable == 'WORLD_SIZE' else ''})"
+
+
+def _check_world(job: Said, nnodes: int, nproc: int) -> None:
+    world = job.world_size
+    if world is None or job.elastic or world.value == nnodes * nproc:
+        return
+    nodes = values.show(job.nnodes.variable, nnodes) if job.nnodes else "1 node"
+    processes = job.nproc_per_node
+    each = values.show(processes.variable, processes.value) if processes else "1 process on each"
+    fits = f"; NPROC_PER_NODE={world.value // nnodes} would fit" if world.value % nnodes == 0 else ""
+    made = f"{nodes} × {each} make {nnodes * nproc}{fits}"
+    raise Refusal(
+        Code.CONFLICT,
+        f"{values.show(world.variable, world.value)}, but {made}: correct one of them, or leave WORLD_SIZE unset.",
+    )
+
+
+def _not_alone(job: Said, nnodes: int) -> Refusal:
+    said: Fact[Any] | None = job.elastic or (job.nnodes if nnodes > 1 else job.nproc_per_node)
+    assert said is not None  # else there was one process
+    value = ":".join(map(str, said.value)) if isinstance(said.value, tuple) else said.value
+    return Refusal(
+        Code.CONFLICT,
+        f"MODE={STANDALONE}, but {values.show(said.variable, value)} asks for several processes: unset one of them.",
+    )
+
+
+def _master_addr(job: Said, nnodes: int, node_rank: int) -> str:
+    said = job.master_addr
+    if said is None:
+        if nnodes > 1 and not job.already_rank:
+            why = f"set it to the name or address of node 0{job.master_hint}."
+            raise Refusal(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_counted(job, nnodes)}: {why}")
+        return Contract.master_addr
+    if node_rank > 0 and values.is_loopback(said.value) and not job.already_rank:
+        raise Refusal(
+            Code.LOOPBACK_MASTER,
+            f"{values.show(said.variable, said.value)} would be node {node_rank} itself: "
+            "set it to the name or address by which this node reaches node 0.",
+        )
+    return said.value
+
+
+def _check_interface(env: Mapping[str, str], job: Said) -> None:
+    interface = values.text(env, "GLOO_SOCKET_IFNAME")
+    if interface.startswith("^") and not job.already_rank:
+        why = "excludes interfaces, which only NCCL can: name the interface, or leave it unset and `run` finds it."
+        raise values.bad("GLOO_SOCKET_IFNAME", interface, why)

@@ -1,0 +1,55 @@
+"""The Bitnami chart for PyTorch, and others that count nodes alike: WORLD_SIZE is the number of nodes, RANK this node.
+
+The chart's master is a Deployment (RANK=0, MASTER_ADDR=127.0.0.1), its workers a StatefulSet `<release>-worker`; their
+command sets RANK from the ordinal in POD_NAME, plus one for the master. Where the command is replaced, RANK is
+absent, and the same is done here. A StatefulSet that holds the master too (MASTER_ADDR is its pod 0) counts from 0.
+Alibaba's DLC and the training operator before PET_ variables set the same: WORLD_SIZE replicas, RANK a replica.
+
+Recognised by WORLD_SIZE without LOCAL_RANK, where nothing else counts the nodes: with NNODES or another launcher's
+count, WORLD_SIZE has torch's meaning (`native`).
+
+Sources:
+- bitnami/charts: bitnami/pytorch/templates/statefulset.yaml and deployment.yaml
+- kubeflow/training-operator at 5fa872f: pkg/controller.v1/pytorch/envvar.go (before PET_)
+- https://alibabacloud.com/help/en/pai/user-guide/general-environment-variables
+"""
+
+import re
+from collections.abc import Mapping
+
+from . import values
+from .said import Fact, Said
+
+NAME = "bitnami"
+VARIABLES: tuple[str, ...] = ("WORLD_SIZE", "RANK", "POD_NAME", "MASTER_ADDR", "MASTER_PORT")
+TAKES: tuple[str, ...] = ("WORLD_SIZE", "RANK")
+
+_COUNTED_ELSEWHERE = (
+    *("LOCAL_RANK", "NNODES", "ELASTIC"),
+    *("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE"),
+    *("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "PAI_CURRENT_TASK_ROLE_NAME"),
+)
+
+
+def read(env: Mapping[str, str]) -> Said | None:
+    """None where something else counts the nodes, and without WORLD_SIZE."""
+    nodes = values.whole(env, "WORLD_SIZE", least=1)
+    if nodes is None or values.first_set(env, *_COUNTED_ELSEWHERE):
+        return None
+    return Said(
+        dialect=NAME,
+        nnodes=nodes,
+        node_rank=values.whole(env, "RANK") or _ordinal(env),
+        master_addr=values.address(env, "MASTER_ADDR"),
+        master_port=values.port(env, "MASTER_PORT"),
+    )
+
+
+def _ordinal(env: Mapping[str, str]) -> Fact[int] | None:
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})", values.text(env, "POD_NAME"))
+    if not found:
+        return None
+    name, ordinal = found[1], int(found[2])
+    master = values.text(env, "MASTER_ADDR").partition(".")[0]
+    after_master = name.endswith("-worker") and master != f"{name}-0"
+    return Fact(value=ordinal + after_master, variable="POD_NAME", guess=True)

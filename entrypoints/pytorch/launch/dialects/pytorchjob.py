@@ -1,0 +1,56 @@
+"""Kubeflow's PyTorchJob (training operator v1): RANK is a *node's* rank, WORLD_SIZE counts processes.
+
+Recognised by RANK or WORLD_SIZE next to its PET_ twins. WORLD_SIZE is replicas × processes, where a number of processes
+that is a word (`auto`, the default) counts as 1. MASTER_ADDR is `<job>-master-0`; older operators gave the master
+`localhost`, which is right there. With an elastic policy the rendezvous is at PET_RDZV_ENDPOINT, usually worker 0, and
+neither RANK nor MASTER_ADDR decides anything. PYTHONUNBUFFERED is set too. Operators before PET_ read as `bitnami`.
+
+Sources: kubeflow/training-operator (release 1.9): pkg/controller.v1/pytorch/envvar.go, master.go and elastic.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from . import torchrun, values
+from .said import Fact, Said
+
+NAME = "pytorchjob"
+VARIABLES: tuple[str, ...] = (
+    *("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND"),
+)
+TAKES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
+
+
+def read(env: Mapping[str, str]) -> Said | None:
+    """None without RANK or WORLD_SIZE, and without a PET_ twin."""
+    twins = values.first_set(env, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
+    pet = torchrun.read(env)
+    if pet is None or not twins or not values.first_set(env, "RANK", "WORLD_SIZE"):
+        return None
+    if pet.elastic:
+        return replace(pet, dialect=NAME, distributed=True)
+    rank, world = values.whole(env, "RANK"), values.whole(env, "WORLD_SIZE", least=1)
+    per_node = pet.nproc_per_node.value if pet.nproc_per_node else 1
+    counted = per_node if isinstance(per_node, int) else 1
+    return replace(
+        pet,
+        dialect=NAME,
+        nnodes=_nodes(pet.nnodes, world, counted),
+        node_rank=values.agree(rank, pet.node_rank, "a PyTorchJob's RANK is the rank of the node"),
+        world_size=world if per_node == counted else None,
+        master_addr=values.agree(values.address(env, "MASTER_ADDR"), pet.master_addr),
+        master_port=values.agree(values.port(env, "MASTER_PORT"), pet.master_port),
+        distributed=True,
+    )
+
+
+def _nodes(said: Fact[int] | None, world: Fact[int] | None, counted: int) -> Fact[int] | None:
+    """The number of nodes, checked against WORLD_SIZE as the operator reckons it."""
+    if world is None or (said and said.value * counted == world.value):
+        return said
+    reckoned = Fact(value=world.value // counted, variable="WORLD_SIZE")
+    if said is None:
+        return reckoned
+    why = f"a PyTorchJob's WORLD_SIZE is its nodes × {counted}, `auto` counted as 1"
+    raise values.disagree(said, world, why)

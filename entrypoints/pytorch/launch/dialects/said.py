@@ -1,0 +1,36 @@
+"""What a dialect says about the job: facts, each with the variable that it came from."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact(Generic[T]):
+    """A value and the variable that said it.
+
+    A ``guess`` is what a launcher lets us conclude but does not say (a GPU count, a first host): it gives way to
+    what another variable does say, without a conflict.
+    """
+
+    value: T
+    variable: str
+    guess: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """All that one dialect says; None where it says nothing."""
+
+    dialect: str
+    nnodes: Fact[int] | None = None
+    node_rank: Fact[int] | None = None
+    nproc_per_node: Fact[int | str] | None = None  # a number, or auto, gpu, cpu
+    world_size: Fact[int] | None = None
+    master_addr: Fact[str] | None = None
+    master_port: Fact[int] | None = None
+    elastic: Fact[tuple[int, int]] | None = None
+    distributed: bool = False  # the launcher starts nothing but distributed jobs, be it with one process
+    master_hint: str = ""  # what MASTER_ADDR would be here, for the one who must set it
+    already_rank: bool = False  # we are inside a rank, whose variables are complete

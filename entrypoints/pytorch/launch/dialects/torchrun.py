@@ -1,0 +1,58 @@
+"""torchrun's own variables: every option of its command line can be given as PET_<OPTION>.
+
+PET_NNODES is a number or MIN:MAX; a range, or the c10d backend, makes the job elastic: its ranks are then given out at
+the rendezvous, PET_RDZV_ENDPOINT is its place, and no node has a rank before. With the static backend (the default)
+PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT say it all. PET_NPROC_PER_NODE is a number, auto, gpu or cpu; where
+torchrun's `auto` takes all cores of a node without GPUs, `run` starts one process.
+
+Sources: pytorch/pytorch: torch/distributed/run.py (options, parse_min_max_nnodes, determine_local_world_size,
+get_rdzv_endpoint) and torch/distributed/argparse_util.py (PET_).
+"""
+
+from collections.abc import Mapping
+
+from . import values
+from .said import Fact, Said
+
+NAME = "torchrun"
+VARIABLES: tuple[str, ...] = (
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_BACKEND",
+)
+
+
+def read(env: Mapping[str, str]) -> Said | None:
+    """None when none of these variables is set."""
+    if not values.first_set(env, *VARIABLES):
+        return None
+    nodes = values.node_range(env, "PET_NNODES")
+    backend = values.text(env, "PET_RDZV_BACKEND") or "static"
+    if backend not in ("static", "c10d"):
+        raise values.bad("PET_RDZV_BACKEND", backend, "is not supported: set it to c10d or static.")
+    elastic = nodes is not None and (nodes[0] < nodes[1] or backend == "c10d")
+    address, port = _place(env, elastic=elastic or backend == "c10d")
+    return Said(
+        dialect=NAME,
+        nnodes=Fact(value=nodes[1], variable="PET_NNODES") if nodes and not elastic else None,
+        node_rank=None if elastic else values.whole(env, "PET_NODE_RANK"),
+        nproc_per_node=values.processes(env, "PET_NPROC_PER_NODE"),
+        master_addr=address,
+        master_port=port,
+        elastic=Fact(value=nodes, variable="PET_NNODES") if nodes and elastic else None,
+    )
+
+
+def _place(env: Mapping[str, str], *, elastic: bool) -> tuple[Fact[str] | None, Fact[int] | None]:
+    """Where the nodes meet: the endpoint, or else (torchrun: only when static) the master's address."""
+    endpoint = values.endpoint(env, "PET_RDZV_ENDPOINT")
+    address, port = values.address(env, "PET_MASTER_ADDR"), values.port(env, "PET_MASTER_PORT")
+    if endpoint is None:
+        return address, port
+    if elastic:
+        return endpoint
+    return values.agree(endpoint[0], address), values.agree(endpoint[1], port)

@@ -1,0 +1,169 @@
+"""Reads single variables: a value that can be, or a Refusal that names the variable and the way out.
+
+An empty variable counts as not set: compose files and charts write those for nothing.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ..refusal import Code, Refusal
+from .said import Fact
+
+T = TypeVar("T")
+
+MOST = 999_999_999  # nine digits: far above any job, and safe to reckon with
+TWO_WEEKS = 14 * 24 * 3600
+
+
+def text(env: Mapping[str, str], variable: str) -> str:
+    """The value without surrounding space; empty when it is not set, and for no variable."""
+    return env.get(variable, "").strip() if variable else ""
+
+
+def first_set(env: Mapping[str, str], *variables: str) -> str:
+    """The first of these variables that has a value; empty when none has."""
+    return next((variable for variable in variables if text(env, variable)), "")
+
+
+def show(variable: str, value: object) -> str:
+    """``NAME=value`` for a sentence of one line, however odd and long the value is."""
+    words = str(value)
+    if len(words) > 100:
+        words = f"{words[:100]}..."
+    return f"{variable}={words}" if re.fullmatch(r"[!-~]+", words) else f"{variable}={words!a}"
+
+
+def bad(variable: str, value: object, why: str) -> Refusal:
+    """The refusal of one value; ``why`` ends the sentence and says what to do."""
+    return Refusal(Code.BAD_VALUE, f"{show(variable, value)} {why}")
+
+
+def agree(one: Fact[T] | None, other: Fact[T] | None, why: str = "both are read") -> Fact[T] | None:
+    """What two variables say together; a Refusal when they differ."""
+    if one and other and one.value != other.value:
+        raise disagree(one, other, why)
+    return one or other
+
+
+def disagree(one: Fact[Any], other: Fact[Any], why: str = "both are read") -> Refusal:
+    """The refusal of two variables that cannot both be right."""
+    pair = f"{show(one.variable, _plain(one.value))}, but {show(other.variable, _plain(other.value))}"
+    return Refusal(Code.CONFLICT, f"{pair} ({why}): correct one of them, or leave it unset.")
+
+
+def _plain(value: object) -> object:
+    return ":".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def whole(env: Mapping[str, str], variable: str, *, least: int = 0, most: int = MOST) -> Fact[int] | None:
+    """A whole number within its range."""
+    value = text(env, variable)
+    return Fact(value=number(variable, value, least=least, most=most), variable=variable) if value else None
+
+
+def number(variable: str, value: str, *, least: int = 0, most: int = MOST) -> int:
+    """A whole number out of a variable's text."""
+    if not re.fullmatch(r"[+-]?[0-9]+", value):
+        raise bad(variable, value, f"is not a whole number: set it to {_range(least, most)}.")
+    if len(value) > 10 or not least <= int(value) <= most:
+        raise bad(variable, value, f"is out of range: set it to {_range(least, most)}.")
+    return int(value)
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least} or more" if most == MOST else f"{least} to {most}"
+
+
+def port(env: Mapping[str, str], variable: str) -> Fact[int] | None:
+    """A TCP port."""
+    return whole(env, variable, least=1, most=65535)
+
+
+def address(env: Mapping[str, str], variable: str) -> Fact[str] | None:
+    """A host's name or IP address, without the brackets that IPv6 wears in URLs."""
+    value = text(env, variable)
+    return Fact(value=host(variable, value), variable=variable) if value else None
+
+
+def host(variable: str, value: str) -> str:
+    """A host's name or IP address out of a variable's text."""
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if is_ip(bare) or re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", bare):
+        return bare
+    raise bad(variable, value, "is not a host name or an IP address: give node 0's alone, without scheme or port.")
+
+
+def endpoint(env: Mapping[str, str], variable: str) -> tuple[Fact[str], Fact[int] | None] | None:
+    """``host[:port]``, as torchrun writes it; port 0 means any, and counts as not given."""
+    value = text(env, variable)
+    if not value:
+        return None
+    name, colon, end = value.rpartition(":")
+    if not colon or is_ip(value) or value.endswith("]"):
+        name, end = value, ""
+    if end and not (re.fullmatch(r"[0-9]{1,5}", end) and int(end) <= 65535):
+        raise bad(variable, value, "does not end in a port: write it as HOST:PORT.")
+    port = Fact(value=int(end), variable=variable) if end and int(end) else None
+    return Fact(value=host(variable, name), variable=variable), port
+
+
+def node_range(env: Mapping[str, str], variable: str) -> tuple[int, int] | None:
+    """``min:max`` or a single number of nodes."""
+    value = text(env, variable)
+    if not value:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", value):
+        raise bad(variable, value, "is no range of nodes: write it as MIN:MAX.")
+    least, most = int(value.partition(":")[0]), int(value.rpartition(":")[2])
+    if not 1 <= least <= most:
+        raise bad(variable, value, "cannot be: MIN:MAX needs at least 1 node, and MAX no lower than MIN.")
+    return least, most
+
+
+def processes(env: Mapping[str, str], variable: str) -> Fact[int | str] | None:
+    """Processes on each node: a number, or a word that is counted on the node itself. ``auto`` is but a guess."""
+    value = text(env, variable)
+    if value in ("auto", "gpu", "cpu"):
+        return Fact(value=value, variable=variable, guess=value == "auto")
+    if value and not re.fullmatch(r"[+-]?[0-9]+", value):
+        raise bad(variable, value, "is not a number of processes: set it to 1 or more, or to auto.")
+    return Fact(value=number(variable, value, least=1), variable=variable) if value else None
+
+
+def seconds(env: Mapping[str, str], variable: str, default: float, *, zero: bool = False) -> float:
+    """A time in seconds, above 0 (or from 0 on) and at most two weeks, which every system call can wait."""
+    value = text(env, variable)
+    if not value:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise bad(variable, value, f"is not a number of seconds: set it to {default:g} or another.")
+    if float(value) > TWO_WEEKS or (float(value) == 0 and not zero):
+        least = "0" if zero else "above 0"
+        raise bad(variable, value, f"is out of range: set it to {least} up to {TWO_WEEKS} seconds.")
+    return float(value)
+
+
+def is_ip(value: str) -> bool:
+    """Whether this is an IP address, of version 4 or 6."""
+    return _ip(value) is not None
+
+
+def is_loopback(value: str) -> bool:
+    """Whether a host of this name or address would mean itself."""
+    found = _ip(value)
+    if found is None:
+        return value.lower().rstrip(".") in _SELF
+    inner = getattr(found, "ipv4_mapped", None) or found
+    return bool(inner.is_loopback or inner.is_unspecified)
+
+
+_SELF = {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+
+
+def _ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(value)
+    except ValueError:
+        return None

@@ -1,0 +1,56 @@
+"""Inside a rank that torchrun (or `run`) has started: everything is decided, the script runs as it is.
+
+Recognised by RANK together with LOCAL_RANK; nothing else is read then, as a launcher's own variables stay visible
+in its ranks. torchrun sets TORCHELASTIC_RUN_ID besides, and GROUP_RANK and GROUP_WORLD_SIZE, the node and their number.
+
+Source: pytorch/pytorch: torch/distributed/elastic/agent/server/local_elastic_agent.py (worker_env).
+"""
+
+from collections.abc import Mapping
+
+from . import values
+from .said import Fact, Said
+
+NAME = "torchrun-worker"
+VARIABLES: tuple[str, ...] = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+
+def read(env: Mapping[str, str]) -> Said | None:
+    """None outside of a rank."""
+    rank, local = values.whole(env, "RANK"), values.whole(env, "LOCAL_RANK")
+    if rank is None or local is None:
+        return None
+    world = values.whole(env, "WORLD_SIZE", least=1)
+    if world is None:
+        raise values.bad("RANK", rank.value, "and LOCAL_RANK are set, as in a rank, but not WORLD_SIZE: set it too.")
+    size = values.whole(env, "LOCAL_WORLD_SIZE", least=1) or Fact(value=1, variable="LOCAL_WORLD_SIZE", guess=True)
+    _check(rank, world)
+    if not size.guess:
+        _check(local, size)
+    group = values.whole(env, "GROUP_RANK")
+    groups = values.whole(env, "GROUP_WORLD_SIZE", least=1)
+    return Said(
+        dialect=NAME,
+        nnodes=groups or Fact(value=-(-world.value // size.value), variable="WORLD_SIZE"),
+        node_rank=group or Fact(value=rank.value // size.value, variable="RANK"),
+        nproc_per_node=Fact(value=size.value, variable=size.variable),
+        master_addr=values.address(env, "MASTER_ADDR"),
+        master_port=values.port(env, "MASTER_PORT"),
+        distributed=True,
+        already_rank=True,
+    )
+
+
+def _check(rank: Fact[int], size: Fact[int]) -> None:
+    if rank.value >= size.value:
+        why = f"is out of range with {values.show(size.variable, size.value)}: ranks go from 0 to one less."
+        raise values.bad(rank.variable, rank.value, why)
