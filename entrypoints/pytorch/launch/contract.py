@@ -161,9 +161,11 @@ def _node_rank(job: Said, nnodes: int) -> int:
         why = f"nothing says which of them this is: set NODE_RANK, from 0 to {nnodes - 1}."
         raise Refusal(Code.BAD_VALUE, f"NODE_RANK is not set, but {_counted(job, nnodes)}, and {why}")
     if rank and rank.value >= nnodes:
-        why = f"nodes go from 0 to {nnodes - 1}; correct {rank.variable} or the number of nodes (NNODES)."
+        ranks = "it can only be 0" if nnodes == 1 else f"nodes go from 0 to {nnodes - 1}"
         raise Refusal(
-            Code.BAD_VALUE, f"{rank.variable} makes this node {rank.value}, but {_counted(job, nnodes)}: {why}"
+            Code.BAD_VALUE,
+            f"{rank.variable} makes this node {rank.value}, but {_counted(job, nnodes)}, so {ranks}: "
+            f"correct {rank.variable}, or the number of nodes (NNODES).",
         )
     return rank.value if rank else 0
 

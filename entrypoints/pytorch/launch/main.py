@@ -59,7 +59,7 @@ def _main(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     signal.signal(signal.SIGTERM, _leave)
-    contract = contract_of(os.environ, gpus=count_gpus(os.environ))
+    contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=len(os.sched_getaffinity(0)))
     space = look(temporary_folder(os.environ))
     state = new_state(temporary_folder(os.environ))
     try:
@@ -163,7 +163,8 @@ def _summary(contract: Contract) -> str:
         return "standalone"
     if contract.elastic:
         least, most = contract.elastic
-        return f"elastic, {least} to {most} nodes, {contract.nproc_per_node} processes on each"
+        count = contract.nproc_per_node
+        return f"elastic, {least} to {most} nodes, {count} {'process' if count == 1 else 'processes'} on each"
     last = contract.first_rank + contract.nproc_per_node - 1
     ranks = f"rank {last}" if contract.nproc_per_node == 1 else f"ranks {contract.first_rank}-{last}"
     dialects = f" ({', '.join(contract.dialects)})" if contract.dialects else ""

@@ -30,13 +30,14 @@ _LONGEST_LINE = 2000
 def main(folder: Path, command: list[str]) -> int:
     """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
     path = folder / f"rank-{os.environ.get('RANK', '0')}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}.json"
+    known = {"pid": os.getpid(), "local_rank": int(os.environ.get("LOCAL_RANK", "0"))}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    _write(path, {"pid": os.getpid()})
+    _write(path, known)
     try:
         script = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lambda: _become_script(before))  # noqa: PLW1509 - no thread yet
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
-        _write(path, {"pid": os.getpid(), "code": code, "words": [f"{command[0]}: {error.strerror}"], "told": False})
+        _write(path, {**known, "code": code, "words": [f"{command[0]}: {error.strerror}"], "told": False})
         return code
     words: deque[str] = deque(maxlen=_LAST_LINES)
     assert script.stderr is not None
@@ -45,7 +46,7 @@ def main(folder: Path, command: list[str]) -> int:
     told = _follow(script)
     reader.join(1)  # a grandchild may hold the pipe open for good
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
-    _write(path, {"pid": os.getpid(), "code": code, "words": list(words), "told": told})
+    _write(path, {**known, "code": code, "words": list(words), "told": told})
     return code
 
 

@@ -60,6 +60,13 @@ class Ranks:
         return tuple(sorted(_rank(path) for path, values in files if values and "code" not in values))
 
     @property
+    def all_over(self) -> bool:
+        """Whether every rank of a static job has ended; the launcher may still be talking about it."""
+        files = [read_json(path) for path in self._folder.glob("rank-*.json")]
+        ended = sum(values is not None and "code" in values for values in files)
+        return not self._contract.elastic and ended == self._contract.nproc_per_node
+
+    @property
     def ended(self) -> bool:
         return self._launcher.poll() is not None
 
@@ -67,8 +74,10 @@ class Ranks:
         """When ended: what the launcher itself has to say, if no rank has said it."""
         code = self._launcher.returncode
         code = 128 - code if code < 0 else code
-        if not code or self._failed:
+        if not code or self._failed or (self._killed and any(self._folder.glob("rank-*.json"))):
             return []
+        if self._killed:
+            return [Failure(node=self._contract.node_rank, code=code, told=True)]
         return self._last_attempt() or [
             Failure(node=self._contract.node_rank, code=code, why="the launcher ended before its ranks did")
         ]
@@ -100,10 +109,12 @@ class Ranks:
                     os.waitpid(pid, os.WNOHANG)
 
     def _last_attempt(self) -> list[Failure]:
-        """The failures of an elastic job's last attempt, in the order of their ends."""
+        """The failures of an elastic job's last attempt in which a rank failed by itself, in order."""
         files = sorted(self._folder.glob("rank-*.json"), key=lambda path: (_attempt(path), path.stat().st_mtime))
-        values = [(path, read_json(path) or {}) for path in files if _attempt(path) == _attempt(files[-1])]
-        return [self._failure(path, value) for path, value in values if value.get("code")]
+        said = [(path, read_json(path) or {}) for path in files]
+        by_themselves = [(path, values) for path, values in said if values.get("code") and not values["told"]]
+        last = max((_attempt(path) for path, _ in by_themselves), default=0)
+        return [self._failure(path, values) for path, values in by_themselves if _attempt(path) == last]
 
     def _failure(self, path: Path, values: Mapping[str, object]) -> Failure:
         rank, code = _rank(path), int(str(values["code"]))
@@ -113,7 +124,7 @@ class Ranks:
         return Failure(
             node=self._contract.node_rank,
             rank=rank,
-            local_rank=rank - self._contract.first_rank,
+            local_rank=int(str(values["local_rank"])),
             code=code,
             why=why,
             words=tuple(words),

@@ -1,9 +1,10 @@
 """Kubeflow's PyTorchJob (training operator v1): RANK is a *node's* rank, WORLD_SIZE counts processes.
 
 Recognised by RANK or WORLD_SIZE next to its PET_ twins. WORLD_SIZE is replicas × processes, where a number of processes
-that is a word (`auto`, the default) counts as 1. MASTER_ADDR is `<job>-master-0`; older operators gave the master
-`localhost`, which is right there. With an elastic policy the rendezvous is at PET_RDZV_ENDPOINT, usually worker 0, and
-neither RANK nor MASTER_ADDR decides anything. PYTHONUNBUFFERED is set too. Operators before PET_ read as `bitnami`.
+that is a word (`auto`, the default) counts as 1. MASTER_ADDR and its twin are `<job>-master-0`; older operators gave
+the master `localhost`, which is right there. With an elastic policy the rendezvous is at PET_RDZV_ENDPOINT, usually
+worker 0, and neither RANK nor MASTER_ADDR decides anything. PYTHONUNBUFFERED is set too. Operators before PET_ read as
+`bitnami`.
 
 Sources: kubeflow/training-operator (release 1.9): pkg/controller.v1/pytorch/envvar.go, master.go and elastic.go.
 """
@@ -17,7 +18,7 @@ from .said import Fact, Said
 NAME = "pytorchjob"
 VARIABLES: tuple[str, ...] = (
     *("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
-    *("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND"),
+    *torchrun.VARIABLES,
 )
 TAKES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
 

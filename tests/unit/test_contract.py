@@ -1,0 +1,299 @@
+"""The contract: what follows from the image's own variables, and the refusal of what cannot be."""
+
+import string
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.launch.contract import Contract, contract_of, without_distributed
+from entrypoints.pytorch.launch.dialects import DIALECTS
+from entrypoints.pytorch.launch.refusal import Code, Refusal
+
+THREE = {"NNODES": "3", "NODE_RANK": "1", "MASTER_ADDR": "node0"}
+
+
+def refusal(env: Mapping[str, str], *, gpus: int = 0) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        contract_of(env, gpus=gpus)
+    return caught.value
+
+
+def test_every_code_has_a_sentence_of_its_own() -> None:
+    meanings = [code.meaning for code in Code]
+    assert len(set(meanings)) == len(meanings)
+    assert all(meaning.endswith(".") for meaning in meanings)
+    assert [int(code) for code in Code] == [64, *range(80, 91)]
+
+
+class TestStandalone:
+    def test_is_the_default(self) -> None:
+        found = contract_of({"PATH": "/bin"}, gpus=8)
+        assert found == Contract(mode="standalone")
+        assert found.rank_environment(0) == {"MODE": "standalone"}
+
+    @pytest.mark.parametrize(
+        "more", [{"NNODES": "3"}, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:2"}, {"WORLD_SIZE": "2"}]
+    )
+    def test_cannot_have_several_processes(self, more: dict[str, str]) -> None:
+        found = refusal({"MODE": "standalone", **more})
+        assert found.code is Code.CONFLICT
+        assert "MODE=standalone" in found.sentence
+        assert "=".join(*more.items()) in found.sentence
+
+    def test_needs_no_processes_for_gpus_that_nobody_asked_for(self) -> None:
+        env = {"MODE": "standalone", "NPROC_PER_NODE": "auto", "SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "4"}
+        assert contract_of(env, gpus=4).nproc_per_node == 1
+
+    def test_lets_no_distributed_variable_through(self) -> None:
+        job = contract_of(THREE | {"NPROC_PER_NODE": "2"}).rank_environment(0)
+        torchrun = {"TORCHELASTIC_RUN_ID": "x", "PET_NNODES": "2", "ROLE_RANK": "0"}
+        kept = {"PATH": "/bin", "NCCL_SOCKET_IFNAME": "^lo", "SLURM_JOB_ID": "7"}
+        assert without_distributed(kept | job | torchrun) == kept
+
+
+class TestMode:
+    @pytest.mark.parametrize("env", [THREE, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:1"}, {"MODE": "distributed"}])
+    def test_distributed_is_implied_or_asked_for(self, env: dict[str, str]) -> None:
+        assert contract_of(env).distributed
+
+    @pytest.mark.parametrize("env", [{"NNODES": "1"}, {"NPROC_PER_NODE": "1"}, {"WORLD_SIZE": "1", "RANK": "0"}])
+    def test_one_process_is_alone(self, env: dict[str, str]) -> None:
+        assert not contract_of(env).distributed
+
+    def test_auto_is_the_gpus(self) -> None:
+        assert contract_of({"NPROC_PER_NODE": "auto"}, gpus=4).world_size == 4
+        assert not contract_of({"NPROC_PER_NODE": "auto"}).distributed
+
+
+def test_a_node_gives_its_ranks_all_variables() -> None:
+    env = THREE | {"NPROC_PER_NODE": "2", "GROUP_TIMEOUT": "60", "MASTER_PORT": "29400"}
+    assert contract_of(env).rank_environment(1) == {
+        "MODE": "distributed",
+        "NNODES": "3",
+        "NODE_RANK": "1",
+        "NPROC_PER_NODE": "2",
+        "MASTER_ADDR": "node0",
+        "MASTER_PORT": "29400",
+        "WORLD_SIZE": "6",
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "1",
+        "GROUP_TIMEOUT": "60",
+    }
+    with pytest.raises(ValueError, match="no local rank 2"):
+        contract_of(env).rank_environment(2)
+
+
+def test_times() -> None:
+    found = contract_of({"RENDEZVOUS_TIMEOUT": "2.5", "GROUP_TIMEOUT": "60", "STOP_GRACE": "0"})
+    assert (found.rendezvous_timeout, found.group_timeout, found.stop_grace) == (2.5, 60, 0)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        *[("NNODES", value) for value in ("three", "0", "-1", "1.5", "1_0", "٣", "9999999999", "1e3", "0x3", "2:3")],
+        *[("NODE_RANK", value) for value in ("-1", "a")],
+        *[("NPROC_PER_NODE", value) for value in ("0", "many", "-2")],
+        *[("MASTER_PORT", value) for value in ("0", "65536", "http")],
+        *[("MASTER_ADDR", value) for value in ("node0:29500", "http://node0", "a b", "-x", "a" * 300, "bücher")],
+        *[("RENDEZVOUS_TIMEOUT", value) for value in ("0", "-1", "nan", "inf", "5m", "99999999", "1e9")],
+        *[("GROUP_TIMEOUT", value) for value in ("0", "1.5", "99999999")],
+        *[("STOP_GRACE", value) for value in ("-1", "x", "99999999")],
+        *[("ELASTIC", value) for value in ("3:1", "0:2", "1:2:3", ":", "a:b", "1:")],
+        *[("MODE", value) for value in ("Distributed", "auto")],
+        *[("GLOO_SOCKET_IFNAME", value) for value in ("^lo", "^docker0,lo")],
+    ],
+)
+def test_a_value_that_cannot_be_is_named(variable: str, value: str) -> None:
+    found = refusal(THREE | {variable: value})
+    assert found.code is Code.BAD_VALUE
+    assert found.sentence.startswith(f"{variable}=")
+    assert value in found.sentence or ascii(value)[1:30] in found.sentence
+    assert found.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("interface", ["^lo", "eth0"])
+def test_alone_the_interface_does_not_matter(interface: str) -> None:
+    assert not contract_of({"GLOO_SOCKET_IFNAME": interface}).distributed
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_variable_is_not_set(empty: str) -> None:
+    names = [name for dialect in DIALECTS for name in dialect.VARIABLES]
+    assert contract_of(dict.fromkeys([*names, "MODE", "GROUP_TIMEOUT"], empty)) == Contract(mode="standalone")
+
+
+class TestNodes:
+    def test_a_rank_out_of_range_is_named_with_the_count(self) -> None:
+        found = refusal(THREE | {"NODE_RANK": "3"})
+        assert (found.code, "NODE_RANK" in found.sentence, "NNODES" in found.sentence) == (Code.BAD_VALUE, True, True)
+        assert refusal({"NODE_RANK": "1"}).code is Code.BAD_VALUE
+        assert refusal({"RANK": "1"}).code is Code.BAD_VALUE
+
+    def test_a_node_must_know_which_it_is(self) -> None:
+        found = refusal({"NNODES": "3", "MASTER_ADDR": "node0"})
+        assert (found.code, "NODE_RANK is not set" in found.sentence) == (Code.BAD_VALUE, True)
+        assert "WORLD_SIZE counts nodes" in refusal({"WORLD_SIZE": "3", "MASTER_ADDR": "node0"}).sentence
+
+    def test_several_nodes_must_know_their_master(self) -> None:
+        for rank in ("0", "1"):
+            found = refusal({"NNODES": "3", "NODE_RANK": rank})
+            assert (found.code, "MASTER_ADDR is not set" in found.sentence) == (Code.BAD_VALUE, True)
+        assert contract_of({"NPROC_PER_NODE": "3"}).master_addr == "127.0.0.1"
+
+    @pytest.mark.parametrize(
+        "master",
+        [
+            "localhost",
+            "LOCALHOST",
+            "localhost.",
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "[::1]",
+            "0.0.0.0",
+            "::ffff:127.0.0.1",
+        ],
+    )
+    def test_only_the_master_may_be_itself(self, master: str) -> None:
+        found = refusal(THREE | {"MASTER_ADDR": master})
+        assert found.code is Code.LOOPBACK_MASTER
+        assert "MASTER_ADDR=" in found.sentence
+        assert "node 1" in found.sentence
+        assert contract_of(THREE | {"MASTER_ADDR": master, "NODE_RANK": "0"}).is_master
+
+    @pytest.mark.parametrize("master", ["10.0.0.1", "fe80::1", "node_0.ns.svc.cluster.local.", "localhost.example.org"])
+    def test_masters_elsewhere(self, master: str) -> None:
+        assert contract_of(THREE | {"MASTER_ADDR": master}).master_addr == master
+
+
+class TestElastic:
+    def test_a_range_of_nodes_without_ranks(self) -> None:
+        found = contract_of({"ELASTIC": "2:4", "NPROC_PER_NODE": "2", "MASTER_ADDR": "node0"})
+        assert (found.elastic, found.nnodes, found.nproc_per_node, found.distributed) == ((2, 4), 4, 2, True)
+        assert contract_of({"ELASTIC": "3", "MASTER_ADDR": "node0"}).elastic == (3, 3)
+
+    def test_a_number_of_nodes_must_lie_in_the_range(self) -> None:
+        env = {"ELASTIC": "2:4", "MASTER_ADDR": "node0"}
+        assert contract_of(env | {"NNODES": "3"}).elastic == (2, 4)
+        found = refusal(env | {"NNODES": "5"})
+        assert (found.code, "NNODES=5, but ELASTIC=2:4" in found.sentence) == (Code.CONFLICT, True)
+
+    def test_two_ranges_must_agree(self) -> None:
+        found = refusal({"ELASTIC": "2:4", "PET_NNODES": "1:4", "MASTER_ADDR": "node0"})
+        assert (found.code, "ELASTIC=2:4, but PET_NNODES=1:4" in found.sentence) == (Code.CONFLICT, True)
+
+    def test_needs_a_place_to_meet(self) -> None:
+        assert "MASTER_ADDR" in refusal({"ELASTIC": "1:2"}).sentence
+
+
+# Properties.
+
+counts = st.integers(min_value=1, max_value=9)
+
+
+def _dialects(nodes: int, procs: int, rank: int) -> list[dict[str, str]]:
+    """One node's environment as several launchers would say it."""
+    each = {"NPROC_PER_NODE": str(procs)}
+    master = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+    pet = {"PET_NNODES": str(nodes), "PET_NPROC_PER_NODE": str(procs), "PET_NODE_RANK": str(rank)}
+    return [
+        {**each, **master, "NNODES": str(nodes), "NODE_RANK": str(rank), "WORLD_SIZE": str(nodes * procs)},
+        {**each, **master, "WORLD_SIZE": str(nodes), "RANK": str(rank)},
+        {**pet, "PET_MASTER_ADDR": "node0", "PET_MASTER_PORT": "29500"},
+        {**pet, **master, "WORLD_SIZE": str(nodes * procs), "RANK": str(rank)},
+        {**pet, "PET_MASTER_ADDR": "node0", "PET_MASTER_PORT": "29500", "JOB_COMPLETION_INDEX": str(rank)},
+        {
+            **{"SLURM_NNODES": str(nodes), "SLURM_NODEID": str(rank), "SLURM_NODELIST": f"node[0-{nodes}]"},
+            **{"SLURM_GPUS_ON_NODE": str(procs), "MASTER_PORT": "29500"},
+        },
+        {
+            **{"PAI_CURRENT_TASK_ROLE_NAME": "w", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(rank)},
+            **{"PAI_TASK_ROLE_TASK_COUNT_w": str(nodes), "PAI_HOST_IP_w_0": "node0", "PAI_PORT_LIST_w_0_http": "29500"},
+            **each,
+        },
+    ]
+
+
+@given(nodes=counts, procs=counts)
+def test_ranks_are_0_to_n_once_each_under_every_dialect(nodes: int, procs: int) -> None:
+    everywhere = []
+    for dialect in range(len(_dialects(1, 1, 0))):
+        found = [contract_of(_dialects(nodes, procs, rank)[dialect] | {"MODE": "distributed"}) for rank in range(nodes)]
+        environments = [item.rank_environment(local) for item in found for local in range(procs)]
+        assert [int(env["RANK"]) for env in environments] == list(range(nodes * procs))
+        assert {(item.master_addr, item.master_port) for item in found} == {("node0", 29500)}
+        everywhere.append(environments)
+    assert all(environments == everywhere[0] for environments in everywhere)
+
+
+PAIRS = [
+    ("NNODES", "PET_NNODES", 2, 9),
+    ("NNODES", "SLURM_NNODES", 2, 9),
+    ("NODE_RANK", "PET_NODE_RANK", 0, 1),
+    ("NODE_RANK", "JOB_COMPLETION_INDEX", 0, 1),
+    ("NODE_RANK", "RANK", 0, 1),
+    ("NODE_RANK", "SLURM_NODEID", 0, 1),
+    ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", 1, 9),
+    ("MASTER_PORT", "PET_MASTER_PORT", 1, 65535),
+    ("MASTER_ADDR", "PET_MASTER_ADDR", 1, 99),
+]
+
+
+@given(data=st.data(), pair=st.sampled_from(PAIRS))
+def test_a_pair_that_differs_is_always_refused_and_a_pair_that_agrees_never(
+    data: st.DataObject, pair: tuple[str, str, int, int]
+) -> None:
+    one, other, least, most = pair
+    values = data.draw(st.tuples(st.integers(least, most), st.integers(least, most)))
+    said = [f"10.0.0.{value}" if "ADDR" in one else str(value) for value in values]
+    count = {"SLURM_NNODES": said[0] if one == "NNODES" else "2"} if "SLURM" in other else {}
+    env = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.9", **count, one: said[0], other: said[1]}
+    if values[0] == values[1]:
+        assert contract_of(env).nnodes >= 2
+        return
+    found = refusal(env)
+    assert found.code is Code.CONFLICT
+    assert f"{one}={said[0]}, but {other}={said[1]}" in found.sentence
+
+
+NAMES = sorted(
+    {name.replace("<role>", "w").replace("<label>", "x") for dialect in DIALECTS for name in dialect.VARIABLES}
+    | {"MODE", "RENDEZVOUS_TIMEOUT", "GROUP_TIMEOUT", "STOP_GRACE", "GLOO_SOCKET_IFNAME", "PAI_PORT_LIST_w_0_http"}
+)
+LIKELY = ["0", "1", "2", "3", "6", "auto", "gpu", "1:3", "w", "w,v", "node0", "node0:1", "127.0.0.1", "::1", "c10d"]
+LIKELY += ["static", "standalone", "distributed", "n[0-2],m", "2(x3),1", "pod-worker-1", "^lo", "", "1.5"]
+garbage = st.dictionaries(
+    st.sampled_from(NAMES) | st.text(max_size=12),
+    st.sampled_from(LIKELY) | st.text(max_size=20) | st.text(alphabet=string.digits + ":[],-x", max_size=14),
+    max_size=16,
+)
+
+
+def outcome(env: Mapping[str, str], *, gpus: int) -> Contract | Refusal:
+    try:
+        return contract_of(env, gpus=gpus)
+    except Refusal as refused:
+        return refused
+
+
+likely = st.builds(
+    lambda base, more: base | more, st.sampled_from([{}, *_dialects(3, 2, 1), *_dialects(1, 1, 0)]), garbage
+)
+
+
+@given(env=likely, gpus=st.integers(0, 8))
+def test_any_environment_gives_a_contract_or_a_sentence_of_one_line(env: dict[str, str], gpus: int) -> None:
+    found = outcome(env, gpus=gpus)
+    if isinstance(found, Refusal):
+        assert found.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
+        assert found.sentence.isprintable()
+        assert found.sentence.endswith(".")
+    else:
+        assert 0 <= found.node_rank < found.nnodes
+        assert found.distributed or found.world_size == 1
+        assert found.rank_environment(found.nproc_per_node - 1)["MODE"] == found.mode
