@@ -4,14 +4,10 @@ Prints the table that docs/ddp.md keeps. Times are measured from the fault to th
 engine's own clock; for faults that are there from the start, from the start of the last container.
 """
 
-import contextlib
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -20,60 +16,20 @@ from docker.models.containers import Container
 
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
+from tests.e2e.nodes import Job, new_job
 
-JOBS = Path(__file__).parent / "jobs"
 NODES, NPROC = 3, 2
 GROUP_TIMEOUT, RENDEZVOUS_TIMEOUT = 8, 10
 
 
-@dataclass
-class Job:
-    """Containers on a network of their own."""
-
-    engine: docker.DockerClient
-    image: str
-    network: Any
-    containers: list[Container] = field(default_factory=list)
-
-    def start(self, node: int, *command: str, shm: str = "256m", **variables: object) -> Container:
-        environment = {
-            "TORCHBAKE_BANNER": 0, "NNODES": NODES, "NODE_RANK": node, "NPROC_PER_NODE": NPROC, "MASTER_ADDR": "node0",
-            "GROUP_TIMEOUT": GROUP_TIMEOUT, "RENDEZVOUS_TIMEOUT": RENDEZVOUS_TIMEOUT, **variables,
-        }  # fmt: skip
-        container = self.engine.containers.create(
-            self.image, ["run", *command], environment={name: str(value) for name, value in environment.items()},
-            volumes={str(JOBS): {"bind": "/job", "mode": "ro"}}, hostname=f"node{node}", shm_size=shm,
-            network=self.network.name,
-            networking_config={self.network.name: self.engine.api.create_endpoint_config(aliases=[f"node{node}"])},
-        )  # fmt: skip
-        self.containers.append(container)
-        container.start()
-        return container
-
-    def start_all(self, *command: str, **variables: object) -> list[Container]:
-        return [self.start(node, *command, **variables) for node in range(NODES)]
-
-    def ends(self, seconds: float = 60) -> list[int]:
-        """Every container's exit code; -1 for one that did not end in time."""
-        deadline = time.monotonic() + seconds
-        codes = []
-        for container in self.containers:
-            try:
-                codes.append(container.wait(timeout=max(1, deadline - time.monotonic()))["StatusCode"])
-            except Exception:  # the engine's client raises what its transport does
-                codes.append(-1)
-        return codes
-
-
 @pytest.fixture
 def job(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterator[Job]:
-    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
-    job = Job(engine, built[CPU]["ref"], network)
-    yield job
-    for container in job.containers:
-        with contextlib.suppress(docker.errors.APIError):
-            container.remove(force=True, v=True)
-    network.remove()
+    settings = {
+        "NNODES": NODES, "NPROC_PER_NODE": NPROC, "MASTER_ADDR": "node0",
+        "GROUP_TIMEOUT": GROUP_TIMEOUT, "RENDEZVOUS_TIMEOUT": RENDEZVOUS_TIMEOUT,
+    }  # fmt: skip
+    with new_job(engine, built[CPU]["ref"], NODES, settings) as job:
+        yield job
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +93,11 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "code", "cause", "most"), FAULTS, ids=[fault[0] for fault in FAULTS])
+@pytest.mark.parametrize("rung", FAULTS, ids=[fault[0] for fault in FAULTS])
 def test_a_rank_that_fails_ends_the_whole_job(
-    job: Job, ladder: Callable[..., None], fault: str, code: int, cause: str, most: float
+    job: Job, ladder: Callable[..., None], rung: tuple[str, int, str, float]
 ) -> None:
+    fault, code, cause, most = rung
     job.start_all("/job/steps.py", fault, "3")
     codes = job.ends()
     assert codes == [code] * NODES, _words(job.containers[1])

@@ -1,0 +1,76 @@
+"""Containers that are the nodes of one job, for tests that need each one in a way of its own."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.models.containers import Container
+
+JOBS = Path(__file__).parent / "jobs"
+
+
+@dataclass
+class Job:
+    """Containers on a network of their own; ``settings`` are the variables of all."""
+
+    engine: docker.DockerClient
+    image: str
+    network: Any
+    nodes: int
+    settings: Mapping[str, object]
+    containers: list[Container] = field(default_factory=list)
+
+    def start(
+        self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None, shm: str = "256m",
+        devices: tuple[str, ...] = (), **variables: object,
+    ) -> Container:  # fmt: skip
+        """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out."""
+        values = {"TORCHBAKE_BANNER": 0, "NODE_RANK": node, **self.settings, **variables}
+        endpoint = self.engine.api.create_endpoint_config(aliases=[f"node{node}", *names], ipv4_address=ip)
+        container = self.engine.containers.create(
+            self.image, [program, *command], hostname=f"node{node}", shm_size=shm, devices=list(devices),
+            environment={name: str(value) for name, value in values.items() if value is not None},
+            volumes={str(JOBS): {"bind": "/job", "mode": "ro"}},
+            network=self.network.name, networking_config={self.network.name: endpoint},
+        )  # fmt: skip
+        self.containers.append(container)
+        container.start()
+        return container
+
+    def start_all(self, *command: str, **variables: object) -> list[Container]:
+        return [self.start(node, *command, **variables) for node in range(self.nodes)]  # type: ignore[arg-type]
+
+    def ends(self, seconds: float = 60) -> list[int]:
+        """Every container's exit code; -1 for one that did not end in time."""
+        deadline = time.monotonic() + seconds
+        codes = []
+        for container in self.containers:
+            try:
+                codes.append(container.wait(timeout=max(1, deadline - time.monotonic()))["StatusCode"])
+            except requests.RequestException:
+                codes.append(-1)
+        return codes
+
+
+@contextmanager
+def new_job(
+    engine: docker.DockerClient, image: str, nodes: int, settings: Mapping[str, object], *, subnet: str | None = None
+) -> Iterator[Job]:
+    """A job without containers yet; all of them go with their network at the end."""
+    pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)]) if subnet else None
+    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", ipam=pool)
+    job = Job(engine, image, network, nodes, settings)
+    try:
+        yield job
+    finally:
+        for container in job.containers:
+            with contextlib.suppress(docker.errors.APIError):
+                container.remove(force=True, v=True)
+        network.remove()

@@ -1,0 +1,72 @@
+"""Three nodes with two processes each, under each launcher's own environment: the same ranks, the same result."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from entrypoints.pytorch.launch.contract import contract_of
+from tests.e2e.conftest import CPU
+from tests.e2e.nodes import Job, new_job
+
+FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
+# What belongs to the launcher's host or to its own image, not to ours.
+NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
+EXPECTED = [(rank, rank % 2) for rank in range(6)]
+parameters: set[str] = set()
+
+
+def found_by(job: Job) -> list[dict[str, Any]]:
+    """What each rank printed, by rank."""
+    codes = job.ends()
+    words = [container.logs().decode() for container in job.containers]
+    assert codes == [0] * len(job.containers), "\n".join(words)[-3000:]
+    lines = [line for text in words for line in text.splitlines() if line.startswith("{")]
+    return sorted((json.loads(line) for line in lines), key=lambda found: int(found["rank"]))
+
+
+def check(found: list[dict[str, Any]]) -> None:
+    assert [(each["rank"], each["local_rank"]) for each in found] == EXPECTED
+    assert {each["world"] for each in found} == {6}
+    assert {each["sum"] for each in found} == {15}
+    assert all(each["falls"] for each in found)
+    parameters.update(each["parameters"] for each in found)
+    assert len(parameters) == 1  # the same on all ranks, and under every launcher
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=[path.stem for path in FIXTURES])
+def test_each_launcher_starts_the_same_job(
+    path: Path, engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    fixture = json.loads(path.read_text())
+    if path.stem == "torchrun-worker":
+        started_by_torchrun(engine, built[CPU]["ref"])
+        return
+    nodes = [fixture["common"] | node for node in fixture["nodes"]]
+    contract = contract_of(nodes[1], gpus=fixture["gpus"])
+    address = contract.master_addr
+    is_ip = address.replace(".", "").isdigit()
+    subnet = f"{address.rpartition('.')[0]}.0/24" if is_ip else None
+    # What `auto` counts: device files, which need no GPU behind them.
+    devices = tuple(f"/dev/null:/dev/nvidia{index}" for index in range(fixture["gpus"]))
+    settings = {"RENDEZVOUS_TIMEOUT": 30, "NODE_RANK": None}
+    with new_job(engine, built[CPU]["ref"], 3, settings, subnet=subnet) as job:
+        for index in (2, 0, 1):
+            variables = {name: value for name, value in nodes[index].items() if name not in NOT_OURS}
+            master = index == 0
+            job.start(
+                index, "/job/fit.py", names=(address,) if master and not is_ip else (),
+                ip=address if master and is_ip else None, devices=devices, **variables,
+            )  # fmt: skip
+        check(found_by(job))
+
+
+def started_by_torchrun(engine: docker.DockerClient, image: str) -> None:
+    """`run` inside each rank of a real torchrun: it is a rank already, and starts the script as it is."""
+    with new_job(engine, image, 3, {"NODE_RANK": None}) as job:
+        for index in (2, 0, 1):
+            words = ["--nnodes=3", f"--node-rank={index}", "--nproc-per-node=2", "--master-addr=node0", "--no-python"]
+            job.start(index, *words, "run", "/job/fit.py", program="torchrun")
+        check(found_by(job))
