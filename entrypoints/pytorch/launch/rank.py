@@ -30,7 +30,7 @@ _LONGEST_LINE = 2000
 def main(folder: Path, command: list[str]) -> int:
     """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
     path = folder / f"rank-{os.environ.get('RANK', '0')}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}.json"
-    known = {"pid": os.getpid(), "local_rank": int(os.environ.get("LOCAL_RANK", "0"))}
+    known: dict[str, object] = {"pid": os.getpid(), "local_rank": int(os.environ.get("LOCAL_RANK", "0"))}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _write(path, known)
     try:

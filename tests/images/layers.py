@@ -1,0 +1,196 @@
+"""The layers of an image, read from the stream of `docker save`: every file of each, also those that a later one hides.
+
+A layer that was read once is remembered below a folder by its diff id, so that the layers that images share are
+read once. Layers are told apart from other blobs by their content, because both image stores are read alike: the
+containerd store saves an OCI layout of compressed layers, the older ones plain tar files.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, cast
+
+import docker
+import zstandard
+
+from tests.images import leaks
+from tests.images.entries import Entry, Kind, entries_of
+
+_BLOCK = 1 << 20
+_KINDS: dict[bytes, Kind] = {
+    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.LNKTYPE: "file", tarfile.DIRTYPE: "dir",
+    tarfile.SYMTYPE: "link",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer: its diff id, the digests of the blobs that hold it, its entries, and (check, path) of findings."""
+
+    diff_id: str
+    blobs: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    findings: tuple[tuple[str, str], ...]
+
+
+class LayersError(Exception):
+    """The engine did not give every layer."""
+
+
+def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[str], folder: Path) -> list[Layer]:
+    """The layers of an image, lowest first; those that ``folder`` does not know are read from the engine."""
+    known = {diff_id: layer for diff_id in diff_ids if (layer := _recall(folder, diff_id))}
+    missing = set(diff_ids) - known.keys()
+    if missing:
+        skip = {blob for layer in known.values() for blob in layer.blobs}
+        for layer in _stream(client, image_id, missing, skip):
+            known[layer.diff_id] = layer
+            _remember(folder, layer)
+    return [known[diff_id] for diff_id in diff_ids]
+
+
+def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
+    """Read what is missing, and no further than that."""
+    waiting = set(missing)
+    with _Stream(client.api.get_image(image_id, chunk_size=_BLOCK)) as stream:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+            for member in archive:
+                blob = "sha256:" + Path(member.name).name
+                if member.isfile() and blob not in skip:
+                    layer = _layer(cast(IO[bytes], archive.extractfile(member)), blob)
+                    if layer and layer.diff_id in waiting:
+                        waiting.remove(layer.diff_id)
+                        yield layer
+                if not waiting:
+                    return
+    raise LayersError(f"`docker save` gives no layer {sorted(waiting)[0]}")
+
+
+def _layer(blob: IO[bytes], name: str) -> Layer | None:
+    """A blob as a layer; None for what is none."""
+    buffered = io.BufferedReader(cast(io.RawIOBase, blob), _BLOCK)
+    head = buffered.peek(512)
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        plain: Any = zstandard.ZstdDecompressor().stream_reader(buffered, read_size=_BLOCK, read_across_frames=True)
+    elif head.startswith(b"\x1f\x8b"):
+        plain = gzip.GzipFile(fileobj=buffered)
+    elif head[257:262] == b"ustar" or (len(head) >= 512 and not any(head[:512])):
+        plain = buffered
+    else:
+        return None
+    hashing = _Hashing(plain)
+    with tarfile.open(fileobj=hashing, mode="r|", bufsize=_BLOCK) as archive:  # type: ignore[call-overload]
+        read = [_entry(archive, member) for member in archive]
+    while hashing.read(_BLOCK):  # what stands behind the end of the archive counts for its digest
+        pass
+    findings = sorted({(name, entry.path) for entry, names in read for name in names})
+    return Layer(
+        diff_id=f"sha256:{hashing.digest.hexdigest()}",
+        blobs=(name,),
+        entries=tuple(entry for entry, _ in read),
+        findings=tuple(findings),
+    )
+
+
+def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[Entry, list[str]]:
+    path = "/" + member.name.removeprefix("./").strip("/")
+    entry = Entry(
+        path=path,
+        kind=_KINDS.get(member.type, "other"),
+        mode=member.mode & 0o7777,
+        uid=member.uid,
+        gid=member.gid,
+        size=member.size if member.isreg() else 0,
+        target=member.linkname if member.issym() else "",
+        capable="SCHILY.xattr.security.capability" in member.pax_headers,
+    )
+    names = list(leaks.of_path(path)) if not member.isdir() else []
+    if member.isreg() and 0 < member.size <= leaks.BIGGEST:
+        names += leaks.of_content(path, cast(IO[bytes], archive.extractfile(member)).read())
+    return entry, names
+
+
+class _Stream(io.RawIOBase):
+    """Chunks as a file to read. Closing it ends the transfer."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks, self._rest = iter(chunks), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        closing = getattr(self._chunks, "close", None)
+        if closing:
+            closing()
+        super().close()
+
+
+class _Hashing:
+    """A reader that knows the digest of what went through it."""
+
+    def __init__(self, source: Any) -> None:
+        self._source, self.digest = source, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = cast(bytes, self._source.read(size))
+        self.digest.update(data)
+        return data
+
+
+@cache
+def _scanner() -> str:
+    """The digest of what decides how a layer is judged: with other rules, what is remembered is not an answer."""
+    total = hashlib.sha256()
+    for name in ("layers.py", "leaks.py", "entries.py"):
+        total.update(Path(__file__).with_name(name).read_bytes())
+    return total.hexdigest()[:16]
+
+
+def _place(folder: Path, diff_id: str) -> Path:
+    return folder / _scanner() / f"{diff_id.removeprefix('sha256:')}.json"
+
+
+def _recall(folder: Path, diff_id: str) -> Layer | None:
+    try:
+        kept = json.loads(_place(folder, diff_id).read_bytes())
+        return Layer(
+            diff_id=kept["diff_id"],
+            blobs=tuple(kept["blobs"]),
+            entries=entries_of(kept["entries"]),
+            findings=tuple((name, path) for name, path in kept["findings"]),
+        )
+    except (OSError, ValueError, LookupError, TypeError):  # none, or half of one: it is read again
+        return None
+
+
+def _remember(folder: Path, layer: Layer) -> None:
+    place = _place(folder, layer.diff_id)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    kept = {
+        "diff_id": layer.diff_id,
+        "blobs": layer.blobs,
+        "findings": layer.findings,
+        "entries": [[getattr(entry, name) for name in Entry.__slots__] for entry in layer.entries],
+    }
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".part", delete=False) as file:
+        json.dump(kept, file)
+    os.replace(file.name, place)

@@ -1,0 +1,98 @@
+"""What must be in no layer: rules for paths, and for what files say. Each finding belongs to one check."""
+
+import re
+from collections.abc import Iterator
+
+BIGGEST = 1 << 20  # bytes of a file that is read; keys and settings are smaller
+
+# A check and the paths that it is about. Paths start with a slash.
+_PATHS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("files.git", re.compile(r"/\.(git|hg|svn)(/|$)")),
+    (
+        "files.credentials",
+        re.compile(
+            r"/(\.netrc|_netrc|\.pypirc|\.git-credentials|\.dockercfg|\.docker/config\.json|\.kube/config"
+            r"|\.aws/[^/]+|\.azure/[^/]+|\.config/gcloud/.+|\.huggingface/token|huggingface/token|\.vault-token"
+            r"|\.my\.cnf|\.pgpass|\.htpasswd|\.bash_history|\.python_history"
+            r"|run/secrets/[^/]+|etc/apt/auth\.conf|etc/apt/auth\.conf\.d/[^/]+)$"
+        ),
+    ),
+    (
+        "files.keys",
+        re.compile(r"/(id_(rsa|dsa|ecdsa|ed25519)(_sk)?|ssh_host_\w+_key|[^/]+\.(p12|pfx|jks|ppk|kdbx)|secring\.gpg)$"),
+    ),
+    ("files.apt-lists", re.compile(r"^/var/lib/apt/lists/(?!partial$|lock$|auxfiles$).+")),
+    (
+        "files.caches",
+        re.compile(
+            r"^/var/cache/apt/(archives/.+\.deb|.+\.bin)$"
+            r"|^/var/cache/(man|fontconfig|ldconfig)/.+"
+            r"|^/var/cache/debconf/[a-z]+\.dat-old$|^/var/lib/dpkg/[a-z-]+-old$"
+            r"|^/(root|home/[^/]+)/\.(cache|npm|cargo|conda|local/share/uv)/.+|/\.cache/(pip|uv|yarn)/.+"
+            r"|^/(opt/torchbake|app|root|home|tmp)/(.*/)?__pycache__(/|$)|/\.(pytest|mypy|ruff)_cache(/|$)"
+        ),
+    ),
+)
+# Files of settings, in which an address with a password is a password, not an example.
+_SETTINGS = re.compile(
+    r"/(\.?pip\.conf|uv\.toml|\.gitconfig|\.git/config|\.npmrc|\.yarnrc|\.condarc|\.curlrc|\.wgetrc|\.env|environment"
+    r"|settings\.xml|[^/]+\.sources|[^/]+\.list|apt\.conf|apt\.conf\.d/[^/]+)$"
+)
+_ADDRESS = re.compile(rb"[a-z][a-z0-9+.-]*://[^\s/@:\"'$<>{}]+:[^\s/@\"'$<>{}]+@")
+_KEY = re.compile(
+    rb"-----BEGIN (?:RSA |DSA |EC |OPENSSH |ENCRYPTED |PGP )?PRIVATE KEY(?: BLOCK)?-----\s+(?:[\w-]+: [^\n]*\n\s*)*"
+    rb"[A-Za-z0-9+/=]{32}"
+)
+# What services give out, by the prefix that they gave it so that it can be found.
+_TOKEN = re.compile(
+    rb"(?<![A-Za-z0-9_-])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[\w-]{20}|hf_[A-Za-z]{34}"
+    rb"|xox[abpr]-[\w-]{20}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{40}"
+    rb"|sk-(?:proj-|ant-)?[\w-]{40}|dckr_pat_[\w-]{20})(?![A-Za-z0-9_-])"
+)
+# Looking for a fixed text is many times as fast as looking for a pattern.
+_HINTS = (
+    *(b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"hf_", b"xox", b"AKIA", b"ASIA"),
+    *(b"AIza", b"npm_", b"pypi-AgE", b"sk-", b"dckr_pat_"),
+)
+_SECRET_NAME = re.compile(
+    r"(?i)(^|_)(pass(word|wd|phrase)?|secrets?|tokens?|api_?key|access_?key|private_?key|signing_?key|credentials?|auth)(_|$)"
+)
+_ASSIGNMENT = re.compile(r"(?<![\w.-])([A-Za-z]\w*)=(\"[^\"]+\"|'[^']+'|[^\s\"';&|]+)")
+
+
+def of_path(path: str) -> Iterator[str]:
+    """The checks that a path alone fails."""
+    for name, pattern in _PATHS:
+        if pattern.search(path):
+            yield name
+
+
+def of_content(path: str, data: bytes) -> Iterator[str]:
+    """The checks that what a file says fails."""
+    if data.startswith(b"\x7fELF") or path.endswith(".pyc"):
+        return
+    if b"PRIVATE KEY" in data and _KEY.search(data):
+        yield "files.keys"
+    if any(hint in data for hint in _HINTS) and _TOKEN.search(data):
+        yield "files.tokens"
+    if _SETTINGS.search(path) and (_ADDRESS.search(data) or b"_authToken=" in data):
+        yield "files.credentials"
+
+
+def secret_variable(name: str, value: str) -> bool:
+    """Whether a variable looks like a secret that somebody left: by its name, or by what it holds."""
+    if not value:
+        return False
+    return bool(_SECRET_NAME.search(name)) or secret_text(value)
+
+
+def secret_text(text: str) -> bool:
+    """Whether a text holds a key, a token, or an address with a password."""
+    data = text.encode()
+    return bool(_TOKEN.search(data) or _ADDRESS.search(data) or b"PRIVATE KEY-----" in data)
+
+
+def secrets_in_command(command: str) -> list[str]:
+    """Names of what looks secret in one line of an image's history."""
+    names = [name for name, value in _ASSIGNMENT.findall(command) if secret_variable(name, value.strip("\"'"))]
+    return names or (["a token or a password in an address"] if secret_text(command) else [])

@@ -1,0 +1,104 @@
+"""Import modules, torch first; ask torch what it is; load the CUDA libraries. One JSON document on stdout.
+
+The argument is a JSON list of modules.
+"""
+
+import ctypes
+import glob
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+# A library's function that tells its version, and whether that is the result or put where a pointer says.
+VERSIONS = {
+    "libcudart.so.*": ("cudaRuntimeGetVersion", True),
+    "libcudnn.so.*": ("cudnnGetVersion", False),
+    "libnccl.so.*": ("ncclGetVersion", True),
+}
+
+
+def load_modules(names: list[str]) -> dict[str, Any]:
+    errors, seconds = {}, {}
+    sys.stdout = sys.stderr  # what a module prints is not ours to say
+    for name in sorted(names, key=lambda name: name != "torch"):
+        start = time.monotonic()
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            errors[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        seconds[name] = round(time.monotonic() - start, 3)
+    sys.stdout = sys.__stdout__
+    return {"errors": errors, "seconds": seconds}
+
+
+def torch_facts() -> dict[str, Any]:
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    facts = {"version": torch.__version__, "cuda": torch.version.cuda, "cudnn": None, "nccl": None}
+    if torch.version.cuda:
+        try:
+            facts["cudnn"] = torch.backends.cudnn.version()
+            facts["nccl"] = list(torch.cuda.nccl.version())
+        except Exception as error:
+            facts["error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return facts
+
+
+def libraries() -> list[str]:
+    """NVIDIA's shared libraries that stand on Python's path, in the order of their names."""
+    found = {
+        os.path.realpath(file) for path in sys.path for file in glob.glob(f"{path}/nvidia/**/lib/*.so*", recursive=True)
+    }
+    return sorted(found)
+
+
+def load(path: str) -> str:
+    """Load a library as CUDA itself does, late and by all symbols; the reason where that fails."""
+    try:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def version(path: str, function: str, by_pointer: bool) -> int:
+    library = ctypes.CDLL(path)
+    if not by_pointer:
+        getattr(library, function).restype = ctypes.c_size_t
+        return int(getattr(library, function)())
+    number = ctypes.c_int()
+    getattr(library, function)(ctypes.byref(number))
+    return number.value
+
+
+def cuda_facts() -> dict[str, Any]:
+    """Loads cudart, NCCL and every part of cuDNN; tells their versions and from where they were loaded."""
+    paths = libraries()
+    parts = [path for path in paths if os.path.basename(path).startswith(("libcudart.so", "libnccl.so", "libcudnn"))]
+    errors = {path: reason for path in parts if (reason := load(path))}
+    versions = {}
+    for pattern, (function, by_pointer) in VERSIONS.items():
+        name = pattern.partition(".so")[0]
+        for path in parts:
+            if os.path.basename(path).startswith(f"{name}.so") and path not in errors:
+                try:
+                    versions[name] = version(path, function, by_pointer)
+                except (AttributeError, OSError) as error:
+                    errors[path] = str(error)
+    with open("/proc/self/maps") as lines:
+        mapped = {line.split(maxsplit=5)[5].strip() for line in lines if ".so" in line}
+    names = ("libcudart", "libcudnn", "libnccl")
+    return {
+        "errors": errors,
+        "versions": versions,
+        "loaded": sorted(path for path in mapped if os.path.basename(path).startswith(names)),
+    }
+
+
+if __name__ == "__main__":
+    facts = load_modules(json.loads(sys.argv[1]))
+    json.dump({**facts, "torch": torch_facts(), "cuda": cuda_facts()}, sys.stdout)

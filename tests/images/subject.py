@@ -1,0 +1,136 @@
+"""The image under test, and what its row in the matrix promises."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import ImageNotFound
+
+from tests.images.dockerfile import Promise, promise_of
+from torchbake.errors import TorchbakeError
+from torchbake.lock import read_lock
+from torchbake.lockfile import Lock
+from torchbake.project import Project, load_project
+from torchbake.render import LABEL, render
+from torchbake.spec import ImageSpec, InitSpec, Spec
+
+NO_ROW = "no row of matrix.yaml describes this image"
+
+
+class NoSubjectError(Exception):
+    """There is no such image, or no such row; the message says the next step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """An image's row: its spec, its lock, and the whole matrix."""
+
+    spec: Spec
+    project: Project
+
+    @cached_property
+    def lock(self) -> Lock | None:
+        """None for an init image. Raises LockError when the lock is missing or out of date."""
+        return read_lock(self.project.root, self.spec) if isinstance(self.spec, ImageSpec) else None
+
+    @cached_property
+    def promise(self) -> Promise:
+        return promise_of(render(self.spec, self.lock))
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        return self.project.tags[self.spec.id]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """An image in the engine. ``row`` is None where the matrix does not know it."""
+
+    ref: str
+    attributes: dict[str, Any]
+    history: list[dict[str, Any]]
+    row: Row | None
+
+    @property
+    def digest(self) -> str:
+        return str(self.attributes["Id"])
+
+    @property
+    def id(self) -> str:
+        """Its row's id; empty without a row."""
+        return self.row.spec.id if self.row else ""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(self.attributes["Config"])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.config.get("Labels") or {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(pair.split("=", 1) for pair in self.config.get("Env") or () if "=" in pair)
+
+    @property
+    def tags(self) -> list[str]:
+        return list(self.attributes.get("RepoTags") or ())
+
+    @property
+    def diff_ids(self) -> list[str]:
+        return list(self.attributes["RootFS"].get("Layers") or ())
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """The bytes of all layers on disk."""
+        return sum(int(step["Size"]) for step in self.history)
+
+    @property
+    def kind(self) -> str:
+        """``pytorch`` or ``init``: the row's; without one, whether it runs like an init image."""
+        if self.row:
+            return self.row.spec.kind
+        return "init" if self.config.get("Entrypoint") == ["/volume-permissions"] else "pytorch"
+
+    @property
+    def family(self) -> str:
+        """``cpu`` or ``cuda``: the row's; without one, whether it asks for a GPU."""
+        if self.row and isinstance(self.row.spec, ImageSpec):
+            return self.row.spec.accelerator.kind
+        return "cuda" if "NVIDIA_VISIBLE_DEVICES" in self.environment else "cpu"
+
+
+def find_subject(client: docker.DockerClient, ref: str, row: str | None, matrix: Path) -> Subject:
+    """The image, with the row that ``row`` names, else the one that its label names. Raises NoSubjectError."""
+    try:
+        image = client.images.get(ref)
+    except ImageNotFound:
+        raise NoSubjectError(f"{ref}: no such image in the engine. Build it (nox -s build), or pull it.") from None
+    labels = image.attrs["Config"].get("Labels") or {}
+    name = row or labels.get(f"{LABEL}.id", "")
+    found = _find_row(name, matrix)
+    if row and found is None:
+        raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
+    return Subject(ref=ref, attributes=image.attrs, history=image.history(), row=found)
+
+
+def _find_row(name: str, matrix: Path) -> Row | None:
+    try:
+        project = load_project(matrix)
+    except TorchbakeError as error:
+        raise NoSubjectError(f"{matrix}: {error.message}") from None
+    for spec in project.expansion.specs:
+        if spec.id == name:
+            return Row(spec=spec, project=project)
+    return None
+
+
+def cuda_major(spec: Spec) -> int | None:
+    """The CUDA major that a row asks for."""
+    cuda = isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda"
+    return spec.accelerator.version[0] if cuda and isinstance(spec, ImageSpec) else None
+
+
+__all__ = ["NO_ROW", "InitSpec", "NoSubjectError", "Row", "Subject", "cuda_major", "find_subject"]
