@@ -97,6 +97,12 @@ def test(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def smoke(session: nox.Session) -> None:
+    """Run torch in real containers, one for each node, or on a host: nox -s smoke -- cpu --nodes 3 --nproc 2"""
+    verb(session, "smoke")
+
+
+@nox.session(venv_backend="none")
 def teardown(session: nox.Session) -> None:
     """Stop the engine that setup started, and no other."""
     verb(session, "teardown")

@@ -13,7 +13,7 @@ from torchbake import console
 from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageError
 
 # In the order of the flow; `nox -l` and `--help` show them so.
-VERBS = ("setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test")
+VERBS = ("setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test", "smoke")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -31,7 +31,7 @@ class Image:
 
 
 @contextlib.contextmanager
-def _answering() -> Iterator[None]:
+def answering() -> Iterator[None]:
     """An engine's refusal, or its silence, as an error of ours."""
     try:
         yield
@@ -49,16 +49,21 @@ class Engine:
     def __init__(self, client: docker.DockerClient) -> None:
         self._client = client
 
+    @property
+    def client(self) -> docker.DockerClient:
+        """The SDK's own client, for what this class does not do; ask it within `answering`."""
+        return self._client
+
     @cached_property
     def containerd_store(self) -> bool:
         """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
-        with _answering():
+        with answering():
             status = self._client.info().get("DriverStatus") or []
         return any(value == "io.containerd.snapshotter.v1" for _, value in status)
 
     def images(self) -> dict[str, Image]:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
-        with _answering():
+        with answering():
             entries = self._client.api.images()
         listed = [
             Image(
@@ -74,19 +79,19 @@ class Engine:
     def find(self, digests: Iterable[str]) -> str | None:
         """The first of ``digests`` that the engine holds an image under."""
         for digest in digests:
-            with contextlib.suppress(ImageNotFound), _answering():
+            with contextlib.suppress(ImageNotFound), answering():
                 return str(self._client.images.get(digest).id)
         return None
 
     def unpacked_size(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
-        with _answering():
+        with answering():
             return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
         for tag in tags:
-            with _answering():
+            with answering():
                 self._client.api.tag(digest, repository, tag, force=True)
 
 
@@ -102,6 +107,12 @@ def connect() -> Engine:
         reason = re.sub(r"^Error while fetching server API version: ", "", str(error))
         raise EngineError(f"No container engine answers: {reason}", hint=hint) from None
     return Engine(client)
+
+
+def is_local(engine: Engine) -> bool:
+    """Whether the engine is reached by a socket of this machine, so that its files and its processes are ours too."""
+    names = ("http+docker://localhost", "http+docker://localnpipe")  # what the SDK calls such addresses
+    return engine.client.api.base_url in names
 
 
 def check_buildx() -> str:

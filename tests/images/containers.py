@@ -78,7 +78,7 @@ class Containers:
         state = container.attrs["State"]
         stdout, stderr = container.logs(stdout=True, stderr=False), container.logs(stdout=False, stderr=True)
         return Ended(
-            code=code if code or not state.get("Error") else 127,
+            code=code,
             stdout=stdout.decode(errors="replace"),
             stderr=stderr.decode(errors="replace") or state.get("Error", ""),
             seconds=_seconds(state["StartedAt"], state["FinishedAt"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["file", "dir", "link", "other"]
-_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def merge(layers: Iterable[Sequence[Entry]]) -> Tree:
         for gone in [path for path in _deleted(layer, tree) if path in tree]:
             _hide(tree.pop(gone), hidden)
         for entry in layer:
-            if not posixpath.basename(entry.path).startswith(_WHITEOUT):
+            if not posixpath.basename(entry.path).startswith(WHITEOUT):
                 before = tree.get(entry.path)
                 if before:
                     _hide(before, hidden)
@@ -75,8 +75,8 @@ def _deleted(layer: Iterable[Entry], tree: Mapping[str, Entry]) -> Iterator[str]
         folder, name = posixpath.split(entry.path)
         if name == _OPAQUE:
             yield from [path for path in tree if path.startswith(f"{folder.rstrip('/')}/")]
-        elif name.startswith(_WHITEOUT):
-            gone = posixpath.join(folder, name.removeprefix(_WHITEOUT))
+        elif name.startswith(WHITEOUT):
+            gone = posixpath.join(folder, name.removeprefix(WHITEOUT))
             yield from [path for path in tree if path == gone or path.startswith(f"{gone}/")]
 
 

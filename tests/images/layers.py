@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +21,7 @@ import docker
 import zstandard
 
 from tests.images import leaks
-from tests.images.entries import Entry, Kind, entries_of
+from tests.images.entries import WHITEOUT, Entry, Kind, entries_of
 
 _BLOCK = 1 << 20
 _KINDS: dict[bytes, Kind] = {
@@ -60,17 +59,19 @@ def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[s
 def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
     """Read what is missing, and no further than that."""
     waiting = set(missing)
-    with _Stream(client.api.get_image(image_id, chunk_size=_BLOCK)) as stream:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
-            for member in archive:
-                blob = "sha256:" + Path(member.name).name
-                if member.isfile() and blob not in skip:
-                    layer = _layer(cast(IO[bytes], archive.extractfile(member)), blob)
-                    if layer and layer.diff_id in waiting:
-                        waiting.remove(layer.diff_id)
-                        yield layer
-                if not waiting:
-                    return
+    with (
+        _Stream(client.api.get_image(image_id, chunk_size=_BLOCK)) as stream,
+        tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive,
+    ):
+        for member in archive:
+            blob = "sha256:" + Path(member.name).name
+            if member.isfile() and blob not in skip:
+                layer = _layer(cast(IO[bytes], archive.extractfile(member)), blob)
+                if layer and layer.diff_id in waiting:
+                    waiting.remove(layer.diff_id)
+                    yield layer
+            if not waiting:
+                return
     raise LayersError(f"`docker save` gives no layer {sorted(waiting)[0]}")
 
 
@@ -112,7 +113,8 @@ def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[Entry, li
         target=member.linkname if member.issym() else "",
         capable="SCHILY.xattr.security.capability" in member.pax_headers,
     )
-    names = list(leaks.of_path(path)) if not member.isdir() else []
+    deletion = Path(path).name.startswith(WHITEOUT)
+    names = [] if member.isdir() or deletion else list(leaks.of_path(path))
     if member.isreg() and 0 < member.size <= leaks.BIGGEST:
         names += leaks.of_content(path, cast(IO[bytes], archive.extractfile(member)).read())
     return entry, names
@@ -193,4 +195,4 @@ def _remember(folder: Path, layer: Layer) -> None:
     }
     with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".part", delete=False) as file:
         json.dump(kept, file)
-    os.replace(file.name, place)
+    Path(file.name).replace(place)

@@ -27,7 +27,6 @@ _PATHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"^/var/cache/apt/(archives/.+\.deb|.+\.bin)$"
             r"|^/var/cache/(man|fontconfig|ldconfig)/.+"
-            r"|^/var/cache/debconf/[a-z]+\.dat-old$|^/var/lib/dpkg/[a-z-]+-old$"
             r"|^/(root|home/[^/]+)/\.(cache|npm|cargo|conda|local/share/uv)/.+|/\.cache/(pip|uv|yarn)/.+"
             r"|^/(opt/torchbake|app|root|home|tmp)/(.*/)?__pycache__(/|$)|/\.(pytest|mypy|ruff)_cache(/|$)"
         ),

@@ -14,7 +14,7 @@ from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.project import Project, load_project
 from torchbake.render import LABEL, render
-from torchbake.spec import ImageSpec, InitSpec, Spec
+from torchbake.spec import ImageSpec, Spec
 
 NO_ROW = "no row of matrix.yaml describes this image"
 
@@ -131,6 +131,3 @@ def cuda_major(spec: Spec) -> int | None:
     """The CUDA major that a row asks for."""
     cuda = isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda"
     return spec.accelerator.version[0] if cuda and isinstance(spec, ImageSpec) else None
-
-
-__all__ = ["NO_ROW", "InitSpec", "NoSubjectError", "Row", "Subject", "cuda_major", "find_subject"]

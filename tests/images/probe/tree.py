@@ -1,4 +1,7 @@
-"""Every file of the container, its accounts, and its processes; as root. One JSON document on stdout."""
+"""Every file of the container and its accounts; as root. One JSON document on stdout."""
+
+# Probes look at thousands of paths, and as text they are several times as fast.
+# ruff: noqa: PTH110, PTH115, PTH123
 
 import json
 import os
@@ -48,20 +51,6 @@ def text(path: str) -> str:
         return ""
 
 
-def process(pid: str) -> dict[str, object]:
-    fields = text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    try:
-        program = os.readlink(f"/proc/{pid}/exe")
-        with open(f"/proc/{pid}/exe", "rb") as file:
-            machine_code = file.read(4) == b"\x7fELF"
-    except OSError:
-        program, machine_code = "", False
-    words = [word for word in text(f"/proc/{pid}/cmdline").split("\0") if word]
-    parent = int(fields[1]) if fields else 0
-    return {"pid": int(pid), "parent": parent, "program": program, "machine_code": machine_code, "words": words}
-
-
 if __name__ == "__main__":
     accounts = {name: text(f"/etc/{name}").splitlines() for name in ("passwd", "group", "shadow", "gshadow")}
-    processes = [process(pid) for pid in os.listdir("/proc") if pid.isdigit()]
-    json.dump({"entries": walk(), "accounts": accounts, "processes": processes}, sys.stdout)
+    json.dump({"entries": walk(), "accounts": accounts}, sys.stdout)

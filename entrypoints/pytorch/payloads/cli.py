@@ -1,0 +1,188 @@
+"""`smoke`: which payloads, on which device, each in a process of its own."""
+
+import argparse
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import NoReturn
+
+from .apart import Told, run_apart
+from .expected import parse_expected
+from .verdict import Checks, NotRun, Outcome, Tell, Verdict, outcome_of_all, said
+
+USAGE_CODE = 64
+
+
+@dataclass(frozen=True)
+class Payload:
+    """One entry of `smoke --list`; of one ``together``, only rank 0 speaks."""
+
+    module: str
+    what: str
+    together: bool = False
+
+
+PAYLOADS: Mapping[str, Payload] = {
+    "tensor": Payload("tensor", "matmul, conv, linalg, reductions of each dtype against independent references"),
+    "autograd": Payload("autograd", "gradients, double backward, a fit whose loss falls, mixed precision"),
+    "compile": Payload("compile_", "torch.compile equals eager, forward and backward; needs a compiler"),
+    "export": Payload("export", "TorchScript, torch.export, ONNX where it is installed, checkpoints"),
+    "loader": Payload("loader", "DataLoader workers, shared memory, pinned memory"),
+    "versions": Payload("versions", "torch, CUDA, cuDNN, NCCL and Python against --expect"),
+    "examples": Payload("examples", "a digits classifier and a regression, on one or many ranks", together=True),
+    "ddp": Payload("ddp", "collectives and data-parallel training, on one or many ranks", together=True),
+    "nccl": Payload("nccl", "the same over NCCL, and its bandwidth", together=True),
+}
+
+_EPILOG = """\
+payloads:
+{payloads}
+
+One JSON line a payload on stdout. Exit code: 0 passed, 1 failed, 77 not-run, 64 wrong command line;
+of several payloads: 1 when any failed, else 77 when none passed, else 0.
+
+examples:
+  smoke tensor autograd export loader
+  smoke tensor nccl --device cuda
+  smoke versions --expect '{{"torch": "2.7.1", "cuda": "12.6", "cudnn": "9.5.1.17", "nccl": "2.26.2", "python": "3.11"}}'
+  run /opt/torchbake/smoke ddp
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a payload is told."""
+
+    device: str = "cpu"
+    expected: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    names: tuple[str, ...]
+    options: Options
+    timeout: float
+    list: bool = False
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"smoke: {message}; see `smoke --help`.", file=sys.stderr)
+        raise SystemExit(USAGE_CODE)
+
+
+def parse(words: list[str]) -> Arguments:
+    """Raises SystemExit: 64 with a sentence on stderr for a command line that cannot be, 0 after --help."""
+    parser = _parser()
+    given = parser.parse_args(words)
+    for name in given.names:
+        if name not in PAYLOADS:
+            parser.error(f"there is no payload {name!r}, there are {', '.join(PAYLOADS)}")
+    if not given.names and not given.list:
+        parser.error(f"which payloads? There are {', '.join(PAYLOADS)}")
+    if given.timeout <= 0:
+        parser.error(f"--timeout is {given.timeout:g}, it must be above 0")
+    try:
+        expected = parse_expected(given.expect)
+    except ValueError as error:
+        parser.error(f"--expect: {error}")
+    return Arguments(tuple(given.names), Options(given.device, expected), given.timeout, given.list)
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:9} {payload.what}" for name, payload in PAYLOADS.items())
+    parser = _Parser(
+        prog="smoke",
+        description="Judges what this Python and its torch can do here.",
+        epilog=_EPILOG.format(payloads=listed),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a payload")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
+    parser.add_argument("--expect", default="{}", metavar="JSON", help="for versions: what must be there")
+    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="for each payload (300)")
+    parser.add_argument("--list", action="store_true", help="name the payloads, one a line")
+    return parser
+
+
+def main(words: list[str]) -> int:
+    """Run what the command line says; returns the exit code."""
+    arguments = parse(words)
+    if arguments.list:
+        print("\n".join(f"{name}\t{payload.what}" for name, payload in PAYLOADS.items()))
+        return 0
+    missing = _import_torch()
+    outcomes = []
+    for name in arguments.names:
+        verdict = _fail(name, arguments, missing) if missing else _judge(name, arguments)
+        _say(verdict)
+        outcomes.append(verdict.outcome)
+        if verdict.figures.get("told"):
+            break
+    return outcome_of_all(outcomes).exit_code
+
+
+def _import_torch() -> str:
+    """Import it once, for all payloads that are forked from here; returns why it cannot be."""
+    start = time.perf_counter()
+    try:
+        import_module("torch")
+    except Exception as error:  # a broken library raises OSError, a broken package anything
+        return f"torch cannot be imported by {sys.executable}: {said(error)}"
+    print(f"smoke: torch imported in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return ""
+
+
+def _judge(name: str, arguments: Arguments) -> Verdict:
+    start = time.perf_counter()
+    device = "cuda" if name == "nccl" else arguments.options.device
+    try:
+        ended = run_apart(lambda tell: _work(name, device, arguments.options, tell), arguments.timeout)
+    except Told as told:
+        return _fail(name, arguments, f"told to end by {told}", {"told": str(told)})
+    if ended.verdict:
+        return ended.verdict
+    checks = ended.seconds
+    return Verdict(name, device, Outcome.FAILED, ended.reason, time.perf_counter() - start, checks)
+
+
+def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
+    """In the payload's own process."""
+    payload = PAYLOADS[name]
+    checks = Checks(tell, together=payload.together)
+    start = time.perf_counter()
+    try:
+        import_module(f".{payload.module}", __package__).check(checks, options)
+    except NotRun as reason:
+        seconds = time.perf_counter() - start
+        if not checks.failures:
+            return Verdict(name, device, Outcome.NOT_RUN, str(reason), seconds, checks.seconds, checks.figures)
+    except Exception as error:
+        if not checks.failures:  # else that is the one
+            traceback.print_exc(file=sys.stderr)
+            checks.failures.append(said(error))
+    return checks.verdict(name, device, time.perf_counter() - start)
+
+
+def _fail(name: str, arguments: Arguments, reason: str, figures: Mapping[str, object] | None = None) -> Verdict:
+    return Verdict(name, arguments.options.device, Outcome.FAILED, reason, figures=figures or {})
+
+
+def _say(verdict: Verdict) -> None:
+    """Print the line; of ranks that work together only rank 0 does, as it has heard the others."""
+    rank = int(os.environ.get("RANK", "0"))
+    if PAYLOADS[verdict.payload].together and rank > 0:
+        if verdict.reason:
+            who = f"smoke {verdict.payload}: rank {rank} on {socket.gethostname()}"
+            print(f"{who}: {verdict.outcome.value}: {verdict.reason}", file=sys.stderr)
+        return
+    print(verdict.line(), flush=True)

@@ -1,0 +1,84 @@
+"""Does torch.compile build code here that computes what eager mode does, forward and backward?"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from .compare import expect_close
+from .device import expect_on, facts, open_device
+from .verdict import Checks, NotRun, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_CXX = ("g++", "c++", "clang++", "clang")
+_CC = ("gcc", "cc", "clang")
+
+
+def check(checks: Checks, options: "Options") -> None:
+    _find_compiler("CXX", _CXX, "no C++ compiler: torch.compile needs one at run time; use the devel image")
+    if options.device == "cuda":
+        _find_compiler("CC", _CC, "no C compiler: triton needs one at run time; use the devel image")
+    device = open_device(options.device)
+    with tempfile.TemporaryDirectory(prefix="smoke-compile-") as folder, _fresh_caches(Path(folder)):
+        with checks("elementwise"):
+            _compare(device, _formula, [torch.linspace(-2, 2, 1000, device=device)])
+        with checks("model"):
+            torch.manual_seed(1)
+            model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(device)
+            _compare(device, model, [torch.randn(8, 16, device=device), *model.parameters()])
+        with checks("built"):
+            kinds = {".so"} if device.type == "cpu" else {".cubin", ".ptx"}
+            built = sum(path.suffix in kinds for path in Path(folder).rglob("*"))
+            expect(built > 0, "nothing was built: the results came from eager mode or from an older cache")
+            checks.figures["built"] = built
+    checks.figures |= facts(device)
+
+
+def _find_compiler(variable: str, names: tuple[str, ...], reason: str) -> None:
+    chosen = os.environ.get(variable)
+    if not any(shutil.which(name) for name in ([chosen] if chosen else names)):
+        raise NotRun(f"{reason} (CXX is {chosen})" if chosen else reason)
+
+
+class _fresh_caches:  # noqa: N801 - it reads as what it does
+    """Code from an earlier run would hide that nothing can be built; and one process builds as much as is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._new = {
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+
+    def __enter__(self) -> None:
+        os.environ.update(self._new)
+
+    def __exit__(self, *_: object) -> None:
+        """The process ends with the payload, so nothing is put back."""
+
+
+def _formula(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) * torch.exp(-x * x) + torch.where(x > 0, x, 0.1 * x)
+
+
+def _compare(device: torch.device, function: object, inputs: list[torch.Tensor]) -> None:
+    """``inputs`` beyond the first are parameters. Fused code rounds in another order: a few float32 roundings."""
+    assert callable(function)
+    compiled = torch.compile(function, fullgraph=True)
+    results = []
+    for candidate in (function, compiled):
+        leaf = inputs[0].detach().clone().requires_grad_()
+        leaves = [leaf, *inputs[1:]]
+        out = expect_on(candidate(leaf), device, torch.float32)
+        gradients = torch.autograd.grad(out.square().sum(), leaves)
+        results.append([out.detach(), *gradients])
+    for eager, built in zip(*results, strict=True):
+        wanted = eager.double().reshape(-1).tolist()
+        largest = max(1.0, max(map(abs, wanted)))
+        expect_close(expect_on(built, device, torch.float32), wanted, 1e-5 * largest)

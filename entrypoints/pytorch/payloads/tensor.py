@@ -1,0 +1,239 @@
+"""Is arithmetic right? Each library behind torch (BLAS, convolution, LAPACK, FFT, sparse) against plain Python."""
+
+import cmath
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from .compare import (
+    FLOATS, added_in, expect_close, flat, magnitudes, name_of, product, rows_of, signs, steps, unit,
+)  # fmt: skip
+from .device import expect_on, facts, open_device
+from .verdict import Checks, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_BIG = 256
+_MANY = 4000
+
+
+def check(checks: Checks, options: "Options") -> None:
+    device = open_device(options.device)
+    if device.type == "cuda":
+        with checks("gpu"):
+            checks.figures |= _gpu(device)
+    for dtype in FLOATS:
+        name = name_of(dtype)
+        with checks(f"matmul-{name}"):
+            _matmul(device, dtype)
+            _big_matmul(device, dtype)
+        with checks(f"conv-{name}"):
+            _conv(device, dtype)
+        with checks(f"functions-{name}"):
+            _functions(device, dtype)
+        with checks(f"reductions-{name}"):
+            _reductions(device, dtype)
+    for dtype in (torch.float64, torch.float32):
+        with checks(f"linalg-{name_of(dtype)}"):
+            _linalg(device, dtype)
+        with checks(f"fft-{name_of(dtype)}"):
+            _fft(device, dtype)
+    with checks("sparse"):
+        _sparse(device)
+    with checks("integers"):
+        _integers(device)
+    with checks("random"):
+        _random(device)
+    checks.figures |= facts(device)
+
+
+def _gpu(device: torch.device) -> dict[str, object]:
+    """Work must take time and memory of the GPU itself, by the GPU's own clock."""
+    before = torch.cuda.memory_allocated(device)
+    left = torch.ones(2048, 2048, device=device)
+    expect(torch.cuda.memory_allocated(device) - before >= left.nbytes, "16 MB were allocated, but not on the GPU")
+    left @ left  # the first one also loads the library
+    torch.cuda.synchronize(device)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(5):
+        result = left @ left
+    end.record()
+    end.synchronize()
+    seconds = start.elapsed_time(end) / 1000
+    expect(seconds > 0, "five products took no time on the GPU's clock")
+    expect(result.device == device and result[-1, -1].item() == 2048, "the product of ones is not 2048 everywhere")
+    return {"gpu-float32-tflops": 5 * 2 * 2048**3 / seconds / 1e12, "gpu-kernels": torch.cuda.get_arch_list()}
+
+
+def _matmul(device: torch.device, dtype: torch.dtype) -> None:
+    """Products of multiples of 1/32 are exact in float32 and so are sums of 40 of them: only storing rounds."""
+    left, right = rows_of(steps(24 * 40, 1), 40), rows_of(steps(40 * 33, 2), 33)
+    result = torch.tensor(left, device=device, dtype=dtype) @ torch.tensor(right, device=device, dtype=dtype)
+    expect_on(result, device, dtype)
+    exact = dtype in (torch.float64, torch.float32)
+    # A GPU may add float16 in a few parts that it stores in between.
+    sizes = flat(product(magnitudes(left), magnitudes(right)))
+    expect_close(result, flat(product(left, right)), [0.0 if exact else 4 * unit(dtype) * size for size in sizes])
+
+
+def _big_matmul(device: torch.device, dtype: torch.dtype) -> None:
+    """A size that uses the blocked kernels. All numbers are whole, so A (B x) = (A B) x must hold exactly."""
+    left, right = signs(_BIG * _BIG, 3), signs(_BIG * _BIG, 4)
+    shape = (_BIG, _BIG)
+    a = torch.tensor(left, dtype=dtype, device=device).reshape(shape)
+    b = torch.tensor(right, dtype=dtype, device=device).reshape(shape)
+    result = expect_on(a @ b, device, dtype)
+    x = [float(3 * place**2 + 1) for place in range(_BIG)]
+    expected = _times(rows_of(left, _BIG), _times(rows_of(right, _BIG), x))
+    wrong = sum(one != two for one, two in zip(_times(result.double().tolist(), x), expected, strict=True))
+    expect(wrong == 0, f"{wrong} of {_BIG} rows of a product of {_BIG} by {_BIG} whole numbers are wrong")
+
+
+def _times(rows: list[list[float]], vector: list[float]) -> list[float]:
+    return [math.fsum(map(float.__mul__, row, vector)) for row in rows]
+
+
+def _conv(device: torch.device, dtype: torch.dtype) -> None:
+    """Against the definition, with stride, padding and bias. The bound leaves room for fast algorithms' constants."""
+    channels, size, out, kernel = 3, 9, 4, 3
+    image, weight, bias = (
+        steps(2 * channels * size**2, 5, per_unit=8), steps(out * channels * kernel**2, 6, per_unit=8), steps(out, 7)
+    )  # fmt: skip
+    x = torch.tensor(image, device=device, dtype=dtype).reshape(2, channels, size, size)
+    w = torch.tensor(weight, device=device, dtype=dtype).reshape(out, channels, kernel, kernel)
+    b = torch.tensor(bias, device=device, dtype=dtype)
+    for stride, padding in ((1, 1), (2, 0)):
+        result = expect_on(torch.nn.functional.conv2d(x, w, b, stride=stride, padding=padding), device, dtype)
+        wanted, sizes = _conv_reference(image, weight, bias, size, stride, padding)
+        # 27 products and a bias; storing rounds float16 and bfloat16 once, fast algorithms a few times.
+        factor = 4 if dtype in (torch.float16, torch.bfloat16) else 32
+        expect_close(result, wanted, [factor * unit(dtype) * size_ for size_ in sizes])
+
+
+def _conv_reference(
+    image: list[float], weight: list[float], bias: list[float], size: int, stride: int, padding: int
+) -> tuple[list[float], list[float]]:
+    wanted, sizes = [], []
+    steps_ = range(-padding, size + padding - 2, stride)
+    for batch in range(2):
+        for o, shift in enumerate(bias):
+            for top in steps_:
+                for side in steps_:
+                    terms = [
+                        image[((batch * 3 + c) * size + top + i) * size + side + j] * weight[((o * 3 + c) * 3 + i) * 3 + j]
+                        for c in range(3) for i in range(3) for j in range(3)
+                        if 0 <= top + i < size and 0 <= side + j < size
+                    ]  # fmt: skip
+                    wanted.append(math.fsum([*terms, shift]))
+                    sizes.append(sum(map(abs, terms)) + abs(shift))
+    return wanted, sizes
+
+
+def _functions(device: torch.device, dtype: torch.dtype) -> None:
+    """Within a few roundings of the C library's."""
+    values = steps(128, 8)
+    x = torch.tensor(values, device=device, dtype=dtype)
+    for function, reference in (
+        (torch.exp, math.exp), (torch.sin, math.sin), (torch.tanh, math.tanh), (torch.erf, math.erf),
+    ):  # fmt: skip
+        wanted = [reference(value) for value in values]
+        expect_close(expect_on(function(x), device, dtype), wanted, [6 * unit(dtype) * abs(value) for value in wanted])
+    pairs = [(value, value + 2) for value in values]
+    result = torch.tensor([one for one, _ in pairs], device=device, dtype=dtype) / (x + 2)
+    # x + 2 may be rounded in bfloat16, so the quotient is two roundings away.
+    expect_close(result, [one / two for one, two in pairs], [3 * unit(dtype) * abs(one / two) for one, two in pairs])
+
+
+def _reductions(device: torch.device, dtype: torch.dtype) -> None:
+    values = steps(_MANY, 9)
+    x = torch.tensor(values, device=device, dtype=dtype)
+    total, size = math.fsum(values), math.fsum(map(abs, values))
+    mean = total / _MANY
+    variance = math.fsum((value - mean) ** 2 for value in values) / (_MANY - 1)
+    adding = _MANY * added_in(dtype)
+    expect_close(expect_on(x.sum(), device, dtype), [total], 2 * unit(dtype) * abs(total) + adding * size)
+    expect_close(x.mean(), [mean], 2 * unit(dtype) * abs(mean) + adding * size / _MANY)
+    expect_close(x.var(), [variance], (2 * unit(dtype) + 4 * adding) * variance)
+    expect(x.max().item() == max(values) and x.argmin().item() == values.index(min(values)), "max or argmin is wrong")
+    expect(x.sort().values.double().tolist() == sorted(values), "sort is wrong")
+    table = x.reshape(40, 100)
+    sums = [math.fsum(row) for row in rows_of(values, 100)]
+    expect_close(table.sum(dim=1), sums, [2 * unit(dtype) * abs(one) + 100 * added_in(dtype) * 100 for one in sums])
+    powers = [[math.exp(value) for value in row] for row in rows_of(values, 100)]
+    shares = [value / math.fsum(row) for row in powers for value in row]
+    result = torch.softmax(table, dim=1)
+    expect_close(result, shares, [(6 * unit(dtype) + 200 * added_in(dtype)) * share for share in shares])
+
+
+def _linalg(device: torch.device, dtype: torch.dtype) -> None:
+    """Backward errors, computed in Python: what LAPACK guarantees is a small multiple of size times unit."""
+    count = 24
+    small = 16 * count * unit(dtype)
+    rows = [
+        [value + (2.0 * count if place == number else 0.0) for place, value in enumerate(row)]
+        for number, row in enumerate(rows_of(steps(count * count, 10), count))
+    ]  # a heavy diagonal: well conditioned
+    a = torch.tensor(rows, device=device, dtype=dtype)
+    b = steps(count, 11)
+    x = expect_on(torch.linalg.solve(a, torch.tensor(b, device=device, dtype=dtype)), device, dtype)
+    expect_close(_times(rows, x.double().tolist()), b, small * 4)
+    # The second difference has known eigenvalues, which are also its singular values.
+    chain = [[2.0 if i == j else -1.0 if abs(i - j) == 1 else 0.0 for j in range(count)] for i in range(count)]
+    laplace = torch.tensor(chain, device=device, dtype=dtype)
+    known = [2 - 2 * math.cos(math.pi * k / (count + 1)) for k in range(1, count + 1)]
+    expect_close(expect_on(torch.linalg.eigvalsh(laplace), device, dtype), known, small * 4)
+    expect_close(torch.linalg.svdvals(laplace), known[::-1], small * 4)
+    expect_close(torch.linalg.det(laplace), [count + 1.0], 8 * small * (count + 1))
+    factor = expect_on(torch.linalg.cholesky(laplace), device, dtype).double().tolist()
+    expect_close(flat(product(factor, list(zip(*factor, strict=True)))), flat(chain), small * 4)
+    q, r = (part.double().tolist() for part in torch.linalg.qr(a))
+    expect_close(flat(product(q, r)), flat(rows), small * 2 * count)
+    unity = [float(i == j) for i in range(count) for j in range(count)]
+    expect_close(flat(product(list(zip(*q, strict=True)), q)), unity, small)
+
+
+def _fft(device: torch.device, dtype: torch.dtype) -> None:
+    count = 60  # not a power of two
+    values = steps(count, 12)
+    result = torch.fft.fft(torch.tensor(values, device=device, dtype=dtype))
+    expect_on(result, device)
+    turns = [cmath.exp(-2j * cmath.pi * k / count) for k in range(count)]
+    wanted = [sum(value * turns[k * n % count] for n, value in enumerate(values)) for k in range(count)]
+    bound = 16 * unit(dtype) * math.fsum(map(abs, values))
+    expect_close(result.real, [value.real for value in wanted], bound)
+    expect_close(result.imag, [value.imag for value in wanted], bound)
+
+
+def _sparse(device: torch.device) -> None:
+    rows = rows_of([value if value > 0.5 else 0.0 for value in steps(30 * 40, 13)], 40)
+    right = rows_of(steps(40 * 5, 14), 5)
+    left = torch.tensor(rows, device=device).to_sparse()
+    result = expect_on(torch.sparse.mm(left, torch.tensor(right, device=device)), device, torch.float32)
+    expect_close(result, flat(product(rows, right)), 0.0)  # exact, as in _matmul
+
+
+def _integers(device: torch.device) -> None:
+    """Indices, running sums and masks: no rounding, no tolerance."""
+    values = [(7919 * place) % 1009 for place in range(_MANY)]
+    x = torch.tensor(values, device=device)
+    running = expect_on(x.cumsum(0), device, torch.int64).tolist()
+    expect(running[-1] == sum(values) and running[1] == values[0] + values[1], "cumsum is wrong")
+    order = torch.arange(_MANY - 1, -1, -1, device=device)
+    expect(x[order].tolist() == values[::-1] and x.gather(0, order).tolist() == values[::-1], "indexing is wrong")
+    counts = torch.zeros(1009, dtype=torch.int64, device=device).scatter_add_(0, x, torch.ones_like(x))
+    expect(counts.tolist() == [values.count(number) for number in range(1009)], "scatter_add_ is wrong")
+    expect(x[x > 500].tolist() == [value for value in values if value > 500], "a mask is wrong")
+
+
+def _random(device: torch.device) -> None:
+    """The generator repeats itself for a seed, differs between seeds, and has the mean and variance it must have."""
+    draw = [torch.randn(20000, generator=torch.Generator(device).manual_seed(seed), device=device) for seed in (1, 1, 2)]
+    expect_on(draw[0], device, torch.float32)
+    expect(torch.equal(draw[0], draw[1]), "one seed gave two results")
+    expect(not torch.equal(draw[0], draw[2]), "two seeds gave one result")
+    # Seven standard errors: one draw in 10^11 would be outside, and the seeds are fixed.
+    expect(abs(draw[0].mean().item()) < 7 / math.sqrt(20000), "the mean of a normal draw is far from 0")
+    expect(abs(draw[0].var().item() - 1) < 7 * math.sqrt(2 / 20000), "the variance of a normal draw is far from 1")

@@ -1,0 +1,13 @@
+"""Every broken image by its check."""
+
+from tests.e2e.broken import Broken, files, libraries, metadata, process, python, users, volume_permissions
+
+BROKEN: dict[str, Broken] = {
+    **metadata.BROKEN,
+    **files.BROKEN,
+    **users.BROKEN,
+    **python.BROKEN,
+    **libraries.BROKEN,
+    **process.BROKEN,
+    **volume_permissions.BROKEN,
+}

@@ -1,0 +1,68 @@
+"""Images whose Python packages are not those that were locked, or not whole."""
+
+from tests.e2e.broken import SITE, Broken, as_root
+
+_EXTRA = "Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n"
+# Everything keeps its size, because the size in RECORD is a check of its own.
+_NEEDS_MORE = f"""\
+import glob, re
+(path,) = glob.glob("{SITE}/jinja2-*.dist-info/METADATA")
+with open(path, "r+b") as file:
+    text = file.read()
+    file.seek(0)
+    file.write(re.sub(rb"(Requires-Dist: MarkupSafe>=)\\d", rb"\\g<1>9", text))
+"""
+_NO_IMPORT = f"""\
+import glob, os
+path = "{SITE}/networkx/__init__.py"
+with open(path, "r+b") as file:
+    file.write(b"raise ImportError('broken')  # ")
+for compiled in glob.glob("{SITE}/networkx/__pycache__/__init__.*.pyc"):
+    os.unlink(compiled)
+"""
+_OTHER_BUILD = """\
+import glob, os, re
+path = "/pytorch/torch/version.py"
+with open(path, "r+b") as file:
+    text = file.read()
+    before = re.search(rb"cuda: [^=]*= None", text)[0]
+    file.seek(0)
+    file.write(text.replace(before, b"cuda = '12.6'".ljust(len(before))))
+for compiled in glob.glob("/pytorch/torch/__pycache__/version.*.pyc"):
+    os.unlink(compiled)
+"""
+
+
+def _by(what: str, script: str) -> Broken:
+    run = "USER 0\nRUN --mount=target=/run/break python3 /run/break/break.py\nUSER 1001\n"
+    return Broken(what=what, files={"break.py": script}, dockerfile=run)
+
+
+BROKEN = {
+    "python.locked": Broken(
+        what="a package that is not in the lock",
+        files={"METADATA": _EXTRA},
+        dockerfile=f"COPY METADATA {SITE}/extra-1.0.dist-info/METADATA\n",
+    ),
+    "python.requirements": _by("jinja2 wants a markupsafe that there is not", _NEEDS_MORE),
+    "python.records": Broken(
+        what="a wheel's file was changed", dockerfile=as_root(f"echo >> {SITE}/networkx-*.dist-info/METADATA")
+    ),
+    "python.imports": _by("networkx cannot be imported", _NO_IMPORT),
+    "python.build": _by("torch says that it is built for CUDA", _OTHER_BUILD),
+    "python.cpu-only": Broken(
+        what="a CUDA runtime in a CPU image",
+        dockerfile=as_root("mkdir -p /usr/local/cuda/lib64", "cp /lib/x86_64-linux-gnu/libutil.so.1 "
+                           "/usr/local/cuda/lib64/libcudart.so.12"),
+    ),
+    "python.one-cuda": Broken(
+        what="a runtime of CUDA 11 beside that of CUDA 12",
+        base="cuda",
+        dockerfile=as_root("mkdir -p /opt/old", "cp /lib/x86_64-linux-gnu/libutil.so.1 /opt/old/libcudart.so.11.0"),
+    ),
+    "python.duplicates": Broken(
+        what="a second NCCL, as apt would install it",
+        base="cuda",
+        dockerfile=as_root("cp /lib/x86_64-linux-gnu/libutil.so.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2"),
+    ),
+}  # fmt: skip

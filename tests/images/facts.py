@@ -1,0 +1,178 @@
+"""What is asked of an image, each once for all checks and side by side: probes in containers, and its layers."""
+
+import json
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from testinfra.host import Host
+
+from tests.images.containers import ContainerError, Containers, Ended
+from tests.images.layers import Layer, read_layers
+from tests.images.subject import Subject
+from torchbake.render import USER
+
+PROBES = Path(__file__).with_name("probe")
+STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
+FS_GROUP = 2000
+# Ways to run an image: options of its container, and folders that its contract promises to be writable there.
+WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "default": ({}, (USER.workdir, USER.home, "/tmp")),
+    "arbitrary": ({"user": "54321:0"}, (USER.workdir, "/tmp")),
+    "fsgroup": (
+        {"user": "1002:1002", "group_add": [FS_GROUP], "tmpfs": {"/data": f"uid=0,gid={FS_GROUP},mode=2775"}},
+        ("/data", "/tmp"),
+    ),
+    "read-only": ({"read_only": True, "tmpfs": {"/tmp": "mode=1777"}}, ("/tmp",)),
+    "hardened": ({"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}, ("/tmp",)),
+}
+# Where torch is asked for its compiler's cache: no passwd entry, and no writable home. It costs an import.
+ASK_TORCH = "fsgroup"
+_UNREAPED = """
+(sleep 0.2 &)
+(sleep 0.3 &)
+sleep 1
+for stat in /proc/[0-9]*/stat; do read -r line < "$stat" && case $line in *") Z "*) echo "$line";; esac; done
+true
+"""
+EXITS: dict[str, tuple[tuple[str, ...], int]] = {
+    "a command that ends well": (("true",), 0),
+    "exit 42": (("sh", "-c", "exit 42"), 42),
+    "a file that cannot run": (("/etc/passwd",), 126),
+    "a command that is not there": (("no-such-command",), 127),
+    "a command ended by SIGTERM": (("sh", "-c", "kill -TERM $$"), 143),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """How a container ended that was told to: its code, None if it did not; seconds from the signal."""
+
+    code: int | None
+    seconds: float
+
+
+class Facts:
+    """Facts by name. Each is gathered at most once; what went wrong meanwhile is raised to whoever asks."""
+
+    def __init__(self, subject: Subject, client: docker.DockerClient, containers: Containers, cache: Path) -> None:
+        self._subject, self._client, self._containers, self._cache = subject, client, containers, cache
+        self._pool = ThreadPoolExecutor(max_workers=12)
+        self._futures: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, names: Iterable[str]) -> None:
+        """Gather these already, in this order as far as there are threads."""
+        for name in names:
+            self._future(name)
+
+    def get(self, name: str) -> Any:
+        return self._future(name).result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _future(self, name: str) -> Future[Any]:
+        with self._lock:
+            if name not in self._futures:
+                self._futures[name] = self._pool.submit(GATHERERS[name], self)
+            return self._futures[name]
+
+    def layers(self) -> list[Layer]:
+        """Its layers, lowest first."""
+        return read_layers(self._client, self._subject.digest, self._subject.diff_ids, self._cache)
+
+    def tree(self) -> dict[str, Any]:
+        found: dict[str, Any] = ask(self._containers.host("root"), "tree")
+        return found
+
+    def packages(self) -> dict[str, Any]:
+        found: dict[str, Any] = ask(self._containers.host(), "packages")
+        return found
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Those of the container that stays. Asked as its user: root has no right to look at another's program."""
+        found: list[dict[str, Any]] = ask(self._containers.host(), "processes")
+        return found
+
+    def linking(self) -> dict[str, Any]:
+        found: dict[str, Any] = ask(self._containers.host(), "linking")
+        return found
+
+    def imports(self) -> dict[str, Any]:
+        """What comes of importing every module of every package but NVIDIA's, which have none to speak of."""
+        packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
+        modules = sorted({module for one in packages for module in one["modules"]})
+        found: dict[str, Any] = ask(self._containers.host(), "imports", json.dumps(modules))
+        return found
+
+    def ways(self) -> dict[str, Ended]:
+        """How the image runs in each way; stdout is what probe/user.py says."""
+        script = (PROBES / "user.py").read_text()
+
+        def run(way: str) -> Ended:
+            options, folders = WAYS[way]
+            wanted = json.dumps({"folders": folders, "inductor": way == ASK_TORCH})
+            return self._containers.run("python3", "-c", script, wanted, **options)
+
+        return _side_by_side(run, WAYS)
+
+    def exits(self) -> dict[str, Ended]:
+        return _side_by_side(lambda name: self._containers.run(*EXITS[name][0]), EXITS)
+
+    def zombies(self) -> Ended:
+        """A command that leaves orphans behind; stdout has those that nobody reaped."""
+        return self._containers.run("sh", "-c", _UNREAPED)
+
+    def stopped(self) -> Stopped:
+        """How a command ends that handles no signal, when the container is told to stop."""
+        with self._containers.started("sh", "-c", "echo ready; exec sleep 600") as container:
+            for _ in range(200):
+                if b"ready" in container.logs(stdout=True, stderr=False):
+                    break
+                time.sleep(0.05)
+            else:
+                raise ContainerError("the command did not start within 10 s")
+            time.sleep(0.1)  # from the shell's word to its exec
+            start = time.monotonic()
+            container.kill("SIGTERM")
+            try:
+                code: int | None = self._containers.end(container, STOP_LIMIT).code
+            except ContainerError:
+                code = None
+            return Stopped(code=code, seconds=time.monotonic() - start)
+
+
+GATHERERS: dict[str, Callable[[Facts], Any]] = {
+    "layers": Facts.layers,
+    "ways": Facts.ways,
+    "tree": Facts.tree,
+    "processes": Facts.processes,
+    "packages": Facts.packages,
+    "imports": Facts.imports,
+    "linking": Facts.linking,
+    "exits": Facts.exits,
+    "stopped": Facts.stopped,
+    "zombies": Facts.zombies,
+}
+
+
+def ask(host: Host, probe: str, *arguments: str) -> Any:
+    """Run a probe inside the container that stays, in one call. Raises ContainerError with what it said."""
+    script = (PROBES / f"{probe}.py").read_text()
+    done = host.run(shlex.join(["python3", "-c", script, *arguments]))
+    if done.rc:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise ContainerError(f"the probe {probe} cannot run inside (exit {done.rc}): {last[:300]}")
+    return json.loads(done.stdout)
+
+
+def _side_by_side(run: Callable[[str], Ended], names: Mapping[str, object]) -> dict[str, Ended]:
+    with ThreadPoolExecutor(max_workers=len(names)) as pool:
+        return dict(zip(names, pool.map(run, names), strict=True))

@@ -1,0 +1,36 @@
+"""The processes of the container; as the user that they run as. One JSON list on stdout."""
+
+# Probes look at thousands of paths, and as text they are several times as fast.
+# ruff: noqa: PTH115, PTH123, PTH208
+
+import json
+import os
+import sys
+
+
+def text(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
+
+
+def process(pid: str) -> dict[str, object]:
+    program = os.readlink(f"/proc/{pid}/exe")
+    with open(f"/proc/{pid}/exe", "rb") as file:
+        machine_code = file.read(4) == b"\x7fELF"
+    return {
+        "pid": int(pid),
+        "parent": int(text(f"/proc/{pid}/stat").rpartition(")")[2].split()[1]),
+        "program": program,
+        "machine_code": machine_code,
+        "words": [word for word in text(f"/proc/{pid}/cmdline").split("\0") if word],
+    }
+
+
+if __name__ == "__main__":
+    processes = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            processes.append(process(pid))
+        except OSError:  # it ended meanwhile, or is another probe's
+            continue
+    json.dump(processes, sys.stdout)

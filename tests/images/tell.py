@@ -1,0 +1,11 @@
+"""How a check says what is wrong: in one short line, never a page."""
+
+from collections.abc import Iterable
+
+MOST = 4
+
+
+def some(offenders: Iterable[object], *, most: int = MOST) -> str:
+    """``a, b, c, d and 17 more``; empty for none."""
+    shown = [str(one) for one in offenders]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -1,0 +1,163 @@
+"""What an image says of itself: its settings, its labels and its tags, against its row."""
+
+import re
+from typing import Any
+
+from packaging.version import Version
+
+from tests.images import leaks
+from tests.images.checks import KINDS, check
+from tests.images.subject import Row, Subject
+from tests.images.tell import some
+from torchbake.render import LABEL
+
+# What a build fills in: https://github.com/opencontainers/image-spec/blob/main/annotations.md
+FILLED_IN = {
+    "${REVISION}": r"[0-9a-f]{40,64}(-dirty)?",
+    "${CREATED}": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)",
+    "${INPUTS}": r"sha256:[0-9a-f]{64}",
+    "${BASE_DIGEST}": r"sha256:[0-9a-f]{64}",
+}
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an engine's, where an image has none
+
+
+@check("metadata.labels", "labels say exactly what the row promises: id, versions, flavor, licence", kinds=KINDS)
+def test_labels(row: Row, subject: Subject) -> None:
+    promised = {key: value for key, value in row.promise.labels.items() if value not in FILLED_IN}
+    wrong = [
+        f"{key} is {subject.labels.get(key)!r}, not {value!r}"
+        for key, value in promised.items()
+        if subject.labels.get(key) != value
+    ]
+    more = [key for key in subject.labels if key.startswith(f"{LABEL}.") and key not in row.promise.labels]
+    wrong += [f"{key} is not promised" for key in more]
+    assert not wrong, some(wrong)
+
+
+@check("metadata.origin", "labels say which revision, inputs and base it was built from, and when", kinds=KINDS)
+def test_origin(row: Row, subject: Subject) -> None:
+    wrong = [
+        f"{key} is {subject.labels.get(key, '')!r}"
+        for key, value in row.promise.labels.items()
+        if value in FILLED_IN and not re.fullmatch(FILLED_IN[value], subject.labels.get(key, ""))
+    ]
+    assert not wrong, some(wrong)
+
+
+@check("metadata.content", "torch and Python inside are of the versions that the labels say, and cuDNN and NCCL too")
+def test_content(subject: Subject, packages: dict[str, Any], imports: dict[str, Any]) -> None:
+    torch = imports["torch"]
+    assert torch, f"torch cannot be imported: {imports['errors'].get('torch', 'it is not there')}"
+    inside = {
+        "torch": str(torch["version"]),
+        "python": packages["markers"]["python_version"],
+        "cudnn": cudnn(torch["cudnn"]),
+        "nccl": ".".join(map(str, torch["nccl"])) if torch["nccl"] else "",
+    }
+    wrong = [
+        f"{name} is {inside[name] or 'missing'}, the label says {label}"
+        for name in inside
+        if (label := subject.labels.get(f"{LABEL}.{name}")) and not agree(label, inside[name])
+    ]
+    assert not wrong, some(wrong)
+
+
+def cudnn(number: int | None) -> str:
+    """cuDNN's number as a version: 90501 is 9.5.1."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else ""
+
+
+def agree(label: str, inside: str) -> bool:
+    """Whether two versions are one, as exactly as both tell: PyPI's wheels leave their local part to torch itself."""
+    if not inside:
+        return False
+    said, found = Version(label), Version(inside)
+    parts = min(len(said.release), len(found.release))
+    same_local = not said.local or said.local == found.local
+    return said.release[:parts] == found.release[:parts] and same_local
+
+
+@check("metadata.tags", "it has no tag of another row: nobody gets a CPU torch by asking for CUDA", kinds=KINDS)
+def test_tags(row: Row, subject: Subject) -> None:
+    repository = row.spec.repository
+    claimed = {tag: name for name, tags in row.project.tags.items() for tag in tags}
+    wrong = []
+    for where, tag in (reference.rsplit(":", 1) for reference in subject.tags):
+        own = tag in row.tags or re.fullmatch(rf"{re.escape(row.tags[0])}-r\d+", tag)
+        if own or where.rsplit("/", 1)[-1] != repository.rsplit("/", 1)[-1]:
+            continue
+        if tag in claimed:
+            wrong.append(f"{where}:{tag} belongs to {claimed[tag]}")
+        elif where == repository:
+            wrong.append(f"{where}:{tag} is no tag of its row")
+    assert not wrong, some(wrong)
+
+
+@check("metadata.user", "USER is the row's, and a number, which Kubernetes' runAsNonRoot can judge", kinds=KINDS)
+def test_user(row: Row, subject: Subject) -> None:
+    user = subject.config.get("User", "")
+    assert re.fullmatch(r"\d+(:\d+)?", user), f"USER is {user!r}, no number"
+    assert user == row.promise.user, f"USER is {user}, not {row.promise.user}"
+
+
+@check("metadata.entrypoint", "ENTRYPOINT is the init and the entrypoint script, and nothing else", kinds=KINDS)
+def test_entrypoint(row: Row, subject: Subject) -> None:
+    found = subject.config.get("Entrypoint") or []
+    assert found == row.promise.entrypoint, f"ENTRYPOINT is {found}, not {row.promise.entrypoint}"
+
+
+@check("metadata.cmd", "CMD is the row's", kinds=KINDS)
+def test_cmd(row: Row, subject: Subject) -> None:
+    found = subject.config.get("Cmd") or []
+    assert found == row.promise.cmd, f"CMD is {found}, not {row.promise.cmd}"
+
+
+@check("metadata.workdir", "WORKDIR is the row's, where relative scripts are looked for", kinds=KINDS)
+def test_workdir(row: Row, subject: Subject) -> None:
+    found = subject.config.get("WorkingDir") or "/"
+    assert found == row.promise.workdir, f"WORKDIR is {found}, not {row.promise.workdir}"
+
+
+@check("metadata.ports", "no port is declared that the row does not declare", kinds=KINDS)
+def test_ports(row: Row, subject: Subject) -> None:
+    found = set(subject.config.get("ExposedPorts") or ())
+    assert found == row.promise.ports, f"EXPOSE is {some(sorted(found)) or 'empty'}"
+
+
+@check("metadata.volumes", "no volume is declared: an anonymous one hides what is below, and stays", kinds=KINDS)
+def test_volumes(row: Row, subject: Subject) -> None:
+    found = set(subject.config.get("Volumes") or ())
+    assert found == row.promise.volumes, f"VOLUME is {some(sorted(found)) or 'empty'}"
+
+
+@check("metadata.env", "the environment is exactly the row's", kinds=KINDS)
+def test_env(row: Row, subject: Subject) -> None:
+    promised, found = {"PATH": DEFAULT_PATH, **row.promise.environment}, subject.environment
+    wrong = [
+        f"{key} is {found.get(key)!r}, not {value!r}" for key, value in promised.items() if found.get(key) != value
+    ]
+    more = [key for key in found if key not in promised and not leaks.secret_variable(key, found[key])]
+    wrong += [f"{key} is not promised" for key in more]
+    assert not wrong, some(wrong)
+
+
+@check("metadata.env-secrets", "no variable looks like a secret: whoever pulls the image reads it", kinds=KINDS)
+def test_env_secrets(subject: Subject) -> None:
+    found = [key for key, value in subject.environment.items() if leaks.secret_variable(key, value)]
+    found += [f"label {key}" for key, value in subject.labels.items() if leaks.secret_text(value)]
+    assert not found, f"looks secret: {some(found)}"
+
+
+@check("metadata.history-secrets", "no step of the history names a secret's value, as ARG and RUN would", kinds=KINDS)
+def test_history_secrets(subject: Subject) -> None:
+    commands = [step.get("CreatedBy") or "" for step in subject.history]
+    commands = [command for command in commands if not command.startswith("ENV")]  # metadata.env-secrets has those
+    found = [name for command in commands for name in leaks.secrets_in_command(command)]
+    assert not found, f"looks secret: {some(dict.fromkeys(found))}"
+
+
+@check("metadata.extras", "no ONBUILD, HEALTHCHECK, STOPSIGNAL or SHELL that the row does not have", kinds=KINDS)
+def test_extras(row: Row, subject: Subject) -> None:
+    names = {"OnBuild": "ONBUILD", "Healthcheck": "HEALTHCHECK", "StopSignal": "STOPSIGNAL", "Shell": "SHELL"}
+    found = {word for key, word in names.items() if subject.config.get(key)}
+    assert found == row.promise.others, f"it has {some(sorted(found)) or 'none'}"

@@ -1,0 +1,91 @@
+"""How an image behaves as a process, how fast it starts, and what it weighs."""
+
+from typing import Any
+
+import pytest
+
+from tests.images.budgets import budget_of
+from tests.images.checks import KINDS, check
+from tests.images.containers import Ended
+from tests.images.facts import EXITS, STOP_LIMIT, Stopped
+from tests.images.subject import Subject
+from tests.images.tell import some
+from torchbake.spec import ImageSpec
+
+LAYER_LIMIT = 127  # overlayfs mounts no more: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
+STOP_TARGET = 3.0  # seconds from SIGTERM to the end of a command that does not handle it
+START_LIMIT = 2.0  # seconds from the start of a container to the end of a command that does nothing
+INITS = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svscan", "systemd"}
+
+
+@check("process.init", "PID 1 is an init, and the command its child: PID 1 itself gets no signal's default action")
+def test_init(processes: list[dict[str, Any]]) -> None:
+    first = next(one for one in processes if one["pid"] == 1)
+    name = first["program"].rsplit("/", 1)[-1]
+    known = first["machine_code"] and name in INITS  # a script under an init's name is none
+    assert known, f"PID 1 is {some(first['words']) or first['program']}"
+    commands = [one for one in processes if one["parent"] == 1 and one["words"][:1] == ["sleep"]]
+    assert commands, "the command is not PID 1's child"
+
+
+@check("process.signals", f"SIGTERM ends a command that does not handle it with 143, within {STOP_TARGET:g} s")
+def test_signals(stopped: Stopped, figures: dict[str, Any]) -> None:
+    figures["seconds"] = round(stopped.seconds, 2)
+    assert stopped.code is not None, f"it does not end within {STOP_LIMIT} s of SIGTERM"
+    assert stopped.code == 143, f"it ends with {stopped.code}, not 143"
+    assert stopped.seconds < STOP_TARGET, f"it takes {stopped.seconds:.1f} s to end"
+
+
+@check("process.zombies", "orphans are reaped: a long job must not run out of process ids")
+def test_zombies(zombies: Ended) -> None:
+    assert zombies.code == 0, f"exit {zombies.code}: {zombies.last_words}"
+    assert not zombies.stdout.strip(), f"nobody reaps {some(zombies.stdout.strip().splitlines())}"
+
+
+@check("process.exit-codes", "the command's exit code is the container's: 0, 42, 126, 127, 143")
+def test_exit_codes(exits: dict[str, Ended]) -> None:
+    wrong = [
+        f"{name} gives {exits[name].code}, not {code}" for name, (_, code) in EXITS.items() if exits[name].code != code
+    ]
+    assert not wrong, some(wrong)
+
+
+@check("process.start", f"a container starts and runs a command within {START_LIMIT:g} s of the engine's start of it")
+def test_start(exits: dict[str, Ended], figures: dict[str, Any]) -> None:
+    seconds = min(ended.seconds for ended in exits.values() if ended.seconds > 0)
+    figures["seconds"] = round(seconds, 3)
+    assert seconds < START_LIMIT, f"a command that does nothing takes {seconds:.1f} s"
+
+
+def group_of(subject: Subject) -> str:
+    """``cpu-runtime``: which ceiling holds where an image was never released."""
+    if subject.row and isinstance(subject.row.spec, ImageSpec):
+        return f"{subject.row.spec.accelerator.kind}-{subject.row.spec.flavor}"
+    return subject.id
+
+
+@check("process.size", "it weighs no more than its budget, which is its last release and a little", kinds=KINDS)
+def test_size(subject: Subject, figures: dict[str, Any]) -> None:
+    megabytes = subject.unpacked_bytes / 1e6
+    budget = budget_of(subject.id, group_of(subject))
+    figures["megabytes"] = round(megabytes, 2)
+    if budget is None:
+        pytest.skip("no budget in tests/images/budgets.toml is for this image")
+    if budget.released:
+        figures["since release"] = round(megabytes - budget.released["megabytes"], 2)
+    assert megabytes <= budget.megabytes, (
+        f"{megabytes:.1f} MB of at most {budget.megabytes:.1f} MB; "
+        "drop something, or raise it in tests/images/budgets.toml"
+    )
+
+
+@check("process.layers", f"it has no more layers than its budget, and never more than {LAYER_LIMIT}", kinds=KINDS)
+def test_layers(subject: Subject, figures: dict[str, Any]) -> None:
+    count = figures["layers"] = len(subject.diff_ids)
+    assert count <= LAYER_LIMIT, f"{count} layers; engines mount at most {LAYER_LIMIT}"
+    budget = budget_of(subject.id, group_of(subject))
+    if budget is None:
+        pytest.skip("no budget in tests/images/budgets.toml is for this image")
+    if budget.released:
+        figures["since release"] = count - budget.released["layers"]
+    assert count <= budget.layers, f"{count} layers of at most {budget.layers}"

@@ -1,0 +1,127 @@
+"""The Python packages of an image: those of the lock and no others, whole, consistent, and importable."""
+
+import re
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.images.checks import check
+from tests.images.subject import Row, Subject, cuda_major
+from tests.images.tell import some
+from torchbake.spec import ImageSpec
+
+# Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
+_CUDA_LIBRARY = re.compile(
+    r"(lib(?:cudart|cublas(?:Lt)?|cufft|cusparse|cusolver|curand|cudnn|nccl|nvrtc|nvJitLink|cuda)\b[\w-]*?)"
+    r"(?:-[0-9a-f]{8})?\.so(?:\.(\d+))?[.\d]*$"
+)
+_OF_THE_MAJOR = {"libcudart", "libcublas", "libcublasLt", "libnvrtc", "libnvJitLink"}  # numbered as CUDA itself is
+_CUDA_PACKAGE = re.compile(r"-cu(\d+)$")
+
+
+def installed(packages: dict[str, Any]) -> dict[str, str]:
+    return {canonicalize_name(one["name"]): one["version"] for one in packages["packages"]}
+
+
+@check("python.locked", "every package of the lock is there at its version, and no other")
+def test_locked(row: Row, packages: dict[str, Any]) -> None:
+    assert row.lock
+    found, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
+    wrong = [f"{name} {version} is missing" for name, version in locked.items() if name not in found]
+    wrong += [
+        f"{name} is {found[name]}, not {version}"
+        for name, version in locked.items()
+        if name in found and Version(found[name]) != Version(version)
+    ]
+    wrong += [f"{name} {version} is not in the lock" for name, version in found.items() if name not in locked]
+    names = [canonicalize_name(one["name"]) for one in packages["packages"]]
+    wrong += [f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    assert not wrong, some(wrong)
+
+
+@check("python.requirements", "what each package requires is there at a version that it accepts (pip check, no pip)")
+def test_requirements(packages: dict[str, Any]) -> None:
+    found = installed(packages)
+    wrong = []
+    for package in packages["packages"]:
+        for requirement in map(Requirement, package["requires"]):
+            if requirement.marker and not requirement.marker.evaluate({**packages["markers"], "extra": ""}):
+                continue
+            version = found.get(canonicalize_name(requirement.name))
+            if version is None or not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(f"{package['name']} wants {requirement.name}{requirement.specifier}, has {version}")
+    assert not wrong, some(wrong)
+
+
+@check("python.records", "each file that a wheel says it installed is there, with its size: trimming kept its books")
+def test_records(packages: dict[str, Any]) -> None:
+    wrong = [reason for package in packages["packages"] for reason in package["wrong_records"]]
+    assert not wrong, some(wrong)
+
+
+@check("python.imports", "every module of every package can be imported")
+def test_imports(imports: dict[str, Any], figures: dict[str, Any]) -> None:
+    figures["import torch"] = imports["seconds"].get("torch")
+    wrong = [f"{name}: {reason}" for name, reason in imports["errors"].items()]
+    assert "torch" in imports["seconds"], "there is no torch"
+    assert not wrong, some(wrong)
+
+
+@check("python.build", "torch is built for what the row and the tags say: CPU, or that very CUDA")
+def test_build(row: Row, imports: dict[str, Any]) -> None:
+    assert isinstance(row.spec, ImageSpec)
+    torch, wanted = imports["torch"], row.spec.accelerator.cuda
+    assert torch, f"torch cannot be imported: {imports['errors'].get('torch', 'it is not there')}"
+    assert torch["cuda"] == wanted, f"torch is built for {named(torch['cuda'])}, the row says {named(wanted)}"
+
+
+def named(cuda: str | None) -> str:
+    return f"CUDA {cuda}" if cuda else "the CPU"
+
+
+@check("python.cpu-only", "a CPU image holds nothing of NVIDIA's: no package, no library", families=("cpu",))
+def test_cpu_only(packages: dict[str, Any], linking: dict[str, Any]) -> None:
+    found = [name for name in installed(packages) if name.startswith("nvidia-") or _CUDA_PACKAGE.search(name)]
+    found += [path for path in linking["paths"] if _CUDA_LIBRARY.match(path.rsplit("/", 1)[-1])]
+    assert not found, some(found)
+
+
+@check("python.one-cuda", "packages and libraries are of one CUDA major, the row's", families=("cuda",))
+def test_one_cuda(subject: Subject, packages: dict[str, Any], linking: dict[str, Any]) -> None:
+    majors: dict[str, list[str]] = {}
+    for name in installed(packages):
+        if match := _CUDA_PACKAGE.search(name):
+            majors.setdefault(match[1], []).append(name)
+    for path, name, major in libraries(linking):
+        if name in _OF_THE_MAJOR and major:
+            majors.setdefault(major, []).append(path)
+    if not majors:
+        pytest.skip("the image holds no library of CUDA")
+    wanted = cuda_major(subject.row.spec) if subject.row else None
+    usual = str(wanted) if wanted else max(majors, key=lambda major: len(majors[major]))
+    wrong = [f"CUDA {major}: {some(names)}" for major, names in majors.items() if major != usual]
+    assert not wrong, f"beside CUDA {usual}, {some(wrong)}"
+
+
+def libraries(linking: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Path, name and major of each library of CUDA."""
+    found = []
+    for path in linking["paths"]:
+        if match := _CUDA_LIBRARY.match(path.rsplit("/", 1)[-1]):
+            found.append((path, match[1], match[2] or ""))
+    return found
+
+
+@check("python.duplicates", "there is one cuDNN and one NCCL; of two, the loader takes whichever", families=("cuda",))
+def test_duplicates(linking: dict[str, Any]) -> None:
+    where: dict[str, list[str]] = {}
+    for path, name, _ in libraries(linking):
+        if name.startswith(("libcudnn", "libnccl")):
+            where.setdefault(name, []).append(path)
+    if not where:
+        pytest.skip("the image holds neither cuDNN nor NCCL")
+    wrong = [some(paths) for paths in where.values() if len(paths) > 1]
+    assert not wrong, some(wrong)

@@ -1,0 +1,114 @@
+"""Whoever an image runs as, it is at home: each check looks at containers of other users and restrictions."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import docker
+import pytest
+
+from tests.images.checks import check
+from tests.images.containers import Ended
+from tests.images.facts import ASK_TORCH, FS_GROUP, WAYS
+from tests.images.tell import some
+from torchbake.render import USER
+
+
+def said(ways: Mapping[str, Ended], way: str) -> dict[str, Any]:
+    """What the command saw. Fails where it did not get to run."""
+    ended = ways[way]
+    assert ended.code == 0, f"it does not start {describe(way)}: exit {ended.code}, {ended.last_words}"
+    facts: dict[str, Any] = json.loads(ended.stdout)
+    return facts
+
+
+def describe(way: str) -> str:
+    names = {
+        "default": "as its own user",
+        "arbitrary": "as an arbitrary uid of group 0",
+        "fsgroup": "as uid 1002 with an fsGroup",
+        "read-only": "on a read-only root",
+        "hardened": "without capabilities and new privileges",
+    }
+    return names[way]
+
+
+def unwritable(facts: dict[str, Any]) -> str:
+    return some([result["reason"] for result in facts["folders"].values() if not result["ok"]])
+
+
+def everywhere(ways: Mapping[str, Ended], judge: Callable[[dict[str, Any]], str]) -> list[str]:
+    """What is wrong in each way that starts at all; those that do not are another check's."""
+    wrong = []
+    for way in WAYS:
+        if ways[way].code == 0 and (reason := judge(said(ways, way))):
+            wrong.append(f"{describe(way)}: {reason}")
+    return wrong
+
+
+@check("users.default", f"it runs as {USER.uid}:0, and may write where the contract says")
+def test_default(ways: dict[str, Ended]) -> None:
+    facts = said(ways, "default")
+    assert (facts["uid"], facts["gid"]) == (USER.uid, 0), f"it runs as {facts['uid']}:{facts['gid']}"
+    assert not unwritable(facts), unwritable(facts)
+
+
+@check("users.arbitrary", "any uid of group 0 takes its place, as on OpenShift, with no passwd entry")
+def test_arbitrary(ways: dict[str, Ended]) -> None:
+    facts = said(ways, "arbitrary")
+    assert (facts["uid"], facts["gid"]) == (54321, 0), f"it runs as {facts['uid']}:{facts['gid']}"
+    assert not unwritable(facts), unwritable(facts)
+
+
+@check("users.fsgroup", "uid 1002 shares a volume by its fsGroup: what it writes there, the group reads")
+def test_fsgroup(ways: dict[str, Ended]) -> None:
+    facts = said(ways, "fsgroup")
+    assert facts["uid"] == 1002, f"it runs as {facts['uid']}"
+    assert FS_GROUP in facts["groups"], f"group {FS_GROUP} was lost: {facts['groups']}"
+    assert not unwritable(facts), unwritable(facts)
+    written = facts["folders"]["/data"]
+    assert written["gid"] == FS_GROUP, f"its files are of group {written['gid']}"
+    assert written["mode"] & 0o040, f"the group cannot read its files: mode {written['mode']:04o}"
+
+
+@check("users.read-only", "it runs on a read-only root with /tmp alone writable")
+def test_read_only(ways: dict[str, Ended]) -> None:
+    facts = said(ways, "read-only")
+    assert facts["read_only"], "the root is not read-only: the engine did not do what it was asked"
+    assert not unwritable(facts), unwritable(facts)
+
+
+@check("users.hardened", "it runs without any capability and new privileges, under the engine's seccomp filter")
+def test_hardened(ways: dict[str, Ended], client: docker.DockerClient) -> None:
+    facts = said(ways, "hardened")
+    assert int(facts["capabilities"], 16) == 0, f"it has capabilities: {facts['capabilities']}"
+    assert facts["no_new_privileges"] == "1", "no_new_privs is off"
+    if any("seccomp" in option for option in client.info().get("SecurityOptions") or ()):
+        assert facts["seccomp"] == "2", f"no seccomp filter: Seccomp is {facts['seccomp']}"
+    assert not unwritable(facts), unwritable(facts)
+
+
+@check("users.home", "HOME is a folder that the user can write, whoever and wherever")
+def test_home(ways: dict[str, Ended]) -> None:
+    wrong = everywhere(ways, lambda facts: facts["home"].get("reason", ""))
+    assert not wrong, some(wrong)
+
+
+@check("users.caches", "XDG_CACHE_HOME and TRITON_CACHE_DIR can be written, whoever and wherever")
+def test_caches(ways: dict[str, Ended]) -> None:
+    wrong = everywhere(ways, lambda facts: some([one["reason"] for one in facts["caches"].values() if not one["ok"]]))
+    assert not wrong, some(wrong)
+
+
+@check("users.name", "getpass.getuser() answers without a passwd entry; much of Python stands on it")
+def test_name(ways: dict[str, Ended]) -> None:
+    wrong = everywhere(ways, lambda facts: facts["name"].get("reason", ""))
+    assert not wrong, some(wrong)
+
+
+@check("users.inductor", "torch finds a writable cache for what it compiles, without passwd entry and writable home")
+def test_inductor(ways: dict[str, Ended]) -> None:
+    if ways[ASK_TORCH].code:
+        pytest.skip(f"it does not start {describe(ASK_TORCH)}, where torch is asked")
+    found = said(ways, ASK_TORCH)["inductor"]
+    assert found["ok"], found["reason"]

@@ -1,0 +1,150 @@
+"""The init image on real volumes: what it gives to the user, what it leaves alone, and what it needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import docker
+import pytest
+from docker.models.volumes import Volume
+
+from tests.images.checks import check
+from tests.images.containers import Containers, Ended
+from tests.images.tell import some
+from tests.images.volumes import Put, Seen, Volumes, counts
+from torchbake.render import LABEL, USER
+
+NEEDED = ["CHOWN", "FOWNER", "DAC_OVERRIDE"]
+LOST = "lost+found"
+DATA = (
+    Put(name="folder"),
+    Put(name="folder/file", text="x", mode=0o644),
+    Put(name="private", owner=5000, mode=0o700),
+    Put(name="private/file", text="x", owner=5000, mode=0o600),
+    Put(name="link", target="/elsewhere/file"),
+    Put(name="dangling", target="/no/such/thing"),
+    Put(name=LOST, mode=0o700),
+    Put(name=f"{LOST}/file", text="x", mode=0o600),
+    Put(name="mounted"),
+)
+OTHER = (Put(name="file", text="x", mode=0o644), Put(name="folder"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One run on a volume with a link to a second volume, and a third one mounted inside it."""
+
+    data: Volume
+    ended: Ended
+    after: dict[str, Seen]
+    elsewhere: dict[str, Seen]
+    mounted: dict[str, Seen]
+
+
+@pytest.fixture(scope="module")
+def volumes(client: docker.DockerClient, containers: Containers) -> Volumes:
+    return Volumes(client, containers)
+
+
+@pytest.fixture(scope="module")
+def trial(volumes: Volumes) -> Iterator[Trial]:
+    with volumes.made(DATA) as data, volumes.made(OTHER) as elsewhere, volumes.made(OTHER) as mounted:
+        ended = volumes.run("/data", at={"/data": data, "/elsewhere": elsewhere, "/data/mounted": mounted})
+        yield Trial(
+            data=data,
+            ended=ended,
+            after=volumes.look(data),
+            elsewhere=volumes.look(elsewhere),
+            mounted=volumes.look(mounted),
+        )
+
+
+def strangers(seen: dict[str, Seen]) -> list[str]:
+    """What root does not own."""
+    return [f"{name or 'the volume'} is {one.shown}" for name, one in seen.items() if one.uid != 0]
+
+
+def applies(name: str, reason: str) -> pytest.MarkDecorator:
+    return check(f"volume-permissions.{name}", reason, kinds=("init",))
+
+
+@applies("writes", f"after it, uid {USER.uid} writes everywhere in a volume that was root's and others'")
+def test_writes(trial: Trial, containers: Containers, client: docker.DockerClient) -> None:
+    assert trial.ended.code == 0, f"exit {trial.ended.code}: {trial.ended.last_words}"
+    ours = {name: one for name, one in trial.after.items() if not name.startswith(LOST) and name != "mounted"}
+    wrong = [f"{name} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != USER.uid]
+    assert not wrong, some(wrong)
+    writer = smallest_image(client)
+    if writer is None:
+        pytest.skip("no PyTorch image to write with is in the engine; build one: nox -s build -- cpu")
+    script = "echo y > /data/folder/file && echo y > /data/private/new && mkdir /data/new"
+    mount = {str(trial.data.name): {"bind": "/data", "mode": "rw"}}
+    ended = containers.run("sh", "-c", script, ref=writer, volumes=mount)
+    assert ended.code == 0, f"uid {USER.uid} cannot write: {ended.last_words}"
+
+
+def smallest_image(client: docker.DockerClient) -> str | None:
+    """An image that runs as the user; the init image has nothing that writes."""
+    images = client.api.images(filters={"label": f"{LABEL}.torch"})
+    return min(images, key=lambda image: image["Size"])["Id"] if images else None
+
+
+@applies("idempotent", "a second run changes nothing, so that a restarted pod starts at once")
+def test_idempotent(trial: Trial, volumes: Volumes) -> None:
+    with volumes.made(DATA) as data:
+        first = volumes.run("/data", at={"/data": data})
+        before = volumes.look(data)
+        second = volumes.run("/data", at={"/data": data})
+        assert (first.code, second.code) == (0, 0), f"exit {first.code}, then {second.code}: {second.last_words}"
+        assert counts(second).get("changed") == 0, f"the second run says: {second.last_words}"
+        assert volumes.look(data) == before, "the second run changed files"
+
+
+@applies("symlinks", "it follows no symlink: a volume must not be able to give away what is outside it")
+def test_symlinks(trial: Trial) -> None:
+    assert not strangers(trial.elsewhere), f"behind a link, {some(strangers(trial.elsewhere))}"
+    targets = {put.name: put.target for put in DATA if put.target is not None}
+    wrong = [name for name, target in targets.items() if name not in trial.after or trial.after[name].target != target]
+    assert not wrong, f"no longer a link: {some(wrong)}"
+
+
+@applies("lost-found", "lost+found stays root's: it is the file system's own")
+def test_lost_found(trial: Trial) -> None:
+    wrong = strangers({name: one for name, one in trial.after.items() if name.startswith(LOST)})
+    assert not wrong, some(wrong)
+
+
+@applies("filesystems", "it enters no other file system that is mounted inside the volume")
+def test_filesystems(trial: Trial) -> None:
+    inside = {name: one for name, one in trial.mounted.items() if name}
+    assert not strangers(inside), f"in a mount inside it, {some(strangers(inside))}"
+
+
+@applies("partial", "where it cannot change everything, it changes the rest, says what is left, and fails")
+def test_partial(volumes: Volumes) -> None:
+    with volumes.made(DATA) as data:
+        ended = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
+        after = volumes.look(data)
+    assert after["private/file"].uid != USER.uid, "it changed what it cannot reach: this check proves nothing"
+    assert ended.code not in (0, 137), f"exit {ended.code}, though private/file is still {after['private/file'].shown}"
+    assert "private" in ended.stderr, f"it does not name what is left: {ended.last_words}"
+    assert after["folder/file"].uid == USER.uid, "it gave up the rest"
+
+
+@applies("capabilities", f"{', '.join(NEEDED)} are all it needs, on a read-only root; without them it fails")
+def test_capabilities(volumes: Volumes) -> None:
+    hardened = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"], "read_only": True}
+    with volumes.made(DATA) as data:
+        without = volumes.run("--mode", "g=u", "/data", at={"/data": data}, **hardened)
+        ended = volumes.run("--mode", "g=u", "/data", at={"/data": data}, **hardened, cap_add=NEEDED)
+        after = volumes.look(data)
+    assert ended.code == 0, f"exit {ended.code}: {ended.last_words}"
+    shown = after["private/file"].shown
+    assert shown == f"{USER.uid}:{USER.uid} 0660", f"private/file is {shown}"
+    assert without.code != 0, "without any capability it claims to have done it"
+
+
+@applies("system", "it refuses the root and system folders, whatever it is told")
+def test_system(containers: Containers) -> None:
+    ended = {path: containers.run(path) for path in ("/", "/etc")}
+    wrong = [f"{path}: exit {one.code}" for path, one in ended.items() if one.code != 2]
+    assert not wrong, some(wrong)

@@ -1,0 +1,108 @@
+"""Volumes to try an init image on: filled and read through the engine's archives, because the image has no shell."""
+
+import contextlib
+import io
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+from docker.errors import NotFound
+from docker.models.volumes import Volume
+
+from tests.images.containers import Containers, Ended
+
+_SUMMARY = re.compile(r"(\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Put:
+    """A file, folder (no text) or symlink (a target) to put into a volume; root's unless it says otherwise."""
+
+    name: str
+    text: str | None = None
+    target: str | None = None
+    owner: int = 0
+    mode: int = 0o755
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What became of one."""
+
+    uid: int
+    gid: int
+    mode: int
+    target: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.uid}:{self.gid} {self.mode:04o}"
+
+
+class Volumes:
+    """Makes volumes, and runs the image under test on them; thread-safe as Containers is."""
+
+    def __init__(self, client: docker.DockerClient, containers: Containers) -> None:
+        self._client, self._containers = client, containers
+
+    @contextlib.contextmanager
+    def made(self, contents: Iterable[Put]) -> Iterator[Volume]:
+        volume = self._client.volumes.create()
+        try:
+            self.fill(volume, contents)
+            yield volume
+        finally:
+            with contextlib.suppress(NotFound):
+                volume.remove(force=True)
+
+    def fill(self, volume: Volume, contents: Iterable[Put]) -> None:
+        with self._containers.started("--version", volumes=mounts({"/data": volume})) as container:
+            container.put_archive("/data", _archive(contents))
+
+    def look(self, volume: Volume) -> dict[str, Seen]:
+        """Everything in a volume by its name; "" is the volume itself."""
+        with self._containers.started("--version", volumes=mounts({"/data": volume})) as container:
+            chunks, _ = container.get_archive("/data")
+            data = io.BytesIO(b"".join(chunks))
+        with tarfile.open(fileobj=data) as archive:
+            return {
+                member.name.partition("/")[2]: Seen(
+                    uid=member.uid, gid=member.gid, mode=member.mode & 0o7777, target=member.linkname
+                )
+                for member in archive
+            }
+
+    def run(self, *arguments: str, at: Mapping[str, Volume], **options: Any) -> Ended:
+        """Run the init image with volumes mounted, to its end."""
+        return self._containers.run(*arguments, volumes=mounts(at), **options)
+
+
+def mounts(at: Mapping[str, Volume]) -> dict[str, dict[str, str]]:
+    return {str(volume.name): {"bind": path, "mode": "rw"} for path, volume in at.items()}
+
+
+def counts(ended: Ended) -> dict[str, int]:
+    """What the last line of a run counts; empty where there is none."""
+    match, names = _SUMMARY.search(ended.stderr), ("entries", "changed", "failed", "skipped")
+    return dict(zip(names, map(int, match.groups()), strict=True)) if match else {}
+
+
+def _archive(contents: Iterable[Put]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for put in contents:
+            member = tarfile.TarInfo(put.name)
+            member.uid = member.gid = put.owner
+            member.mode = put.mode
+            body = (put.text or "").encode()
+            if put.target is not None:
+                member.type, member.linkname = tarfile.SYMTYPE, put.target
+            elif put.text is None:
+                member.type = tarfile.DIRTYPE
+            else:
+                member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+    return data.getvalue()
