@@ -34,7 +34,12 @@ class Failure:
     @property
     def consequence(self) -> bool:
         """Whether it looks as if another rank had failed before."""
-        return self.told or any(_BLAMES_ANOTHER.search(line) for line in self.words)
+        return self.told or self.waited
+
+    @property
+    def waited(self) -> bool:
+        """Whether its words say that it waited for another rank."""
+        return any(_BLAMES_ANOTHER.search(line) for line in self.words)
 
     @property
     def sentence(self) -> str:
@@ -74,4 +79,5 @@ def cause_of(failures: Iterable[Failure]) -> Failure | None:
 
 def hung_of(failures: Iterable[Failure]) -> list[int]:
     """The ranks that ended only because they were told to: where a peer waited in vain, one of them hangs."""
-    return sorted({failure.rank for failure in failures if failure.told and failure.rank is not None})
+    told = (failure for failure in failures if failure.told and not failure.waited)
+    return sorted({failure.rank for failure in told if failure.rank is not None})

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIGNALS = {
     signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCHLD,
 }  # fmt: skip
-_HOLD_SECONDS = 2.0
+_HOLD_SECONDS = 1.5
 _LAST_LINES = 40
 _LONGEST_LINE = 2000
 

@@ -14,8 +14,8 @@ from .ranks import Ranks
 from .wire import Message
 
 _POLL = 0.1
-OWN_END_SECONDS = 2.5  # after a failure: for the other ranks to say what they saw, and end by themselves
-TERM_SECONDS = 2.5  # then between SIGTERM and SIGKILL
+OWN_END_SECONDS = 2.0  # after a failure: for the other ranks to say what they saw, and end by themselves
+TERM_SECONDS = 2.0  # then between SIGTERM and SIGKILL
 
 
 class Phase(Enum):
