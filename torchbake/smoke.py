@@ -213,7 +213,7 @@ def _single(job: Job, ended: Ended) -> Iterator[CheckResult]:
             problem = f"it said {run.lines[name][0].verdict}, but then it {problem}" if problem else ""
             yield _result(job, run.lines[name], problem=_with_tail(problem, ended) if problem else "", more={})
         elif name == silent[0]:
-            yield _failed(job, name, _with_tail(f"no verdict: {ended.name} {ended.how}", ended), ended.seconds)
+            yield _failed(job, name, _with_tail(f"no verdict: {_end_of(ended)}", ended), ended.seconds)
         else:
             reason = f"smoke ended before it, in {silent[0]}"
             yield CheckResult(id=job.check_id(name), outcome=Outcome.NOT_RUN, reason=reason)
@@ -234,7 +234,7 @@ def _together(job: Job, ended: Sequence[Ended]) -> CheckResult:
     elif first and lines and lines[0].verdict is Outcome.FAILED:
         problem = _with_tail(lines[0].reason, first)
     elif first:
-        problem = _with_tail(f"{first.name} {first.how}", first)
+        problem = _with_tail(_end_of(first), first)
     elif not lines:
         problem = f"no verdict, though every node {ended[0].how}"
     nodes = {node.name: {"code": node.code, "seconds": round(node.seconds, 1)} for node in ended}
@@ -274,6 +274,13 @@ def lines_in(stdout: str) -> Iterator[Line]:
                 yield Line.model_validate_json(text)
             except ValidationError:
                 continue  # no verdict: that its payload has none is what is reported
+
+
+def _end_of(ended: Ended) -> str:
+    """How it ended and, in one line with it, what it said of that: `run` names the first failure of a job."""
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    said = next((line for line in lines if line.startswith("run: the job failed")), lines[-1] if lines else "")
+    return f"{ended.name} {ended.how}" + (f": {said[:200]}" if said else "")
 
 
 def _with_tail(reason: str, ended: Ended, *, most: int = 12) -> str:

@@ -44,10 +44,13 @@ Look = Callable[[str], None]
 
 
 class Place(Protocol):
-    """Where payloads run."""
+    """Where payloads run: the folder of `run` and `smoke` there, and the address of a job's node 0."""
 
-    toolbox: str
-    master: str
+    @property
+    def toolbox(self) -> str: ...
+
+    @property
+    def master(self) -> str: ...
 
     def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
         """Run every node to its end. Raises KeyboardInterrupt once the run is stopped, and EngineError."""

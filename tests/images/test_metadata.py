@@ -106,7 +106,7 @@ def test_entrypoint(row: Row, subject: Subject) -> None:
     assert found == row.promise.entrypoint, f"ENTRYPOINT is {found}, not {row.promise.entrypoint}"
 
 
-@check("metadata.cmd", "CMD is the row's", kinds=KINDS)
+@check("metadata.cmd", "CMD is the row's: without a command, everybody gets the same program", kinds=KINDS)
 def test_cmd(row: Row, subject: Subject) -> None:
     found = subject.config.get("Cmd") or []
     assert found == row.promise.cmd, f"CMD is {found}, not {row.promise.cmd}"

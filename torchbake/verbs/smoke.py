@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+from rich.text import Text
 
 from torchbake import console
 from torchbake.cluster import ORDERS, RUN, remove_leftovers
@@ -17,13 +18,12 @@ from torchbake.engine import Engine, Image, answering, connect, is_local
 from torchbake.errors import CheckError, UsageError
 from torchbake.gpu import MODES, Gpu, gpu_of_host, look_for_gpu
 from torchbake.plan import ref_of
-from torchbake.project import load_project
 from torchbake.reports import Tested, as_json, show_checks
 from torchbake.smoke import PAYLOADS, Job, Options, expected_of
 from torchbake.smokerun import OWN_TOOLBOX, InContainers, OnHost, Session, SmokeRun, Subject, probe
 from torchbake.spec import ImageSpec
 from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
-from torchbake.verdict import Outcome
+from torchbake.verdict import Outcome, tally
 
 SUMMARY = "run tensors, gradients and distributed training in the selected images, or on a host's Python"
 EXAMPLES = (
@@ -256,7 +256,8 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
     if form == "json":
         console.show_json({"checks": rows})
     else:
-        console.show_table(("image", "check", "step"), [tuple(row.values()) for row in rows])
+        # As Text: to rich, what stands in brackets in a plain string is a style.
+        console.show_table(("image", "check", "step"), [tuple(map(Text, row.values())) for row in rows])
 
 
 def _step(job: Job) -> str:
@@ -270,8 +271,8 @@ def _show(results: Sequence[Tested], form: str) -> None:
         console.show_json(as_json(results))
         return
     for tested in results:
-        said: dict[str, Any] = {"verdict": tested.outcome, "why": tested.problem}
-        console.out().print(f"{tested.name}: {' · '.join(word for word in said.values() if word)}", markup=False)
+        said = tested.problem or tally(tested.checks)
+        console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
         if tested.checks:
             show_checks(tested.checks)
 

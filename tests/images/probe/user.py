@@ -1,18 +1,19 @@
 """Who a container runs as and where it may write, as seen by the command. One JSON document on stdout.
 
-The argument is a JSON object: `folders`, to write in; `inductor`, whether to ask torch for its compiler's cache.
+The argument is a JSON list of folders to write in.
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
-# ruff: noqa: PTH103, PTH108, PTH116, PTH123
+# ruff: noqa: PTH118, PTH103, PTH108, PTH116, PTH123
 
-import contextlib
 import getpass
+import importlib.util
 import json
 import os
 import stat
 import sys
 import tempfile
+import types
 
 
 def writing(folder: str) -> dict[str, object]:
@@ -45,12 +46,19 @@ def variable(key: str) -> dict[str, object]:
 
 
 def inductor() -> dict[str, object]:
-    """Where torch itself would put what it compiles."""
+    """Where torch itself would put what it compiles; ``None`` where there is no torch."""
+    found = importlib.util.find_spec("torch")
+    if found is None or not found.submodule_search_locations:
+        return {"ok": True, "path": None}
+    for name in ("torch", "torch._inductor", "torch._inductor.runtime"):
+        # Packages that are only a place, so that this one function of torch costs no import of all of it.
+        empty = types.ModuleType(name)
+        empty.__path__ = [os.path.join(found.submodule_search_locations[0], *name.split(".")[1:])]
+        sys.modules[name] = empty
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415
+        from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415
 
-            folder = str(cache_dir())
+        folder = str(cache_dir())
     except Exception as error:
         return {"ok": False, "reason": f"{type(error).__name__}: {error}"}
     return writing(folder) | {"path": folder}
@@ -66,7 +74,6 @@ def mounted_read_only() -> bool:
 
 
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
     said = status()
     facts = {
         "uid": os.getuid(),
@@ -79,7 +86,7 @@ if __name__ == "__main__":
         "name": name(),
         "home": variable("HOME"),
         "caches": {key: variable(key) for key in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR")},
-        "folders": {folder: writing(folder) for folder in wanted["folders"]},
-        "inductor": inductor() if wanted["inductor"] else None,
+        "folders": {folder: writing(folder) for folder in json.loads(sys.argv[1])},
+        "inductor": inductor(),
     }
     json.dump(facts, sys.stdout)

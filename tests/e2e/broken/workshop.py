@@ -1,0 +1,90 @@
+"""Builds a broken image, runs every image check on it, and removes it."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.broken import Broken
+from torchbake.project import TOOLKIT
+from torchbake.verdict import CheckResult, Outcome, read_results
+
+SOURCE = TOOLKIT / "entrypoints/init/volume-permissions.c"
+REPOSITORY = "torchbake-test"  # what is left in it is removed when the tests end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """An image to break: its reference and its row."""
+
+    ref: str
+    row: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the checks said of an image; ``log`` is the end of what they printed."""
+
+    checks: tuple[CheckResult, ...]
+    log: str
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why, by the ids of the checks that failed."""
+        return {check.id: check.summary for check in self.checks if check.outcome is Outcome.FAILED}
+
+    @property
+    def not_run(self) -> set[str]:
+        return {check.id for check in self.checks if check.outcome is Outcome.NOT_RUN}
+
+
+def judge(ref: str, row: str) -> Report:
+    """Run every check but the smoke tests on an image, as `nox -s test` would."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "results.json")
+        command = [sys.executable, "-m", "pytest", "tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
+        command += ["-p", "no:hypothesispytest"]  # a second for each image, where it is installed
+        command += ["--image", ref, "--row", row, "--skip", "smoke.*", "--results", str(results)]
+        done = subprocess.run(command, cwd=TOOLKIT, capture_output=True, text=True, timeout=300, check=False)
+        checks = read_results(results.read_text()) if results.exists() else ()
+    return Report(checks=checks, log=(done.stdout + done.stderr)[-3000:])
+
+
+def break_and_judge(name: str, broken: Broken, base: Base) -> Report:
+    """Build a broken image, judge it, and remove it."""
+    tags = [f"{REPOSITORY}/broken:{name}", *([f"{REPOSITORY}/{broken.tag}"] if broken.tag else [])]
+    try:
+        _build(broken, base.ref, tags)
+        return judge(tags[0], base.row)
+    finally:
+        subprocess.run(["docker", "rmi", "-f", *tags], capture_output=True, check=False)
+
+
+def _build(broken: Broken, base: str, tags: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in broken.files.items():
+            Path(folder, name).write_text(text)
+        if broken.program:
+            _compile(broken, Path(folder, "volume-permissions"))
+        command = ["docker", "build", "-q", "--provenance=false", *(word for tag in tags for word in ("-t", tag))]
+        dockerfile = f"FROM {base}\n{broken.dockerfile}"
+        done = subprocess.run(
+            [*command, "-f", "-", folder], input=dockerfile, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+
+
+def _compile(broken: Broken, target: Path) -> None:
+    """The init image's program with its mistake; every text that is replaced must be there once."""
+    compiler = shutil.which("musl-gcc") or shutil.which("gcc")
+    assert compiler, "no C compiler; install musl-tools (or gcc)"
+    text = SOURCE.read_text()
+    for before, after in broken.program.items():
+        assert text.count(before) == 1, f"{json.dumps(before)} stands {text.count(before)} times in {SOURCE.name}"
+        text = text.replace(before, after)
+    command = [compiler, "-std=c11", "-O1", "-s", "-static", "-pthread", "-x", "c", "-", "-o", str(target)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

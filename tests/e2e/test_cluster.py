@@ -1,0 +1,376 @@
+"""Clusters of real containers: names, orders, codes, limits, and that nothing is left whatever happens."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from torchbake.cluster import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove_leftovers
+from torchbake.engine import Engine
+from torchbake.smokerun import OWN_TOOLBOX
+
+QUIET = {"TORCHBAKE_BANNER": "0"}
+# Meets every other node by its name: each listens, and says hello to all.
+MEET = """
+import os, socket, sys, time
+me, names = socket.gethostname(), os.environ["NAMES"].split()
+line = socket.create_server(("0.0.0.0", 7000))
+for name in names:
+    end = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection((name, 7000), 5).close()
+            break
+        except OSError:
+            if time.monotonic() > end:
+                sys.exit(f"{me} does not reach {name}")
+            time.sleep(0.05)
+    print(name, flush=True)
+for _ in names:
+    line.accept()
+"""
+# In the place of the images' own smoke: rank 0 prints what each payload is to print; what else it does, FAKE says.
+FAKE = """\
+#!/usr/bin/env python3
+import json, os, sys, time
+names = sys.argv[1 : sys.argv.index("--device")]
+device = sys.argv[sys.argv.index("--device") + 1]
+{body}
+if os.environ.get("RANK", "0") == "0":
+    for name in names:
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        line = {{"payload": name, "device": device, "verdict": "passed", "figures": {{"world": world}}}}
+        print(json.dumps(line), flush=True)
+"""
+
+Toolbox = Callable[[str], Path]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    done = torchbake("build", CPU, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["images"][0]["ref"])
+
+
+@pytest.fixture(scope="module")
+def with_volume(engine: docker.DockerClient, image: str) -> str:
+    """The same image, but each of its containers has an anonymous volume."""
+    container = engine.containers.create(image)
+    container.commit("torchbake-test/volume", "1", changes="VOLUME /data")
+    container.remove()
+    return "torchbake-test/volume:1"
+
+
+@pytest.fixture
+def ours(engine: docker.DockerClient) -> Engine:
+    return Engine(engine)
+
+
+@pytest.fixture
+def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
+    """What of runs is there now that was not there before the test: containers, networks, volumes."""
+
+    def look() -> set[str]:
+        return {
+            *(f"container {item.name}" for item in engine.containers.list(all=True, filters={"label": RUN})),
+            *(f"network {item.name}" for item in engine.networks.list(filters={"label": RUN})),
+            *(f"volume {item.name}" for item in engine.volumes.list()),
+        }
+
+    before = look()
+    yield lambda: sorted(look() - before)
+    assert look() <= before
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> Toolbox:
+    """The real `run` with a smoke of the test's own."""
+
+    def make(body: str) -> Path:
+        folder = tmp_path / "toolbox"
+        shutil.copytree(OWN_TOOLBOX, folder, ignore=shutil.ignore_patterns("payloads", "__pycache__"))
+        (folder / "smoke").write_text(FAKE.format(body=body))
+        (folder / "smoke").chmod(0o755)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start the verb; what still runs at the end of the test is killed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "torchbake", "smoke", *words],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def nodes(number: int, code: str, **env: str) -> list[Node]:
+    return [Node(command=("python", "-c", code), env={**QUIET, **env}) for _ in range(number)]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.1)
+
+
+def checks_of(done: Completed) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    return {check["id"]: check for image in json.loads(done.stdout)["images"] for check in image["checks"]}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nodes_meet_by_name_in_either_order(
+    ours: Engine, image: str, left: Callable[[], list[str]], order: Order
+) -> None:
+    with Cluster(ours, image) as cluster:
+        ended = cluster.run(nodes(3, MEET, NAMES="node0 node1 node2"), order=order, delay=1, timeout=40)
+        assert len(left()) == 4  # three containers and their network
+    assert [(node.name, node.code, node.stdout, node.stderr) for node in ended] == [
+        (f"node{rank}", 0, "node0\nnode1\nnode2\n", "") for rank in range(3)
+    ]
+    began = [node.at - node.seconds for node in ended]
+    lead = began[0] - max(began[1:]) if order == "workers-first" else min(began[1:]) - began[0]
+    assert 0.9 < lead < 3
+    assert left() == []
+
+
+def test_every_code_is_judged_and_outputs_are_apart(ours: Engine, image: str) -> None:
+    code = "import os, sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(int(os.environ['CODE']))"
+    with Cluster(ours, image) as cluster:
+        told = [nodes(1, code, CODE=value)[0] for value in ("0", "3", "0")]
+        ended = cluster.run(told, delay=0, timeout=40)
+    assert [node.code for node in ended] == [0, 3, 0]
+    assert [node.good for node in ended] == [True, False, True]
+    assert {(node.stdout, node.stderr) for node in ended} == {("out\n", "err\n")}
+
+
+def test_a_node_that_does_not_end_is_killed_alone_and_named(ours: Engine, image: str) -> None:
+    code = "import os, time; print('up', flush=True); time.sleep(float(os.environ['NAP']))"
+    started = time.monotonic()
+    with Cluster(ours, image) as cluster:
+        first, second = cluster.run(
+            [nodes(1, code, NAP=nap)[0] for nap in ("0", "600")], order="master-first", delay=0, timeout=4
+        )
+    assert time.monotonic() - started < 15
+    assert (first.code, first.timed_out) == (0, False)
+    assert (second.code, second.timed_out, second.good, second.stdout) == (137, True, False, "up\n")
+    assert second.how.startswith("did not end within")
+
+
+def test_memory_that_runs_out_is_named(ours: Engine, image: str) -> None:
+    with Cluster(ours, image, Box(memory="64m", network=False)) as cluster:
+        ended = cluster.run(nodes(1, "x = bytearray(2**28); print(len(x))"), timeout=40)[0]
+    assert ended.out_of_memory
+    assert ended.how == "was killed for lack of memory"
+
+
+def test_what_the_engine_cannot_start_is_a_result(ours: Engine, image: str, left: Callable[[], list[str]]) -> None:
+    with Cluster(ours, image, Box(user="no-such-user", network=False)) as cluster:
+        ended = cluster.run([Node(command=("true",))], timeout=40)[0]
+    assert not ended.good
+    assert "no-such-user" in ended.how
+    assert left() == []
+
+
+def test_how_containers_are_made(ours: Engine, image: str, tmp_path: Path) -> None:
+    (tmp_path / "told").write_text("mounted")
+    tmp_path.chmod(0o755)
+    look = (
+        "import os, pathlib, socket;"
+        "print(os.getuid(), os.statvfs('/dev/shm').f_blocks * os.statvfs('/dev/shm').f_frsize // 2**20);"
+        "print(pathlib.Path('/told/told').read_text(), os.access('/told', os.W_OK), os.access('/opt', os.W_OK));"
+        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('CapBnd')));"
+        "pathlib.Path('/tmp/x').write_text('');"
+        "print(sorted(name for _, name in socket.if_nameindex()))"
+    )
+    box = Box(
+        user="4711:0", shm_size="128m", read_only=True, tmpfs=("/tmp",), mounts={str(tmp_path): "/told"},
+        cap_drop=("ALL",), network=False,
+    )  # fmt: skip
+    with Cluster(ours, image, box) as cluster:
+        ended = cluster.run(nodes(1, look), timeout=40)[0]
+    assert ended.stdout.splitlines() == ["4711 128", "mounted False False", "0000000000000000", "['lo']"], ended.stderr
+
+
+def test_a_network_leads_nowhere_else(ours: Engine, image: str) -> None:
+    routes = "print(sum(line.split()[1] == '00000000' for line in open('/proc/net/route')))"
+    found = []
+    for box in (Box(), Box(open=True)):
+        with Cluster(ours, image, box) as cluster:
+            found.append(cluster.run(nodes(1, routes), timeout=40)[0].stdout.strip())
+    assert found == ["0", "1"]
+
+
+def test_an_exception_leaves_nothing(ours: Engine, with_volume: str, left: Callable[[], list[str]]) -> None:
+    def fall() -> None:
+        with Cluster(ours, with_volume) as cluster:
+            cluster.start(nodes(2, "import time; time.sleep(600)"), delay=0)
+            assert len(left()) == 2 + 1 + 2  # containers, network, volumes
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fall()
+    assert left() == []
+
+
+def test_ctrl_c_while_containers_are_made_leaves_nothing(
+    ours: Engine, image: str, left: Callable[[], list[str]]
+) -> None:
+    for delay in (0.02, 0.1, 0.3):
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt), Cluster(ours, image) as cluster:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                cluster.run(nodes(3, "import time; time.sleep(600)"), timeout=60)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert left() == []
+
+
+def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str, engine: docker.DockerClient) -> None:
+    with Cluster(ours, image, run="kept-by-a-test", keep=True) as cluster:
+        assert cluster.run(nodes(1, "print('here')"), timeout=40)[0].good
+    try:
+        assert remove_leftovers(ours) == 0
+        kept = engine.containers.list(all=True, filters={"label": f"{RUN}=kept-by-a-test"})
+        assert [item.logs() for item in kept] == [b"here\n"]
+    finally:
+        for item in engine.containers.list(all=True, filters={"label": f"{RUN}=kept-by-a-test"}):
+            item.remove(v=True)
+        for network in engine.networks.list(filters={"label": f"{RUN}=kept-by-a-test"}):
+            network.remove()
+
+
+def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engine: docker.DockerClient) -> None:
+    with Cluster(ours, image) as cluster:
+        cluster.start(nodes(1, "import time; time.sleep(600)"), delay=0)
+        label = next(iter(engine.containers.list(filters={"label": RUN}))).labels[OWNER]
+        boot, space, pid, started = label.split("/")
+        assert int(pid) == os.getpid()
+        dead = f"{boot}/{space}/{pid}/{int(started) + 1}"  # the pid is taken again, by a younger process
+        elsewhere = f"{boot}/pid:[1]/{pid}/1"  # in a container that shares the engine
+        for owner, gone in ((dead, 1), (elsewhere, 0), ("nonsense", 0)):
+            stranger = engine.containers.create(image, labels={RUN: "a-test", OWNER: owner})
+            try:
+                assert remove_leftovers(ours) == gone
+            finally:
+                if not gone:
+                    stranger.remove()
+        assert cluster_lives(engine)
+
+
+def cluster_lives(engine: docker.DockerClient) -> bool:
+    return any(item.labels.get(OWNER, "").split("/")[2:3] == [str(os.getpid())] for item in engine.containers.list())
+
+
+def test_the_verb_runs_three_nodes_in_both_orders(image: str, toolbox: Toolbox, left: Callable[[], list[str]]) -> None:
+    folder = toolbox("")
+    done = torchbake(
+        "smoke", "--image", image, "--nodes", "3", "--nproc", "1", "--payload", "tensor", "--payload", "ddp",
+        "--toolbox", str(folder), "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    checks = checks_of(done)
+    assert list(checks) == [
+        "smoke.tensor[cpu]",
+        "smoke.ddp[gloo,3x1,workers-first]",
+        "smoke.ddp[gloo,3x1,master-first]",
+    ]
+    for name in list(checks)[1:]:
+        assert checks[name]["figures"]["world"] == 3
+        assert {node: values["code"] for node, values in checks[name]["figures"]["nodes"].items()} == {
+            "node0": 0, "node1": 0, "node2": 0,
+        }  # fmt: skip
+    assert left() == []
+
+
+def test_the_verb_fails_with_the_workers_own_code_and_words(
+    image: str, toolbox: Toolbox, left: Callable[[], list[str]]
+) -> None:
+    folder = toolbox("if os.environ.get('RANK') == '2': sys.exit('rank 2 has had enough')")
+    done = torchbake(
+        "smoke", "--image", image, "--nodes", "3", "--nproc", "1", "--payload", "ddp", "--order", "workers-first",
+        "--toolbox", str(folder), "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 13
+    check = checks_of(done)["smoke.ddp[gloo,3x1,workers-first]"]
+    assert check["outcome"] == "failed"
+    assert "rank 2 (node 2, local rank 0): exit code 1" in check["reason"]
+    assert "rank 2 has had enough" in check["reason"]
+    assert check["figures"]["nodes"]["node2"]["code"] == 1
+    assert "Traceback" not in done.stderr
+    assert left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(
+    with_volume: str, toolbox: Toolbox, start: Start, left: Callable[[], list[str]], number: signal.Signals
+) -> None:
+    folder = toolbox("time.sleep(600)")
+    process = start("--image", with_volume, "--payload", "ddp", "--nproc", "1", "--toolbox", str(folder))
+    wait_for(lambda: len(left()) >= 2 + 1 + 2)
+    started = time.monotonic()
+    process.send_signal(number)
+    time.sleep(0.3)
+    process.send_signal(number)  # an impatient second one does not stop the cleaning up
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert time.monotonic() - started < 15
+    assert left() == []
+
+
+def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alone(
+    with_volume: str, toolbox: Toolbox, start: Start, left: Callable[[], list[str]]
+) -> None:
+    folder = toolbox("time.sleep(600 if 'ddp' in names else 0)")
+    slow = ("--image", with_volume, "--payload", "ddp", "--nproc", "1", "--toolbox", str(folder))
+    killed = start(*slow)
+    wait_for(lambda: len(left()) >= 2 + 1 + 2)
+    killed.kill()
+    killed.wait()
+    orphans = left()
+    assert len(orphans) == 5
+    living = start(*slow)
+    wait_for(lambda: len(left()) >= 5 and not set(left()) & set(orphans))
+    done = torchbake("smoke", "--image", with_volume, "--payload", "tensor", "--toolbox", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "had left" not in done.stderr
+    assert len(left()) == 5
+    living.send_signal(signal.SIGINT)
+    _, err = living.communicate(timeout=30)
+    assert "removed 3 containers and networks that a killed run had left" in err
+    assert left() == []
+
+
+def test_ended_words() -> None:
+    assert Ended(name="node0", code=143).how == "was ended by SIGTERM"

@@ -1,0 +1,241 @@
+"""The catalogue of image checks, read from their marks: no engine is needed to know what they are."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.broken.everything import BROKEN
+from tests.images import leaks
+from tests.images.budgets import budget_of
+from tests.images.checks import Check, as_markdown, catalogue
+from tests.images.dockerfile import promise_of
+from tests.images.entries import Entry, merge
+from tests.unit.conftest import check_golden
+from torchbake.project import TOOLKIT
+
+GROUPS = {"metadata", "files", "users", "python", "libraries", "process", "volume-permissions", "smoke"}
+PAGE = TOOLKIT / "docs/checks.md"
+START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
+
+
+@pytest.fixture(autouse=True)
+def _marker(pytestconfig: pytest.Config) -> None:
+    """The mark of tests/images, whose conftest registers it only for a run about an image."""
+    pytestconfig.addinivalue_line("markers", "check(check): the image check that a test is")
+
+
+def test_every_test_of_an_image_is_a_check_with_a_reason() -> None:
+    for one in catalogue():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*\.[a-z0-9]+(-[a-z0-9]+)*", one.id), one
+        assert one.group in GROUPS
+        assert 20 < len(one.reason) <= 110, one
+        assert "|" not in one.reason
+
+
+def test_every_test_function_has_a_mark() -> None:
+    named = sum(
+        len(re.findall(r"^def test_", path.read_text(), flags=re.MULTILINE))
+        for path in (TOOLKIT / "tests/images").glob("test_*.py")
+    )
+    assert len(catalogue()) >= named
+
+
+def test_no_id_is_given_twice() -> None:
+    assert [name for name, count in Counter(one.id for one in catalogue()).items() if count > 1] == []
+
+
+def test_every_check_has_an_image_that_is_broken_for_it() -> None:
+    checks = {one.id for one in catalogue() if one.group != "smoke"}
+    assert checks == BROKEN.keys()
+
+
+def test_a_broken_image_is_of_a_kind_that_its_check_is_about() -> None:
+    kinds = {"cpu": ("pytorch", "cpu"), "cuda": ("pytorch", "cuda"), "init": ("init", "cpu")}
+    for one in catalogue():
+        if one.id in BROKEN:
+            kind, family = kinds[BROKEN[one.id].base]
+            assert kind in one.kinds
+            assert kind == "init" or family in one.families
+
+
+def test_the_page_lists_every_check() -> None:
+    words = PAGE.read_text().partition(START)[0]
+    check_golden(PAGE, words + START + "\n" + as_markdown(catalogue()))
+
+
+def test_the_page_says_to_which_images_a_check_applies() -> None:
+    page = as_markdown(
+        [Check(id="a.b", reason="because", families=("cuda",)), Check(id="a.c", reason="so", kinds=("init",))]
+    )
+    assert "| `a.b` | PyTorch, CUDA | because |" in page
+    assert "| `a.c` | volume-permissions | so |" in page
+
+
+DOCKERFILE = """\
+FROM x AS first
+ENV A="1"
+EXPOSE 80
+FROM y
+ENV B="2 3" \\
+    C="4"
+LABEL one="${ONE}" \\
+      two="2"
+WORKDIR /app
+USER 1001
+VOLUME /data
+ENTRYPOINT ["/usr/bin/tini", "--"]
+CMD ["python"]
+"""
+
+
+def test_a_promise_is_the_last_stage_of_a_dockerfile() -> None:
+    promise = promise_of(DOCKERFILE)
+    assert promise.environment == {"B": "2 3", "C": "4"}
+    assert promise.labels == {"one": "${ONE}", "two": "2"}
+    assert (promise.user, promise.workdir, promise.cmd) == ("1001", "/app", ["python"])
+    assert promise.entrypoint == ["/usr/bin/tini", "--"]
+    assert (promise.ports, promise.volumes, promise.others) == (set(), {"/data"}, set())
+
+
+def file(path: str, size: int = 1) -> Entry:
+    return Entry(path, "file", 0o644, 0, 0, size)
+
+
+def folder(path: str) -> Entry:
+    return Entry(path, "dir", 0o755, 0, 0)
+
+
+def paths(layers: Iterable[list[Entry]]) -> list[str]:
+    return sorted(entry.path for entry in merge(layers).entries)
+
+
+def test_a_later_layer_replaces_and_adds() -> None:
+    tree = merge([[file("/a", 1), file("/b", 2)], [file("/a", 5)]])
+    assert {entry.path: entry.size for entry in tree.entries} == {"/a": 5, "/b": 2}
+    assert tree.hidden == {"/a": 1}
+
+
+def test_a_whiteout_deletes_a_folder_with_all_in_it() -> None:
+    layers = [[folder("/a"), file("/a/x", 3), file("/ab", 1)], [file("/.wh.a", 0)]]
+    assert paths(layers) == ["/ab"]
+    assert merge(layers).hidden == {"/a/x": 3}
+
+
+def test_an_opaque_folder_keeps_only_what_its_own_layer_has() -> None:
+    assert paths([[folder("/a"), file("/a/x")], [folder("/a"), file("/a/.wh..wh..opq", 0), file("/a/y")]]) == [
+        "/a",
+        "/a/y",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "check"),
+    [
+        ("/root/.netrc", "files.credentials"),
+        ("/home/torch/.aws/credentials", "files.credentials"),
+        ("/run/secrets/token", "files.credentials"),
+        ("/home/torch/.ssh/id_ed25519", "files.keys"),
+        ("/etc/ssh/ssh_host_rsa_key", "files.keys"),
+        ("/app/.git/config", "files.git"),
+        ("/var/lib/apt/lists/deb.debian.org_Packages", "files.apt-lists"),
+        ("/var/cache/apt/archives/git_1.deb", "files.caches"),
+        ("/root/.cache/pip/x", "files.caches"),
+        ("/opt/torchbake/launch/__pycache__/x.pyc", "files.caches"),
+    ],
+)
+def test_a_path_gives_itself_away(path: str, check: str) -> None:
+    assert list(leaks.of_path(path)) == [check]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/share/doc/netrc",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/var/lib/apt/lists/partial",
+        "/usr/lib/python3/dist-packages/__pycache__/x.pyc",
+        "/usr/share/git-core/templates/hooks/x",
+        "/opt/venv/lib/python3.11/site-packages/torch/_aws/x",
+    ],
+)
+def test_a_harmless_path_does_not(path: str) -> None:
+    assert list(leaks.of_path(path)) == []
+
+
+KEY = b"-----BEGIN " + b"RSA PRIVATE KEY-----\n" + b"A" * 64
+TOKEN = b"gh" + b"p_" + b"a1" * 18
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "check"),
+    [
+        ("/opt/x", b"text\n" + KEY, "files.keys"),
+        ("/opt/x", b"x = '" + TOKEN + b"'", "files.tokens"),
+        ("/etc/pip.conf", b"index-url = https://me:word@pypi.example.com/simple", "files.credentials"),
+        ("/root/.npmrc", b"//registry.example.com/:_authToken=x", "files.credentials"),
+    ],
+)
+def test_what_a_file_says_gives_it_away(path: str, data: bytes, check: str) -> None:
+    assert list(leaks.of_content(path, data)) == [check]
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/opt/x.py", b'if b"-----BEGIN PRIVATE KEY-----" in data: ...'),
+        ("/opt/x.py", b"hf_GPT2 and sk-learn and AKIA"),
+        ("/usr/share/doc/x", b"https://user:password@example.com"),
+        ("/etc/pip.conf", b"index-url = https://pypi.example.com/simple"),
+        ("/opt/x.so", b"\x7fELF" + KEY),
+    ],
+)
+def test_what_a_harmless_file_says_does_not(path: str, data: bytes) -> None:
+    assert list(leaks.of_content(path, data)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("ARG INDEX_PASSWORD=hunter2", ["INDEX_PASSWORD"]),
+        ("RUN |1 HF_TOKEN=x /bin/sh -c true", ["HF_TOKEN"]),
+        ("RUN pip install -i https://me:word@pypi.example.com/simple x", ["a token or a password in an address"]),
+        ("RUN --mount=type=secret,id=ca cp x y", []),
+        ("ARG REVISION=", []),
+        ("ENV PATH=/usr/bin AUTHOR=me", []),
+    ],
+)
+def test_history_is_read_for_secrets(command: str, names: list[str]) -> None:
+    assert leaks.secrets_in_command(command) == names
+
+
+BUDGETS = """\
+[growth]
+percent = 10
+megabytes = 5
+layers = 2
+[ceilings]
+cpu-runtime = {megabytes = 1000, layers = 10}
+[released]
+"a" = {megabytes = 100, layers = 7}
+"""
+
+
+def test_a_budget_is_the_last_release_and_a_little(tmp_path: Path) -> None:
+    path = tmp_path / "budgets.toml"
+    path.write_text(BUDGETS)
+    released = budget_of("a", "cpu-runtime", path=path)
+    assert released
+    assert (released.megabytes, released.layers) == (115.0, 9)
+    never = budget_of("b", "cpu-runtime", path=path)
+    assert never
+    assert (never.megabytes, never.layers, never.released) == (1000, 10, None)
+    assert budget_of("b", "other", path=path) is None
+
+
+def test_every_image_of_the_matrix_has_a_budget() -> None:
+    ceilings = tomllib.loads((TOOLKIT / "tests/images/budgets.toml").read_text())["ceilings"]
+    assert {"cpu-runtime", "cpu-devel", "cuda-runtime", "cuda-devel", "volume-permissions"} <= ceilings.keys()
