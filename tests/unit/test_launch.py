@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from entrypoints.pytorch.launch.contract import Contract
 from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch import space
+from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, cause_of, describe, hung_of
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job, without_credentials

@@ -18,7 +18,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 def unit(dtype: torch.dtype) -> float:
     """Half the distance from 1 to the next number of the dtype."""
-    return torch.finfo(dtype).eps / 2
+    return float(torch.finfo(dtype).eps) / 2
 
 
 def added_in(dtype: torch.dtype) -> float:
@@ -41,7 +41,9 @@ def signs(count: int, seed: int) -> list[int]:
     return random.Random(seed).choices((-1, 0, 1), k=count)
 
 
-def expect_close(found: torch.Tensor | Sequence[float], wanted: Sequence[float], allowed: Sequence[float] | float) -> None:
+def expect_close(
+    found: torch.Tensor | Sequence[float], wanted: Sequence[float], allowed: Sequence[float] | float
+) -> None:
     """Raise Wrong unless every number is at most its allowed error away; not-a-number is never close."""
     if isinstance(found, torch.Tensor):
         found = found.detach().cpu().double().reshape(-1).tolist()

@@ -56,7 +56,8 @@ def threads() -> int:
     except (OSError, ValueError):
         pass  # no limit ("max"), or an older kernel's layout
     share = cores / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(torch.get_num_threads(), _MOST_THREADS, int(share)))
+    taken: int = torch.get_num_threads()
+    return max(1, min(taken, _MOST_THREADS, int(share)))
 
 
 def facts(device: torch.device) -> dict[str, Any]:

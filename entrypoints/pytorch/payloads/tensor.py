@@ -2,12 +2,25 @@
 
 import cmath
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product as product_of
 from typing import TYPE_CHECKING
 
 import torch
 
 from .compare import (
-    FLOATS, added_in, expect_close, flat, magnitudes, name_of, product, rows_of, signs, steps, unit,
+    FLOATS,
+    added_in,
+    expect_close,
+    flat,
+    magnitudes,
+    name_of,
+    product,
+    rows_of,
+    signs,
+    steps,
+    unit,
 )  # fmt: skip
 from .device import expect_on, facts, open_device
 from .verdict import Checks, expect
@@ -16,6 +29,7 @@ if TYPE_CHECKING:
     from .cli import Options
 
 _BIG = 256
+_CHANNELS, _SIDE, _FILTERS, _KERNEL = 3, 9, 4, 3
 _MANY = 4000
 
 
@@ -96,40 +110,46 @@ def _times(rows: list[list[float]], vector: list[float]) -> list[float]:
     return [math.fsum(map(float.__mul__, row, vector)) for row in rows]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Convolution:
+    """Two pictures of 3 x 9 x 9 under four filters of 3 x 3, by the definition."""
+
+    image: list[float]
+    weight: list[float]
+    bias: list[float]
+    stride: int
+    padding: int
+
+    def numbers(self) -> Iterator[tuple[float, float]]:
+        """Each number of the result, and the sum of the sizes of all that was added to it."""
+        places = range(-self.padding, _SIDE + self.padding - _KERNEL + 1, self.stride)
+        for picture, (filter_, shift), top, left in product_of(range(2), enumerate(self.bias), places, places):
+            terms = [*self._terms(picture, filter_, top, left), shift]
+            yield math.fsum(terms), math.fsum(map(abs, terms))
+
+    def _terms(self, picture: int, filter_: int, top: int, left: int) -> Iterator[float]:
+        for channel, i, j in product_of(range(_CHANNELS), range(_KERNEL), range(_KERNEL)):
+            row, column = top + i, left + j
+            if 0 <= row < _SIDE and 0 <= column < _SIDE:
+                pixel = self.image[((picture * _CHANNELS + channel) * _SIDE + row) * _SIDE + column]
+                yield pixel * self.weight[((filter_ * _CHANNELS + channel) * _KERNEL + i) * _KERNEL + j]
+
+
 def _conv(device: torch.device, dtype: torch.dtype) -> None:
-    """Against the definition, with stride, padding and bias. The bound leaves room for fast algorithms' constants."""
-    channels, size, out, kernel = 3, 9, 4, 3
-    image, weight, bias = (
-        steps(2 * channels * size**2, 5, per_unit=8), steps(out * channels * kernel**2, 6, per_unit=8), steps(out, 7)
-    )  # fmt: skip
-    x = torch.tensor(image, device=device, dtype=dtype).reshape(2, channels, size, size)
-    w = torch.tensor(weight, device=device, dtype=dtype).reshape(out, channels, kernel, kernel)
+    """With stride, padding and bias. The bound leaves room for fast algorithms' constants."""
+    image = steps(2 * _CHANNELS * _SIDE**2, 5, per_unit=8)
+    weight = steps(_FILTERS * _CHANNELS * _KERNEL**2, 6, per_unit=8)
+    bias = steps(_FILTERS, 7)
+    x = torch.tensor(image, device=device, dtype=dtype).reshape(2, _CHANNELS, _SIDE, _SIDE)
+    w = torch.tensor(weight, device=device, dtype=dtype).reshape(_FILTERS, _CHANNELS, _KERNEL, _KERNEL)
     b = torch.tensor(bias, device=device, dtype=dtype)
+    # 27 products and a bias; storing rounds float16 and bfloat16 once, fast algorithms a few times.
+    allowed = (4 if dtype in (torch.float16, torch.bfloat16) else 32) * unit(dtype)
     for stride, padding in ((1, 1), (2, 0)):
         result = expect_on(torch.nn.functional.conv2d(x, w, b, stride=stride, padding=padding), device, dtype)
-        wanted, sizes = _conv_reference(image, weight, bias, size, stride, padding)
-        # 27 products and a bias; storing rounds float16 and bfloat16 once, fast algorithms a few times.
-        factor = 4 if dtype in (torch.float16, torch.bfloat16) else 32
-        expect_close(result, wanted, [factor * unit(dtype) * size_ for size_ in sizes])
-
-
-def _conv_reference(
-    image: list[float], weight: list[float], bias: list[float], size: int, stride: int, padding: int
-) -> tuple[list[float], list[float]]:
-    wanted, sizes = [], []
-    steps_ = range(-padding, size + padding - 2, stride)
-    for batch in range(2):
-        for o, shift in enumerate(bias):
-            for top in steps_:
-                for side in steps_:
-                    terms = [
-                        image[((batch * 3 + c) * size + top + i) * size + side + j] * weight[((o * 3 + c) * 3 + i) * 3 + j]
-                        for c in range(3) for i in range(3) for j in range(3)
-                        if 0 <= top + i < size and 0 <= side + j < size
-                    ]  # fmt: skip
-                    wanted.append(math.fsum([*terms, shift]))
-                    sizes.append(sum(map(abs, terms)) + abs(shift))
-    return wanted, sizes
+        layer = _Convolution(image=image, weight=weight, bias=bias, stride=stride, padding=padding)
+        wanted, sizes = zip(*layer.numbers(), strict=True)
+        expect_close(result, wanted, [allowed * size for size in sizes])
 
 
 def _functions(device: torch.device, dtype: torch.dtype) -> None:
@@ -230,7 +250,9 @@ def _integers(device: torch.device) -> None:
 
 def _random(device: torch.device) -> None:
     """The generator repeats itself for a seed, differs between seeds, and has the mean and variance it must have."""
-    draw = [torch.randn(20000, generator=torch.Generator(device).manual_seed(seed), device=device) for seed in (1, 1, 2)]
+    draw = [
+        torch.randn(20000, generator=torch.Generator(device).manual_seed(seed), device=device) for seed in (1, 1, 2)
+    ]
     expect_on(draw[0], device, torch.float32)
     expect(torch.equal(draw[0], draw[1]), "one seed gave two results")
     expect(not torch.equal(draw[0], draw[2]), "two seeds gave one result")

@@ -16,7 +16,7 @@ _REASONS_SHOWN = 3
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-class Outcome(str, Enum):
+class Outcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts may have 3.10
     """How a payload, or all of them, ended. What did not run has not passed."""
 
     PASSED = "passed"

@@ -1,0 +1,183 @@
+"""Do ranks work together? Each collective against what it must give, then data-parallel training against one process.
+
+Every rank runs every check, in the same order: a wrong value is kept, and the rank goes on with the others.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .compare import expect_close
+from .device import expect_on, facts
+from .group import Group, expect_equal_models, open_group
+from .verdict import Checks, NotRun, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_WIDTH = 1000
+_BATCH = 16
+_STEPS = 30
+_DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16)
+
+
+def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], None] | None = None) -> None:
+    """``more`` is what another payload has to check in the same group."""
+    with open_group(checks, options.device) as group:
+        _collectives(checks, group)
+        with checks("training"):
+            checks.figures["loss"] = _training(checks, group)
+        if more:
+            more(checks, group)
+        checks.figures |= facts(group.device)
+
+
+def _collectives(checks: Checks, group: Group) -> None:
+    """All that ranks say to each other; every number is whole and small, so that results are exact."""
+    with checks("ranks"):
+        checks.figures["ranks"] = _ranks(group)
+    with checks("all-reduce"):
+        _all_reduce(group)
+    with checks("broadcast"):
+        _broadcast(group)
+    with checks("all-gather"):
+        _all_gather(group)
+    with checks("send-recv"):
+        _ring(group)
+    with checks("barrier"):
+        _barrier(group)
+
+
+def _ranks(group: Group) -> list[str]:
+    """Who is there: ``host/local rank`` by rank, each once."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    told = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"))
+    expect([rank for rank, _ in told] == list(range(group.size)), f"the ranks are {[rank for rank, _ in told]}")
+    places = [place for _, place in told]
+    expect(len(set(places)) == group.size, f"two ranks are in one place: {', '.join(places)}")
+    return places
+
+
+def _all_reduce(group: Group) -> None:
+    """Of the ranks themselves: 0 + 1 + … + N-1 = N(N-1)/2."""
+    size = group.size
+    for dtype in _DTYPES:
+        values = torch.full((_WIDTH,), group.rank, dtype=dtype, device=group.device)
+        dist.all_reduce(values)
+        wanted = size * (size - 1) / 2
+        wrong = int((expect_on(values, group.device, dtype) != wanted).sum())
+        expect(wrong == 0, f"the sum of {size} ranks as {dtype} is {values[0].item():g}, not {wanted:g}")
+    for operation, wanted in ((dist.ReduceOp.MIN, 0), (dist.ReduceOp.MAX, size - 1)):
+        value = torch.tensor([group.rank], device=group.device)
+        dist.all_reduce(value, op=operation)
+        expect(value.item() == wanted, f"{operation} of {size} ranks is {value.item()}, not {wanted}")
+
+
+def _broadcast(group: Group) -> None:
+    for source in range(group.size):
+        values = torch.arange(_WIDTH, device=group.device) * (group.rank + 1)
+        dist.broadcast(values, src=source)
+        same = torch.equal(values, torch.arange(_WIDTH, device=group.device) * (source + 1))
+        expect(same, f"what rank {source} sent to all is not what rank {group.rank} has")
+
+
+def _all_gather(group: Group) -> None:
+    own = torch.full((7,), group.rank * group.rank, device=group.device)
+    parts = [torch.full_like(own, -1) for _ in range(group.size)]
+    dist.all_gather(parts, own)
+    found = [int(part[-1]) for part in parts]
+    expect(found == [rank * rank for rank in range(group.size)], f"gathered from {group.size} ranks: {found}")
+
+
+def _ring(group: Group) -> None:
+    """Each rank sends to the next one, and hears the one before."""
+    if group.size == 1:
+        raise NotRun("there is one rank: nobody to send to")
+    after, before = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+    own = torch.arange(_WIDTH, device=group.device) + group.rank * _WIDTH
+    heard = torch.full_like(own, -1)
+    both = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, heard, before)]
+    for request in dist.batch_isend_irecv(both):
+        request.wait()
+    wanted = torch.arange(_WIDTH, device=group.device) + before * _WIDTH
+    expect(torch.equal(heard, wanted), f"rank {group.rank} did not hear what rank {before} sent")
+
+
+def _barrier(group: Group) -> None:
+    """Nobody is past it before all are at it: each leaves a mark first, and then must see all marks."""
+    store = dist.distributed_c10d._get_default_store()
+    store.add("torchbake/at-barrier", 1)
+    dist.barrier()
+    at = store.add("torchbake/at-barrier", 0)
+    expect(at == group.size, f"rank {group.rank} was let through when {at} of {group.size} ranks had come")
+    dist.barrier()  # so that no rank adds to a later count
+
+
+def _data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each rank's own part of a line with noise."""
+    source = torch.Generator().manual_seed(100 + rank)
+    x = torch.randn(_BATCH, 6, generator=source)
+    truth = torch.tensor([[1.0], [-2.0], [3.0], [0.5], [0.0], [-1.0]])
+    return x, x @ truth + 0.01 * torch.randn(_BATCH, 1, generator=source)
+
+
+def _model(device: torch.device, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1)).to(device)
+
+
+def _training(checks: Checks, group: Group) -> list[float]:
+    """Ranks begin with models that differ, and learn from data that differ: what they share is only what DDP does."""
+    model = _model(group.device, seed=group.rank)
+    shared = DistributedDataParallel(model)
+    expect_equal_models(group, model, "before the first step")
+    x, y = (values.to(group.device) for values in _data(group.rank))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    losses = []
+    for step in range(_STEPS):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(shared(x), y)
+        loss.backward()
+        if step == 0:
+            _expect_mean_gradients(group, model)
+        optimizer.step()
+        losses.append(expect_on(loss.detach(), group.device).item())
+    checks.figures["parameters"] = expect_equal_models(group, model, "after training")
+    _expect_like_one_process(group, model)
+    means = [sum(values) / group.size for values in zip(*group.gather(losses), strict=True)]
+    expect(means[-1] < means[0] / 2, f"the mean loss went from {means[0]:.4g} to {means[-1]:.4g}, not to a half")
+    return [means[0], means[-1]]
+
+
+def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
+    """A rank's gradient is the mean of what each rank has on its own data, and no rank's alone."""
+    alone = _model(group.device, seed=0)
+    total: list[torch.Tensor] = [torch.zeros_like(parameter) for parameter in alone.parameters()]
+    for rank in range(group.size):
+        x, y = (values.to(group.device) for values in _data(rank))
+        gradients = torch.autograd.grad(nn.functional.mse_loss(alone(x), y), list(alone.parameters()))
+        total = [one + gradient for one, gradient in zip(total, gradients, strict=True)]
+    for wanted, parameter in zip(total, model.parameters(), strict=True):
+        assert parameter.grad is not None
+        mean = (wanted / group.size).double().reshape(-1).tolist()
+        expect_close(parameter.grad, mean, 1e-5 * (1 + max(map(abs, mean))))
+
+
+def _expect_like_one_process(group: Group, model: nn.Module) -> None:
+    """As a model that one process trained on the data of all ranks together; only the order of sums differs."""
+    alone = _model(group.device, seed=0)
+    parts = [_data(rank) for rank in range(group.size)]
+    x, y = (torch.cat(values).to(group.device) for values in zip(*parts, strict=True))
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.05)
+    for _ in range(_STEPS):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(alone(x), y).backward()
+        optimizer.step()
+    for wanted, found in zip(alone.parameters(), model.parameters(), strict=True):
+        expect_close(found, wanted.detach().double().reshape(-1).tolist(), 1e-3)

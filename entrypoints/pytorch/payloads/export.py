@@ -1,0 +1,150 @@
+"""Does what leaves a training come back the same: TorchScript, torch.export, ONNX, checkpoints?"""
+
+import importlib.util
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from .compare import expect_close, expect_same
+from .device import expect_on, facts, open_device
+from .verdict import Checks, NotRun, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_ONNX = ("onnx", "onnxscript")
+
+
+def check(checks: Checks, options: "Options") -> None:
+    device = open_device(options.device)
+    model, x = _model(device), _inputs(device)
+    with checks("script"):
+        _same_after(torch.jit.script(_Counter().to(device)), _Counter().to(device), x)
+    with checks("trace"):
+        _same_after(torch.jit.trace(model, x), model, x)
+    with checks("export"):
+        _export(model, x)
+    with checks("onnx"):
+        _onnx(model, x)
+    with checks("checkpoint"):
+        _checkpoint(device)
+    with checks("weights-only"):
+        _weights_only()
+    checks.figures |= facts(device)
+
+
+class _Counter(nn.Module):
+    """Has a branch and a loop that depend on data: a trace would freeze them, a script must keep them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x[0])
+        for row in x:
+            if float(row.sum()) > 0:
+                total = total + row
+        return total
+
+
+def _model(device: torch.device) -> nn.Module:
+    torch.manual_seed(1)
+    layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+    return layers.to(device).eval()
+
+
+def _inputs(device: torch.device) -> torch.Tensor:
+    return torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
+
+
+def _same_after(scripted: Any, module: nn.Module, x: torch.Tensor) -> None:
+    """Saved and loaded, on what it has not seen as well."""
+    held = io.BytesIO()
+    torch.jit.save(scripted, held)
+    held.seek(0)
+    loaded: Callable[[torch.Tensor], torch.Tensor] = torch.jit.load(held, map_location=x.device)
+    with torch.no_grad():
+        for values in (x, -x):
+            _expect_near(loaded(values), module(values), x.device)
+
+
+def _export(model: nn.Module, x: torch.Tensor) -> None:
+    """The exported program of a batch of any size."""
+    batch = torch.export.Dim("batch", min=2, max=16)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    held = io.BytesIO()
+    torch.export.save(program, held)
+    held.seek(0)
+    loaded = torch.export.load(held).module()
+    larger = torch.cat([x, -x])
+    with torch.no_grad():
+        _expect_near(loaded(larger), model(larger), x.device)
+
+
+def _onnx(model: nn.Module, x: torch.Tensor) -> None:
+    missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
+    if missing:
+        raise NotRun(f"not installed: {', '.join(missing)}")
+    import onnx  # noqa: PLC0415
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
+
+    program = torch.onnx.export(model, (x,), dynamo=True)
+    expect(program is not None, "torch.onnx.export returned nothing")
+    proto = program.model_proto  # type: ignore[union-attr]
+    onnx.checker.check_model(proto)
+    (name,) = (value.name for value in proto.graph.input)
+    (result,) = ReferenceEvaluator(proto).run(None, {name: x.cpu().numpy()})
+    with torch.no_grad():
+        wanted = model(x).double().reshape(-1).tolist()
+    expect_close(result.reshape(-1).tolist(), wanted, 1e-4)
+
+
+def _expect_near(found: torch.Tensor, eager: torch.Tensor, device: torch.device) -> None:
+    """The same operations in the same order, but perhaps fused: some float32 roundings of numbers about 1."""
+    expect(found.shape == eager.shape, f"the shape is {tuple(found.shape)}, eager's {tuple(eager.shape)}")
+    expect_close(expect_on(found, device, torch.float32), eager.double().reshape(-1).tolist(), 1e-4)
+
+
+def _checkpoint(device: torch.device) -> None:
+    """Training that goes on from a checkpoint takes the very steps that it would have taken without the break."""
+    model, optimizer = _training(device)
+    _steps(model, optimizer, device, 3)
+    held = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3}, held)
+    _steps(model, optimizer, device, 3)
+    held.seek(0)
+    saved = torch.load(held, map_location=device, weights_only=True)
+    again, its_optimizer = _training(device, seed=9)
+    again.load_state_dict(saved["model"])
+    its_optimizer.load_state_dict(saved["optimizer"])
+    _steps(again, its_optimizer, device, saved["step"])
+    for (name, wanted), found in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        expect_same(expect_on(found, device), wanted, f"{name} after a checkpoint")
+
+
+def _training(device: torch.device, seed: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.05)
+
+
+def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, count: int) -> None:
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(4)).to(device)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+
+def _weights_only() -> None:
+    """A file with anything but weights in it is refused: loading that would run its code."""
+    held = io.BytesIO()
+    torch.save({"weights": torch.ones(1), "path": PurePosixPath("/tmp")}, held)
+    held.seek(0)
+    try:
+        torch.load(held, weights_only=True)
+    except pickle.UnpicklingError:
+        return
+    expect(False, "torch.load(weights_only=True) made an object that is no weights")

@@ -1,0 +1,93 @@
+"""The process group of a payload: made under the contract's variables, left by all ranks together."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .device import open_device
+from .verdict import Checks, NotRun, expect
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_GROUP_TIMEOUT = 600  # seconds; what `run` hands to ranks where nobody chose another
+
+
+@dataclass(frozen=True)
+class Group:
+    """This rank, the number of all ranks, and the device of this one."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, by rank."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
+    """All ranks of the job, or this process alone; at the end every rank has heard what failed on the others.
+
+    Raises NotRun where the device or the backend is not there.
+    """
+    device = open_device(device_name)
+    backend = BACKENDS[device.type]
+    if not dist.is_available():
+        raise NotRun("this torch is built without torch.distributed")
+    if not dist.is_backend_available(backend):
+        raise NotRun(f"this torch is built without {backend}")
+    with checks("start"):
+        _start(backend, device)
+    group = Group(dist.get_rank(), dist.get_world_size(), device)
+    checks.figures |= {"backend": backend, "world": group.size}
+    yield group
+    _hear_all(checks, group)
+    dist.barrier()  # nobody leaves while another still talks to it
+    dist.destroy_process_group()
+
+
+def _start(backend: str, device: torch.device) -> None:
+    timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
+    bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout, device_id=bound)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout, device_id=bound)
+    for name, found in (("RANK", dist.get_rank()), ("WORLD_SIZE", dist.get_world_size())):
+        wanted = os.environ.get(name)
+        expect(wanted in (None, str(found)), f"{name} is {wanted}, and the group says {found}")
+
+
+def _hear_all(checks: Checks, group: Group) -> None:
+    """Rank 0 is the one that speaks, so it must know what failed elsewhere."""
+    told = group.gather((socket.gethostname(), list(checks.failures)))
+    if group.rank == 0:
+        for rank, (host, failures) in enumerate(told[1:], start=1):
+            checks.failures += [f"rank {rank} on {host}: {failure}" for failure in failures]
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 of all parameters and buffers, bit for bit."""
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def expect_equal_models(group: Group, model: nn.Module, when: str) -> str:
+    """The fingerprint that every rank's model has; raises Wrong where they differ."""
+    prints: list[str] = group.gather(fingerprint(model))
+    others = [rank for rank, one in enumerate(prints) if one != prints[0]]
+    expect(not others, f"{when}, the parameters of rank {', '.join(map(str, others))} are not those of rank 0")
+    return prints[0]

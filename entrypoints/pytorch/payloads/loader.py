@@ -1,0 +1,127 @@
+"""Do DataLoader's workers bring every sample once, through shared memory, and is a dead worker told?"""
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from .device import expect_on, facts, open_device
+from .verdict import Checks, NotRun, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_COUNT = 96
+_BIG_MB = 16
+_SECONDS = 60
+
+
+def check(checks: Checks, options: "Options") -> None:
+    device = open_device(options.device)
+    checks.figures["shm-mb"] = shutil.disk_usage("/dev/shm").total // 2**20  # where workers hand over
+    with checks("workers"):
+        _every_sample_once(DataLoader(_Numbered(), batch_size=8, num_workers=2, timeout=_SECONDS))
+    with checks("shuffle"):
+        _shuffled()
+    with checks("spawn"):
+        loader = DataLoader(
+            _Numbered(), batch_size=16, num_workers=1, multiprocessing_context="spawn", timeout=_SECONDS
+        )
+        _every_sample_once(loader)
+    with checks("shared-memory"):
+        _shared(checks)
+    with checks("dead-worker"):
+        _dead_worker()
+    with checks("pinned"):
+        _pinned(device)
+    checks.figures |= facts(device)
+
+
+class _Numbered(Dataset[dict[str, Any]]):
+    """Sample k is k, its square, and which process made it."""
+
+    def __len__(self) -> int:
+        return _COUNT
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": torch.tensor([index, index * index]), "process": os.getpid()}
+
+
+class _Big(Dataset[torch.Tensor]):
+    """Samples of 16 MB that the parent can recompute."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.arange(_BIG_MB * 2**18, dtype=torch.int32) * (index + 1)
+
+
+class _Deadly(Dataset[int]):
+    """Kills the worker that asks for the first sample, as a lack of memory would."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def _every_sample_once(loader: "DataLoader[dict[str, Any]]") -> None:
+    seen: list[int] = []
+    makers: set[int] = set()
+    for batch in loader:
+        seen += batch["x"][:, 0].tolist()
+        makers |= set(batch["process"].tolist())
+        expect(bool((batch["x"][:, 1] == batch["x"][:, 0] ** 2).all()), "a sample is not what the worker made")
+    expect(seen == list(range(_COUNT)), "samples are missing, doubled, or out of order")
+    expect(os.getpid() not in makers, "samples were made in the parent, not in workers")
+    wanted = loader.num_workers
+    expect(len(makers) == wanted, f"{len(makers)} workers made the samples, not {wanted}")
+
+
+def _shuffled() -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        loader = DataLoader(
+            _Numbered(), batch_size=8, shuffle=True, num_workers=2, timeout=_SECONDS,
+            generator=torch.Generator().manual_seed(seed),
+        )  # fmt: skip
+        orders.append([int(value) for batch in loader for value in batch["x"][:, 0]])
+    expect(sorted(orders[0]) == list(range(_COUNT)), "a shuffled epoch has not every sample once")
+    expect(orders[0] == orders[1] and orders[0] != orders[2], "the order does not follow the seed")
+
+
+def _shared(checks: Checks) -> None:
+    """A sample of this size does not fit a pipe: it comes through /dev/shm, and is not copied on its way."""
+    for index, sample in enumerate(DataLoader(_Big(), batch_size=None, num_workers=1, timeout=_SECONDS)):
+        expect(sample.is_shared(), "the tensor of a worker is not in shared memory")
+        wanted = torch.arange(_BIG_MB * 2**18, dtype=torch.int32) * (index + 1)
+        expect(torch.equal(sample, wanted), "the tensor came changed out of shared memory")
+    checks.figures["shared-mb"] = 2 * _BIG_MB
+
+
+def _dead_worker() -> None:
+    try:
+        for _ in DataLoader(_Deadly(), num_workers=1, timeout=_SECONDS):
+            pass
+    except RuntimeError as error:
+        expect("DataLoader worker" in str(error), f"a killed worker was told as: {error}")
+        return
+    expect(False, "a worker was killed, and the loader did not tell")
+
+
+def _pinned(device: torch.device) -> None:
+    """Pinned batches, copied without waiting, arrive whole."""
+    if device.type != "cuda":
+        raise NotRun("pinned memory is for copies to a GPU, and this is the cpu")
+    loader = DataLoader(_Numbered(), batch_size=8, num_workers=2, pin_memory=True, timeout=_SECONDS)
+    seen: list[int] = []
+    for batch in loader:
+        expect(batch["x"].is_pinned(), "pin_memory=True gave memory that is not pinned")
+        seen += expect_on(batch["x"].to(device, non_blocking=True), device)[:, 0].tolist()
+    expect(seen == list(range(_COUNT)), "samples changed on their way to the GPU")

@@ -1,0 +1,50 @@
+"""Do GPUs work together over NCCL, and how fast?"""
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from . import ddp
+from .device import expect_on
+from .group import Group
+from .verdict import Checks, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+_MEGABYTES = (1, 64)
+_ROUNDS = 10
+
+
+def check(checks: Checks, options: "Options") -> None:
+    ddp.check(checks, replace(options, device="cuda"), more=_bandwidth)
+
+
+def _bandwidth(checks: Checks, group: Group) -> None:
+    with checks("bandwidth"):
+        for size in _MEGABYTES:
+            checks.figures[f"all-reduce-{size}mb-gbs"] = _all_reduce_rate(group, size * 2**20)
+
+
+def _all_reduce_rate(group: Group, size: int) -> float:
+    """Bus bandwidth in GB/s: bytes / seconds * 2(n-1)/n, as nccl-tests counts it (doc/PERFORMANCE.md there).
+
+    For one rank the factor would be 0, so that it is left out: that is the rate of a copy on the GPU.
+    """
+    values = torch.ones(size // 4, device=group.device)
+    for _ in range(2):  # the first calls connect
+        dist.all_reduce(values)
+    torch.cuda.synchronize(group.device)
+    start = time.perf_counter()
+    for _ in range(_ROUNDS):
+        dist.all_reduce(values)
+    torch.cuda.synchronize(group.device)
+    seconds = (time.perf_counter() - start) / _ROUNDS
+    wanted = float(group.size) ** (2 + _ROUNDS)
+    found = expect_on(values, group.device, torch.float32)[-1].item()
+    expect(abs(found - wanted) <= 1e-5 * wanted, f"ones, summed {2 + _ROUNDS} times, are {found:g} and not {wanted:g}")
+    n = group.size
+    return size / seconds * (2 * (n - 1) / n if n > 1 else 1) / 1e9

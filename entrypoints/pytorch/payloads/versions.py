@@ -1,0 +1,98 @@
+"""Are torch, CUDA, cuDNN, NCCL and Python what was promised, and what torch was built with?"""
+
+import ctypes
+import platform
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from .device import facts, open_device
+from .expected import disagreements
+from .verdict import Checks, NotRun, expect
+
+if TYPE_CHECKING:
+    from .cli import Options
+
+
+def check(checks: Checks, options: "Options") -> None:
+    device = open_device(options.device)
+    found: dict[str, str | None] = {"torch": str(torch.__version__), "python": platform.python_version()}
+    found |= dict.fromkeys(("cuda", "cudnn", "nccl"))
+    checks.figures["found"] = found
+    with checks("cuda"):
+        found["cuda"] = _cuda()
+    with checks("cudnn"):
+        found["cudnn"] = _cudnn()
+    with checks("nccl"):
+        found["nccl"] = _nccl()
+    with checks("expected"):
+        if not options.expected:
+            raise NotRun("nothing is expected: give --expect, or an image with labels")
+        wrong = disagreements(options.expected, found)
+        expect(not wrong, "; ".join(wrong))
+    checks.figures |= facts(device)
+
+
+def _cuda() -> str | None:
+    """What torch was built with; the runtime library that is loaded must be of that same release.
+
+    Numbers are 1000 * major + 10 * minor (CUDA_VERSION, cuda.h).
+    """
+    built: str | None = torch.version.cuda
+    if built is None:
+        expect(not _loaded("libcudart"), "torch is built without CUDA, but has loaded libcudart")
+        return None
+    number = ctypes.c_int()
+    code = _library("libcudart").cudaRuntimeGetVersion(ctypes.byref(number))
+    expect(code == 0, f"cudaRuntimeGetVersion says {code}")
+    runtime = f"{number.value // 1000}.{number.value % 1000 // 10}"
+    expect(runtime == built, f"torch is built with CUDA {built}, and libcudart is {runtime}")
+    return built
+
+
+def _cudnn() -> str | None:
+    """`torch.backends.cudnn.version()` itself refuses a library that is older than what torch was built with.
+
+    Numbers are 10000 * major + 100 * minor + patch since cuDNN 9, 1000 * major + 100 * minor + patch before
+    (CUDNN_VERSION, cudnn_version.h).
+    """
+    number = torch.backends.cudnn.version() if torch.version.cuda else None
+    if number is None:
+        expect(torch.version.cuda is None, "torch is built with CUDA, but has no cuDNN")
+        return None
+    major = 10000 if number >= 90000 else 1000
+    loaded = _library("libcudnn").cudnnGetVersion
+    loaded.restype = ctypes.c_size_t
+    expect(loaded() == number, f"torch speaks of cuDNN {number}, and libcudnn is {loaded()}")
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def _nccl() -> str | None:
+    """What torch was built with; the library that is loaded must be the same release.
+
+    Numbers are 10000 * major + 100 * minor + patch (NCCL_VERSION, nccl.h).
+    """
+    if torch.version.cuda is None or not torch.distributed.is_nccl_available():
+        return None
+    built = ".".join(map(str, torch.cuda.nccl.version()[:3]))
+    number = ctypes.c_int()
+    code = _library("libnccl").ncclGetVersion(ctypes.byref(number))
+    expect(code == 0, f"ncclGetVersion says {code}")
+    loaded = f"{number.value // 10000}.{number.value % 10000 // 100}.{number.value % 100}"
+    expect(loaded == built, f"torch is built with NCCL {built}, and libnccl is {loaded}")
+    return loaded
+
+
+def _library(name: str) -> ctypes.CDLL:
+    """The one that torch has loaded, not one that a search would find now."""
+    paths = _loaded(name)
+    expect(len(paths) == 1, f"{name} is loaded {len(paths)} times: {', '.join(sorted(paths)) or 'not at all'}")
+    return ctypes.CDLL(paths.pop())
+
+
+def _loaded(name: str) -> set[str]:
+    pattern = re.compile(rf"/{re.escape(name)}(-[0-9a-f]+)?\.so")
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split(maxsplit=5)[5] for line in lines if pattern.search(line)}
