@@ -66,25 +66,30 @@ def _ranks(group: Group) -> list[str]:
 
 def _all_reduce(group: Group) -> None:
     """Of the ranks themselves: 0 + 1 + … + N-1 = N(N-1)/2."""
-    size = group.size
-    for dtype in _DTYPES:
-        values = torch.full((_WIDTH,), group.rank, dtype=dtype, device=group.device)
+    size, device = group.size, group.device
+    sums = [torch.full((_WIDTH,), group.rank, dtype=dtype, device=device) for dtype in _DTYPES]
+    least, most = (torch.tensor([group.rank], device=device) for _ in range(2))
+    for values in sums:
         dist.all_reduce(values)
-        wanted = size * (size - 1) / 2
-        wrong = int((expect_on(values, group.device, dtype) != wanted).sum())
-        expect(wrong == 0, f"the sum of {size} ranks as {dtype} is {values[0].item():g}, not {wanted:g}")
-    for operation, wanted in ((dist.ReduceOp.MIN, 0), (dist.ReduceOp.MAX, size - 1)):
-        value = torch.tensor([group.rank], device=group.device)
-        dist.all_reduce(value, op=operation)
-        expect(value.item() == wanted, f"{operation} of {size} ranks is {value.item()}, not {wanted}")
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    wanted = size * (size - 1) / 2
+    with group.judging():
+        for values, dtype in zip(sums, _DTYPES, strict=True):
+            right = bool((expect_on(values, device, dtype) == wanted).all())
+            expect(right, f"the sum of {size} ranks as {dtype} is {values[-1].item():g}, not {wanted:g}")
+        found = (least.item(), most.item())
+        expect(found == (0, size - 1), f"the least and the most of {size} ranks are {found}")
 
 
 def _broadcast(group: Group) -> None:
-    for source in range(group.size):
-        values = torch.arange(_WIDTH, device=group.device) * (group.rank + 1)
+    whole = torch.arange(_WIDTH, device=group.device)
+    heard = [whole * (group.rank + 1) for _ in range(group.size)]
+    for source, values in enumerate(heard):
         dist.broadcast(values, src=source)
-        same = torch.equal(values, torch.arange(_WIDTH, device=group.device) * (source + 1))
-        expect(same, f"what rank {source} sent to all is not what rank {group.rank} has")
+    with group.judging():
+        for source, values in enumerate(heard):
+            expect(torch.equal(values, whole * (source + 1)), f"what rank {source} sent to all is not what came here")
 
 
 def _all_gather(group: Group) -> None:
@@ -92,7 +97,8 @@ def _all_gather(group: Group) -> None:
     parts = [torch.full_like(own, -1) for _ in range(group.size)]
     dist.all_gather(parts, own)
     found = [int(part[-1]) for part in parts]
-    expect(found == [rank * rank for rank in range(group.size)], f"gathered from {group.size} ranks: {found}")
+    with group.judging():
+        expect(found == [rank * rank for rank in range(group.size)], f"gathered from {group.size} ranks: {found}")
 
 
 def _ring(group: Group) -> None:
@@ -106,7 +112,8 @@ def _ring(group: Group) -> None:
     for request in dist.batch_isend_irecv(both):
         request.wait()
     wanted = torch.arange(_WIDTH, device=group.device) + before * _WIDTH
-    expect(torch.equal(heard, wanted), f"rank {group.rank} did not hear what rank {before} sent")
+    with group.judging():
+        expect(torch.equal(heard, wanted), f"what rank {before} sent here did not come")
 
 
 def _barrier(group: Group) -> None:
@@ -115,8 +122,8 @@ def _barrier(group: Group) -> None:
     store.add("torchbake/at-barrier", 1)
     dist.barrier()
     at = store.add("torchbake/at-barrier", 0)
-    expect(at == group.size, f"rank {group.rank} was let through when {at} of {group.size} ranks had come")
-    dist.barrier()  # so that no rank adds to a later count
+    with group.judging():
+        expect(at == group.size, f"it was let through when {at} of {group.size} ranks had come")
 
 
 def _data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +154,9 @@ def _training(checks: Checks, group: Group) -> list[float]:
         if step == 0:
             _expect_mean_gradients(group, model)
         optimizer.step()
-        losses.append(expect_on(loss.detach(), group.device).item())
+        losses.append(loss.item())
+    with group.judging():
+        expect_on(loss.detach(), group.device)
     checks.figures["parameters"] = expect_equal_models(group, model, "after training")
     _expect_like_one_process(group, model)
     means = [sum(values) / group.size for values in zip(*group.gather(losses), strict=True)]
@@ -163,10 +172,11 @@ def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
         x, y = (values.to(group.device) for values in _data(rank))
         gradients = torch.autograd.grad(nn.functional.mse_loss(alone(x), y), list(alone.parameters()))
         total = [one + gradient for one, gradient in zip(total, gradients, strict=True)]
-    for wanted, parameter in zip(total, model.parameters(), strict=True):
-        assert parameter.grad is not None
-        mean = (wanted / group.size).double().reshape(-1).tolist()
-        expect_close(parameter.grad, mean, 1e-5 * (1 + max(map(abs, mean))))
+    with group.judging():
+        for wanted, parameter in zip(total, model.parameters(), strict=True):
+            assert parameter.grad is not None
+            mean = (wanted / group.size).double().reshape(-1).tolist()
+            expect_close(parameter.grad, mean, 1e-5 * (1 + max(map(abs, mean))))
 
 
 def _expect_like_one_process(group: Group, model: nn.Module) -> None:
@@ -179,5 +189,6 @@ def _expect_like_one_process(group: Group, model: nn.Module) -> None:
         optimizer.zero_grad()
         nn.functional.mse_loss(alone(x), y).backward()
         optimizer.step()
-    for wanted, found in zip(alone.parameters(), model.parameters(), strict=True):
-        expect_close(found, wanted.detach().double().reshape(-1).tolist(), 1e-3)
+    with group.judging():
+        for wanted, found in zip(alone.parameters(), model.parameters(), strict=True):
+            expect_close(found, wanted.detach().double().reshape(-1).tolist(), 1e-3)

@@ -90,10 +90,13 @@ def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *
     losses = []
     for x, y in islice(_batches(group, data), steps):
         optimizer.zero_grad()
-        loss = loss_of(expect_on(shared(x), group.device), y)
+        result = shared(x)
+        loss = loss_of(result, y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    with group.judging():
+        expect_on(result, group.device)
     last = losses[-steps // 10 :]
     told = group.gather((losses[0], sum(last) / len(last)))
     return [sum(values) / group.size for values in zip(*told, strict=True)]

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .device import open_device
-from .verdict import Checks, NotRun, expect
+from .verdict import Checks, NotRun, Wrong, expect
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _GROUP_TIMEOUT = 600  # seconds; what `run` hands to ranks where nobody chose another
@@ -33,6 +33,22 @@ class Group:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """What one rank finds wrong in the block, every rank raises: so all stay in step.
+
+        The block itself must speak to no other rank.
+        """
+        found = ""
+        try:
+            yield
+        except Wrong as wrong:
+            found = str(wrong)
+        told = self.gather(found)
+        first = next((rank for rank, one in enumerate(told) if one), None)
+        if first is not None:
+            raise Wrong(f"rank {first}: {told[first]}")
 
 
 @contextmanager
@@ -74,7 +90,8 @@ def _hear_all(checks: Checks, group: Group) -> None:
     told = group.gather((socket.gethostname(), list(checks.failures)))
     if group.rank == 0:
         for rank, (host, failures) in enumerate(told[1:], start=1):
-            checks.failures += [f"rank {rank} on {host}: {failure}" for failure in failures]
+            new = [failure for failure in failures if failure not in checks.failures]
+            checks.failures += [f"rank {rank} on {host}: {failure}" for failure in new]
 
 
 def fingerprint(model: nn.Module) -> str:

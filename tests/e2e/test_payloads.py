@@ -1,0 +1,200 @@
+"""Payloads of `smoke` in real containers: they pass on an image as it is, and each fails on what it is there for."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from tests.e2e.conftest import CPU, CUDA, images_of, torchbake
+
+DEVEL = "2.13.0-cpu-devel-debian12"
+SABOTAGE = Path(__file__).parent / "sabotage"
+ALONE = ("tensor", "autograd", "export", "loader", "versions", "examples", "ddp")
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Said:
+    """How `smoke` ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Line]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def line(self) -> Line:
+        """The only one."""
+        (line,) = self.lines
+        assert isinstance(line, dict)
+        return line
+
+
+Smoke = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterator[Smoke]:
+    """Run `smoke` in an image of a row, through `run` where it is to have ranks, with torch sabotaged or as it is."""
+    refs = {row: image["ref"] for row, image in built.items()}
+    containers: dict[str, Container] = {}
+
+    def container_of(row: str) -> Container:
+        if row not in refs:
+            refs[row] = images_of(torchbake("build", row, "--format", "json"))[row]["ref"]
+        if row not in containers:
+            containers[row] = engine.containers.run(
+                refs[row], ["sleep", "infinity"], detach=True, init=True, shm_size="256m", network_mode="none",
+                volumes={str(SABOTAGE): {"bind": "/sabotage", "mode": "ro"}},
+            )  # fmt: skip
+        return containers[row]
+
+    def run_in(*words: str, row: str = CPU, ranks: int = 0, sabotage: str = "") -> Said:
+        env = {"PYTHONPATH": "/sabotage", "SABOTAGE": sabotage} if sabotage else {}
+        command = ["smoke", *words]
+        if ranks:
+            env |= {"NPROC_PER_NODE": str(ranks), "GROUP_TIMEOUT": "20", "STOP_GRACE": "3"}
+            command = ["run", "/opt/torchbake/smoke", *words]
+        done = container_of(row).exec_run(command, environment=env, demux=True)
+        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], done.output))
+        assert done.exit_code is not None
+        return Said(done.exit_code, out, err)
+
+    yield run_in
+    for container in containers.values():
+        container.remove(force=True)
+
+
+@pytest.mark.parametrize("row", [CPU, CUDA])
+def test_an_image_as_it_is_passes(smoke: Smoke, row: str) -> None:
+    said = smoke(*ALONE, row=row)
+    verdicts = {line["payload"]: (line["verdict"], line["reason"]) for line in said.lines}
+    assert verdicts == dict.fromkeys(ALONE, ("passed", ""))
+    assert said.code == 0
+    assert sum(line["seconds"] for line in said.lines) < 60
+    for line in said.lines:
+        assert line["device"] == "cpu"
+        assert line["checks"]
+        assert line["figures"]["max-rss-mb"] > 50
+
+
+def test_many_ranks_print_one_line(smoke: Smoke) -> None:
+    said = smoke("ddp", ranks=3)
+    assert said.code == 0, said.err
+    assert said.line["verdict"] == "passed"
+    assert said.line["figures"]["world"] == 3
+    assert len(said.line["figures"]["ranks"]) == 3
+
+
+def test_a_network_learns_on_many_ranks_what_it_learns_alone(smoke: Smoke) -> None:
+    alone, together = smoke("examples").line["figures"], smoke("examples", ranks=2).line["figures"]
+    assert (alone["world"], together["world"]) == (1, 2)
+    for figures in (alone, together):
+        assert figures["digits-loss"][1] < figures["digits-loss"][0] / 10
+        assert figures["digits-right"] > 0.95
+        assert figures["regression-loss"][1] < figures["regression-loss"][0] / 10
+
+
+def test_code_is_really_compiled_where_there_is_a_compiler(smoke: Smoke) -> None:
+    said = smoke("compile", row=DEVEL)
+    assert (said.code, said.line["verdict"]) == (0, "passed"), said.line
+    assert said.line["figures"]["built"] > 0
+
+
+def test_without_a_compiler_it_says_so(smoke: Smoke) -> None:
+    said = smoke("compile")
+    assert (said.code, said.line["verdict"]) == (77, "not-run")
+    assert said.line["reason"].startswith("no C++ compiler")
+
+
+@pytest.mark.parametrize(
+    ("row", "payload", "reason"),
+    [
+        (CPU, "tensor", "this torch, 2.13.0+cpu, is built without CUDA"),
+        (CUDA, "tensor", "no GPU can be used"),
+        (CUDA, "nccl", "no GPU can be used"),
+    ],
+)
+def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, payload: str, reason: str) -> None:
+    said = smoke(payload, "--device", "cuda", row=row)
+    assert (said.code, said.line["verdict"], said.line["checks"]) == (77, "not-run", {})
+    assert said.line["reason"].startswith(reason)
+
+
+# What is sabotaged, in which image and on how many ranks; which payload must fail, and a word of its reason.
+SABOTAGES = [
+    ("det_is_a_little_off", CPU, 0, "tensor", "linalg-float64: number 0 is 25.025, the reference is 25"),
+    ("one_number_of_a_product_is_wrong", CPU, 0, "tensor", "matmul-bfloat16: "),
+    ("convolutions_are_computed_elsewhere", CPU, 0, "tensor", "the result is on meta, not on cpu"),
+    ("one_seed_gives_many_results", CPU, 0, "tensor", "random: one seed gave two results"),
+    ("linalg_crashes", CPU, 0, "tensor", "the process ended by SIGSEGV in the check linalg-float64"),
+    ("linalg_hangs", CPU, 0, "tensor", "no end after 5 s in the check linalg-float64: it was killed"),
+    ("torch_cannot_be_imported", CPU, 0, "tensor", "torch cannot be imported by "),
+    ("gradients_are_a_little_off", CPU, 0, "autograd", "gradients: number 0 is "),
+    ("optimizers_do_nothing", CPU, 0, "autograd", "fit: the loss went from "),
+    ("infinite_gradients_are_used", CPU, 0, "autograd", "weights after a step with an infinite gradient"),
+    ("autocast_does_nothing", CPU, 0, "autograd", "amp-bfloat16: the result is torch.float32"),
+    ("nothing_is_compiled", DEVEL, 0, "compile", "built: nothing was built"),
+    ("anything_is_unpickled", CPU, 0, "export", "weights-only: "),
+    ("optimizers_forget", CPU, 0, "export", "after a checkpoint: values differ"),
+    ("scripts_forget_their_loop", CPU, 0, "export", "script: "),
+    ("loaders_have_no_workers", CPU, 0, "loader", "the process ended by SIGKILL in the check dead-worker"),
+    ("samples_come_unshared", CPU, 0, "loader", "not in shared memory"),
+    ("cuda_is_of_another_release", CUDA, 0, "versions", "torch is built with CUDA 12.4, and libcudart is 12.6"),
+    ("losses_have_no_slope", CPU, 0, "examples", "digits: the loss went from 0 to 0"),
+    ("ranks_train_alone", CPU, 2, "examples", "the parameters of rank 1 are not those of rank 0"),
+    ("ranks_train_alone", CPU, 2, "ddp", "before the first step, the parameters of rank 1 are not those of rank 0"),
+    ("ranks_do_not_add", CPU, 2, "ddp", "all-reduce: rank 0: the sum of 2 ranks as torch.float32 is 0, not 1"),
+    ("ranks_hear_nothing", CPU, 2, "ddp", "broadcast: rank 0: what rank 1 sent to all is not what came here"),
+    ("messages_do_not_come", CPU, 2, "ddp", "send-recv: rank 0: what rank 1 sent here did not come"),
+    ("barriers_do_not_wait", CPU, 2, "ddp", "barrier: rank 0: it was let through when 1 of 2 ranks had come"),
+    ("one_rank_is_wrong", CPU, 2, "ddp", "broadcast: rank 1: what rank 0 sent to all is not what came here"),
+    ("one_rank_raises", CPU, 2, "ddp", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "row", "ranks", "payload", "word"), SABOTAGES, ids=[f"{one[3]}-{one[0]}" for one in SABOTAGES]
+)
+def test_it_fails_when_what_it_looks_at_is_broken(  # noqa: PLR0917 - a column each
+    smoke: Smoke, sabotage: str, row: str, ranks: int, payload: str, word: str
+) -> None:
+    said = smoke(payload, "--timeout", "5" if "hangs" in sabotage else "60", row=row, ranks=ranks, sabotage=sabotage)
+    assert (said.code, said.line["verdict"]) == (1, "failed"), said
+    assert word in said.line["reason"]
+
+
+def test_the_cause_is_said_when_a_rank_raises(smoke: Smoke) -> None:
+    said = smoke("ddp", ranks=2, sabotage="one_rank_raises")
+    last_words = said.err.partition("run: the job failed. First: rank 1 (node 0, local rank 1): exit code 1.")[2]
+    assert "ValueError: sabotage" in last_words, said.err
+
+
+def test_what_libraries_print_does_not_come_between_the_lines(smoke: Smoke) -> None:
+    said = smoke("tensor", sabotage="libraries_print")
+    assert said.line["payload"] == "tensor"
+    assert '{"payload": "noise"}' in said.err
+
+
+def test_versions_are_held_against_what_was_promised(smoke: Smoke) -> None:
+    found = smoke("versions").line["figures"]["found"]
+    assert found["cuda"] is None
+    assert smoke("versions", "--expect", json.dumps(found)).line["verdict"] == "passed"
+    for key, wrong in {"torch": "2.0.0", "python": "3.10", "cuda": "12.6", "cudnn": "9", "nccl": "2.20"}.items():
+        line = smoke("versions", "--expect", json.dumps({**found, key: wrong})).line
+        assert line["verdict"] == "failed"
+        assert f"{key} is " in line["reason"]
+
+
+def test_a_word_that_is_no_payload_is_refused(smoke: Smoke) -> None:
+    said = smoke("nothing")
+    assert (said.code, said.out) == (64, "")
+    assert "there is no payload 'nothing', there are tensor, autograd" in said.err

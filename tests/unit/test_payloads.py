@@ -1,0 +1,153 @@
+"""What payloads say, without torch: verdicts, their line, promised versions, the command line."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
+from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
+from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
+from torchbake import smoke
+from torchbake.project import TOOLKIT
+
+OUTCOMES = st.lists(st.sampled_from(Outcome), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(OUTCOMES)
+def test_one_failure_is_a_failure_and_nothing_run_is_no_pass(outcomes: list[Outcome]) -> None:
+    whole = outcome_of_all(outcomes)
+    assert (whole is Outcome.FAILED) == (Outcome.FAILED in outcomes)
+    assert (whole is Outcome.PASSED) == (Outcome.PASSED in outcomes and Outcome.FAILED not in outcomes)
+    assert (whole.exit_code == 0) == (whole is Outcome.PASSED)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=4), st.text())
+def test_a_line_is_one_line_of_json_whatever_is_in_it(figures: dict[str, object], reason: str) -> None:
+    line = Verdict("tensor", "cpu", Outcome.PASSED, reason, figures=figures).line()
+    assert len(line.splitlines()) == 1
+    values = json.loads(line)
+    assert (values["payload"], values["verdict"], values["reason"]) == ("tensor", "passed", reason)
+    assert smoke.Line.model_validate_json(line).verdict == "passed"
+
+
+def test_infinities_are_words() -> None:
+    line = Verdict("tensor", "cpu", Outcome.PASSED, figures={"a": math.inf, "b": math.nan, "c": 1.23456789}).line()
+    assert json.loads(line)["figures"] == {"a": "inf", "b": "nan", "c": 1.235}
+
+
+def test_a_check_that_fails_does_not_end_the_others() -> None:
+    events: list[object] = []
+    checks = Checks(events.append)
+    with checks("one"):
+        expect(False, "it is wrong")
+    with checks("two"):
+        raise NotRun("nobody there")
+    with checks("three"):
+        raise RuntimeError("out of\nluck")
+    with checks("four"):
+        pass
+    verdict = checks.verdict("tensor", "cpu", 1.0)
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.reason == "one: it is wrong; three: RuntimeError: out of luck"
+    assert set(verdict.checks) == {"one", "three", "four"}
+    assert verdict.figures == {"not-run": {"two": "nobody there"}}
+    assert events[:2] == [{"begin": "one"}, {"end": "one", "seconds": checks.seconds["one"]}]
+
+
+def test_ranks_that_depend_on_each_other_stay_in_step_until_an_error() -> None:
+    checks = Checks(together=True)
+    with checks("value"):
+        expect(False, "it is wrong")
+    with pytest.raises(RuntimeError), checks("error"):
+        raise RuntimeError("connection lost")
+    assert [failure.partition(":")[0] for failure in checks.failures] == ["value", "error"]
+
+
+def test_nothing_checked_is_no_pass() -> None:
+    assert Checks().verdict("tensor", "cpu", 0.0).outcome is Outcome.FAILED
+    checks = Checks()
+    with checks("one"):
+        raise NotRun("nobody there")
+    assert checks.verdict("tensor", "cpu", 0.0).outcome is Outcome.FAILED
+
+
+def test_many_failures_are_counted() -> None:
+    assert reason_of(list("abcde")) == "a; b; c; and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "sentences"),
+    [
+        ({"torch": "2.7.1"}, {"torch": "2.7.1+cu126"}, []),
+        ({"torch": "2.7.1+cpu"}, {"torch": "2.7.1+cu126"}, ["torch is 2.7.1+cu126, expected 2.7.1+cpu"]),
+        ({"torch": "1.13.1"}, {"torch": "2.0.0"}, ["torch is 2.0.0, expected 1.13.1"]),
+        ({"torch": "2.7"}, {"torch": "2.7.1"}, ["torch is 2.7.1, expected 2.7"]),
+        ({"cuda": "12.6"}, {"cuda": None}, ["cuda is not there, expected 12.6"]),
+        ({"cuda": None}, {"cuda": "12.6"}, ["cuda is 12.6, expected none"]),
+        ({"cuda": None}, {"cuda": None}, []),
+        ({"cudnn": "9"}, {"cudnn": "9.5.1"}, []),
+        ({"cudnn": "9.5.1.17"}, {"cudnn": "9.5.1"}, []),
+        ({"cudnn": "9.10"}, {"cudnn": "9.1.0"}, ["cudnn is 9.1.0, expected 9.10"]),
+        ({"python": "3.11"}, {"python": "3.11.2"}, []),
+        ({"python": "3.1"}, {"python": "3.11.2"}, ["python is 3.11.2, expected 3.1"]),
+        ({"nccl": "2.26.2"}, {}, ["nccl is not there, expected 2.26.2"]),
+    ],
+)
+def test_what_was_promised(expected: dict[str, str | None], found: dict[str, str | None], sentences: list[str]) -> None:
+    assert disagreements(expected, found) == sentences
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"tensorflow": "1"}', '{"torch": 2.7}', '{"torch": ""}'])
+def test_promises_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_expected(text)
+
+
+def test_promises_are_of_the_versions_that_the_toolkit_promises() -> None:
+    labels = {f"org.torchbake.{key}": "1" for key in KEYS}
+    assert parse_expected(json.dumps(smoke.expected_of(labels))) == dict.fromkeys(KEYS, "1")
+
+
+def test_a_command_line() -> None:
+    assert isinstance(parse(["tensor"]), Arguments)
+    given = parse(["tensor", "versions", "--device", "cuda", "--expect", '{"cuda": null}', "--timeout", "5"])
+    assert given.names == ("tensor", "versions")
+    assert (given.options.device, given.options.expected, given.timeout) == ("cuda", {"cuda": None}, 5.0)
+    assert parse(["--list"]).list
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "which payloads?"),
+        (["tenser"], "there is no payload 'tenser'"),
+        (["tensor", "--timeout", "0"], "--timeout is 0"),
+        (["tensor", "--expect", "{"], "--expect: '{' is not JSON"),
+        (["tensor", "--device", "tpu"], "tpu"),
+    ],
+)
+def test_a_wrong_command_line_is_told_and_ends_with_64(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    said = capsys.readouterr()
+    assert ended.value.code == 64
+    assert said.out == ""
+    assert said.err.startswith("smoke: ")
+    assert sentence in said.err
+
+
+def test_every_payload_has_its_module_and_is_one_the_toolkit_asks_for() -> None:
+    folder = TOOLKIT / "entrypoints/pytorch/payloads"
+    assert all((folder / f"{payload.module}.py").is_file() for payload in PAYLOADS.values())
+    assert set(PAYLOADS) == set(smoke.PAYLOADS)
+    assert {name for name, payload in PAYLOADS.items() if payload.together} == set(smoke.TOGETHER)
