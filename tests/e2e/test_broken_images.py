@@ -11,6 +11,7 @@ from tests.e2e.broken.workshop import Base, Report, break_and_judge, judge
 from tests.e2e.conftest import CPU, CUDA, INIT
 
 SIDE_BY_SIDE = 2
+LONGEST = 90  # characters that the table gives to what was said
 _ROWS = {"cpu": CPU, "cuda": CUDA, "init": INIT}
 
 
@@ -38,15 +39,29 @@ def _is_about(item: pytest.Item, name: str) -> bool:
 
 
 def _show(futures: dict[str, Future[Report]]) -> None:
-    rows = [("check", "what is broken", "caught by, saying")]
-    for name, future in futures.items():
-        failed = future.result().failed if future.done() and not future.exception() else {}
-        caught = "; ".join(f"{check}: {reason}" for check, reason in failed.items()) or "nothing"
-        rows.append((name, BROKEN[name].what, caught))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    """A line for each image: whether its check alone caught it, what is broken, and what was said of it."""
+    told = {name: _told(name, future) for name, future in futures.items()}
+    width, what_width = (max(map(len, words), default=0) for words in (told, [BROKEN[name].what for name in told]))
     print("\n")
-    for check, what, caught in rows:
-        print(f"{check:{widths[0]}}  {what:{widths[1]}}  {caught[:110]}")
+    for name, (good, said) in told.items():
+        print(f"{'✓' if good else '✗'} {name:{width}}  {BROKEN[name].what:{what_width}}  {_cut(said)}")
+    print(f"{sum(good for good, _ in told.values())} of {len(told)} broken images fail exactly their check.")
+
+
+def _told(name: str, future: Future[Report]) -> tuple[bool, str]:
+    if future.cancelled():
+        return False, "not judged: the tests ended before"
+    if error := future.exception():
+        return False, f"not judged: {type(error).__name__}: {error}"
+    failed = future.result().failed
+    if failed.keys() == {name}:
+        return True, failed[name]
+    return False, "; ".join(f"{check}: {reason}" for check, reason in failed.items()) or "nothing caught it"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 @pytest.mark.parametrize("kind", _ROWS)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
-from torchbake.cluster import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove_leftovers
+from torchbake.cluster import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove, remove_leftovers
 from torchbake.engine import Engine
+from torchbake.owner import is_gone
 from torchbake.smokerun import OWN_TOOLBOX
 
 QUIET = {"TORCHBAKE_BANNER": "0"}
@@ -241,20 +243,29 @@ def test_an_exception_leaves_nothing(ours: Engine, with_volume: str, left: Calla
 def test_ctrl_c_while_containers_are_made_leaves_nothing(
     ours: Engine, image: str, left: Callable[[], list[str]]
 ) -> None:
-    for delay in (0.02, 0.1, 0.3):
-
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGALRM, interrupt)
+    def run_until_it_is_interrupted(delay: float) -> None:
+        before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
         try:
-            with pytest.raises(KeyboardInterrupt), Cluster(ours, image) as cluster:
+            with Cluster(ours, image) as cluster:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 cluster.run(nodes(3, "import time; time.sleep(600)"), timeout=60)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert left() == []
+
+    for delay in (0.005, 0.02, 0.05, 0.1, 0.2, 0.4):
+        with pytest.raises(KeyboardInterrupt):
+            run_until_it_is_interrupted(delay)
+        assert left() == [], delay
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_two_who_clean_up_at_once_do_not_get_in_each_others_way(ours: Engine, image: str) -> None:
+    for _ in range(2):
+        with Cluster(ours, image, run="cleaned-up-twice") as cluster, ThreadPoolExecutor() as pool:
+            cluster.start(nodes(3, "import time; time.sleep(600)"), delay=0)
+            counted = [pool.submit(remove, ours, RUN, "cleaned-up-twice") for _ in range(3)]
+            assert max(future.result() for future in counted) == 4
 
 
 def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str, engine: docker.DockerClient) -> None:
@@ -272,9 +283,10 @@ def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str
 
 
 def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engine: docker.DockerClient) -> None:
-    with Cluster(ours, image) as cluster:
+    with Cluster(ours, image, run="a-living-one") as cluster:
         cluster.start(nodes(1, "import time; time.sleep(600)"), delay=0)
-        label = next(iter(engine.containers.list(filters={"label": RUN}))).labels[OWNER]
+        (living,) = engine.containers.list(filters={"label": f"{RUN}=a-living-one"})
+        label = living.labels[OWNER]
         boot, space, pid, started = label.split("/")
         assert int(pid) == os.getpid()
         dead = f"{boot}/{space}/{pid}/{int(started) + 1}"  # the pid is taken again, by a younger process
@@ -287,6 +299,19 @@ def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engin
                 if not gone:
                     stranger.remove()
         assert cluster_lives(engine)
+
+
+def test_a_killed_process_that_nobody_waited_for_is_no_owner() -> None:
+    code = "from torchbake.owner import owner_label; print(owner_label(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        label = process.stdout.readline().strip()
+        assert not is_gone(label, same_machine=True)
+        process.kill()
+        wait_for(lambda: is_gone(label, same_machine=True), 5)
+        assert process.returncode is None
 
 
 def cluster_lives(engine: docker.DockerClient) -> bool:
@@ -346,6 +371,20 @@ def test_an_interrupted_run_leaves_nothing(
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert time.monotonic() - started < 15
+    assert left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_checks_leave_nothing(with_volume: str, left: Callable[[], list[str]], number: int) -> None:
+    words = ["-m", "pytest", "tests/images", "--image", with_volume, "--only", "smoke.ddp*", "-p", "no:cacheprovider"]
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        wait_for(lambda: len(left()) >= 2 + 1 + 2)
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 2, out
+    assert "KeyboardInterrupt" in out
     assert left() == []
 
 

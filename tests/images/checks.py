@@ -65,6 +65,31 @@ def catalogue() -> tuple[Check, ...]:
     return tuple(one for name in names for one in checks_in(importlib.import_module(f"{__package__}.{name}")))
 
 
+# Their ids have more to them: where it runs, as in `smoke.ddp[gloo,2x2,workers-first]`.
+_SMOKE = {
+    "tensor": "a torch that computes wrong values on a device is worse than one that does not start",
+    "autograd": "wrong gradients raise no error: training just does not learn",
+    "compile": "torch.compile needs a compiler and headers at run time, and must equal eager mode",
+    "export": "what was trained must leave the image: TorchScript, torch.export, ONNX, checkpoints",
+    "loader": "workers of a DataLoader need shared memory, and hang or die where it is too small",
+    "versions": "torch itself must report the versions that the image's labels promise",
+    "examples": "a whole training, alone and on many ranks, finds what single operations do not",
+    "ddp": "ranks in several containers must find each other, in either order, and compute the same",
+    "nccl": "all GPUs of a node must work together by NCCL; how fast, by its bandwidth, is measured",
+}
+
+
+def smoke_check(payload: str, name: str = "") -> Check:
+    """The check of a payload, by the id that it has where it runs."""
+    families = ("cuda",) if payload == "nccl" else FAMILIES
+    return Check(id=name or f"smoke.{payload}", reason=_SMOKE[payload], families=families)
+
+
+def smoke_checks() -> tuple[Check, ...]:
+    """The smoke tests, by payload: where each runs depends on the image, the GPU and the options."""
+    return tuple(map(smoke_check, _SMOKE))
+
+
 def as_markdown(checks: Iterable[Check]) -> str:
     """The tables of docs/checks.md, a group each."""
     groups: dict[str, list[Check]] = {}

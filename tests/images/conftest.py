@@ -21,7 +21,15 @@ _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()
 _CLIENT = pytest.StashKey[docker.DockerClient]()
 _RESULTS = pytest.StashKey[dict[str, CheckResult]]()
+TOLD = pytest.StashKey[CheckResult]()  # what a check was told, where another program judged
 _LONGEST = 600  # characters of a reason
+
+
+class _Client(docker.DockerClient):
+    """For many threads: the SDK keeps connections by address, and beyond 25 closes the oldest, also while in use."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(num_pools=1000, **options)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,7 +68,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not getattr(config.option, "image", None):
         return
     try:
-        client = docker.from_env(timeout=120)
+        client = _Client.from_env(timeout=120)
         subject = find_subject(client, config.option.image, config.option.row, config.option.matrix)
     except DockerException as error:
         pytest.exit(f"no container engine answers: {error}. Start it, or run: nox -s setup", returncode=4)
@@ -95,8 +103,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _wanted(check: Check, subject: Subject, config: pytest.Config) -> bool:
     applies = subject.kind in check.kinds and (subject.kind == "init" or subject.family in check.families)
     only, skip = config.option.only, config.option.skip
-    asked = not only or any(fnmatch.fnmatchcase(check.id, glob) for glob in only)
-    return applies and asked and not any(fnmatch.fnmatchcase(check.id, glob) for glob in skip)
+    asked = not only or any(_matches(check.id, glob) for glob in only)
+    return applies and asked and not any(_matches(check.id, glob) for glob in skip)
+
+
+def _matches(name: str, glob: str) -> bool:
+    """An id with brackets is also meant as it stands, though to a glob they are a choice of letters."""
+    return name == glob or fnmatch.fnmatchcase(name, glob)
+
+
+def subject_of(config: pytest.Config) -> Subject:
+    return config.stash[_SUBJECT]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -108,7 +125,8 @@ def pytest_runtest_makereport(
     if results is not None and (report.when == "call" or not report.passed):
         check = check_of(item)
         before = results.get(check.id)
-        result = CheckResult(
+        told = item.stash.get(TOLD, None) if report.when == "call" else None
+        result = told or CheckResult(
             id=check.id,
             outcome=_outcome(report),
             reason=_reason(report, call),
@@ -202,9 +220,9 @@ def _gathered(name: str) -> Any:
     return gathered
 
 
-layers, tree, processes, packages, linking, imports, ways, exits, stopped, zombies = map(
+layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies = map(
     _gathered,
-    ("layers", "tree", "processes", "packages", "linking", "imports", "ways", "exits", "stopped", "zombies"),
+    ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
 
 

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import docker
@@ -18,6 +17,7 @@ from testinfra.host import Host
 
 _LABEL = "org.torchbake.checks"
 _QUIET = {"TORCHBAKE_BANNER": "0"}
+STAYING = ("sleep", "infinity")  # the command of the container that stays
 
 
 class ContainerError(Exception):
@@ -26,12 +26,11 @@ class ContainerError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a command in a container ended; ``seconds`` is from its start to its end, without the engine's part."""
+    """How a command in a container ended."""
 
     code: int
     stdout: str
     stderr: str
-    seconds: float
 
     @property
     def last_words(self) -> str:
@@ -81,7 +80,6 @@ class Containers:
             code=code,
             stdout=stdout.decode(errors="replace"),
             stderr=stderr.decode(errors="replace") or state.get("Error", ""),
-            seconds=_seconds(state["StartedAt"], state["FinishedAt"]),
         )
 
     def host(self, user: str = "") -> Host:
@@ -97,7 +95,7 @@ class Containers:
     def _stay(self) -> Container:
         with self._lock:
             if self._staying is None:
-                container = self.create("sleep", "infinity")
+                container = self.create(*STAYING)
                 container.start()
                 time.sleep(0.1)
                 container.reload()
@@ -105,13 +103,3 @@ class Containers:
                     raise ContainerError(f"no container of it stays: {self.end(container).last_words}")
                 self._staying = container
             return self._staying
-
-
-def _seconds(start: str, end: str) -> float:
-    return max(0.0, (_moment(end) - _moment(start)).total_seconds())
-
-
-def _moment(text: str) -> datetime:
-    """An engine's time, which has nanoseconds."""
-    head, _, fraction = text.rstrip("Z").partition(".")
-    return datetime.fromisoformat(f"{head}.{(fraction + '000000')[:6]}")

@@ -13,7 +13,7 @@ from typing import Any
 import docker
 from testinfra.host import Host
 
-from tests.images.containers import ContainerError, Containers, Ended
+from tests.images.containers import STAYING, ContainerError, Containers, Ended
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
 from torchbake.render import USER
@@ -36,15 +36,15 @@ _UNREAPED = """
 (sleep 0.2 &)
 (sleep 0.3 &)
 sleep 1
-for stat in /proc/[0-9]*/stat; do read -r line < "$stat" && case $line in *") Z "*) echo "$line";; esac; done
+for stat in /proc/[0-9]*/stat; do read -r line < "$stat" && case $line in *") Z "*) echo "${line%%)*})";; esac; done
 true
 """
-EXITS: dict[str, tuple[tuple[str, ...], int]] = {
+ENDINGS: dict[str, tuple[tuple[str, ...], int]] = {
     "a command that ends well": (("true",), 0),
     "exit 42": (("sh", "-c", "exit 42"), 42),
     "a file that cannot run": (("/etc/passwd",), 126),
     "a command that is not there": (("no-such-command",), 127),
-    "a command ended by SIGTERM": (("sh", "-c", "kill -TERM $$"), 143),
+    "a command ended by SIGKILL": (("sh", "-c", "kill -KILL $$"), 137),  # SIGTERM's 143 is process.signals'
 }
 
 
@@ -53,6 +53,14 @@ class Stopped:
     """How a container ended that was told to: its code, None if it did not; seconds from the signal."""
 
     code: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a command ended: its code, and seconds from its start."""
+
+    code: int
     seconds: float
 
 
@@ -96,8 +104,15 @@ class Facts:
 
     def processes(self) -> list[dict[str, Any]]:
         """Those of the container that stays. Asked as its user: root has no right to look at another's program."""
-        found: list[dict[str, Any]] = ask(self._containers.host(), "processes")
+        found: list[dict[str, Any]] = ask(self._containers.host(), "processes", json.dumps(STAYING))
         return found
+
+    def endings(self) -> dict[str, Ending]:
+        """How commands end that the image's ENTRYPOINT starts."""
+        entrypoint = self._subject.config.get("Entrypoint") or []
+        commands = {name: command for name, (command, _) in ENDINGS.items()}
+        found = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
+        return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
 
     def linking(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host(), "linking")
@@ -119,9 +134,6 @@ class Facts:
             return self._containers.run("python3", "-c", script, json.dumps(folders), **options)
 
         return _side_by_side(run, WAYS)
-
-    def exits(self) -> dict[str, Ended]:
-        return _side_by_side(lambda name: self._containers.run(*EXITS[name][0]), EXITS)
 
     def zombies(self) -> Ended:
         """A command that leaves orphans behind; stdout has those that nobody reaped."""
@@ -151,10 +163,10 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "ways": Facts.ways,
     "tree": Facts.tree,
     "processes": Facts.processes,
+    "endings": Facts.endings,
     "packages": Facts.packages,
     "imports": Facts.imports,
     "linking": Facts.linking,
-    "exits": Facts.exits,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
 }

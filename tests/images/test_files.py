@@ -24,11 +24,14 @@ NO_SHELLS = {"nologin", "false", "sync"}
 def entries(subject: Subject, request: pytest.FixtureRequest) -> tuple[Entry, ...]:
     """The tree of a container; of an image in which nothing can look, what its layers make."""
     if subject.kind == "init":
-        return merged(request.getfixturevalue("layers")).entries
+        merged: Tree = request.getfixturevalue("merged")
+        return merged.entries
     return entries_of(request.getfixturevalue("tree")["entries"])
 
 
+@pytest.fixture(scope="session")
 def merged(layers: list[Layer]) -> Tree:
+    """What the layers make together, and what they hide."""
     return merge(layer.entries for layer in layers)
 
 
@@ -135,9 +138,9 @@ def there(path: str, paths: set[str]) -> bool:
     return path in paths or f"/usr{path}" in paths or path == "/"
 
 
-def leaked(layers: list[Layer], name: str) -> str:
+def leaked(layers: list[Layer], merged: Tree, name: str) -> str:
     """Where layers hold what a check is about, and whether it can still be seen; empty for nowhere."""
-    seen = {entry.path for entry in merged(layers).entries}
+    seen = {entry.path for entry in merged.entries}
     found = [
         f"{path} in layer {number} of {len(layers)}" + ("" if path in seen else ", which a later one only hides")
         for number, layer in enumerate(layers, start=1)
@@ -148,44 +151,44 @@ def leaked(layers: list[Layer], name: str) -> str:
 
 
 @check("files.keys", "no layer holds a private key", kinds=KINDS)
-def test_keys(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.keys")
+def test_keys(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.keys")
     assert not found, found
 
 
 @check("files.credentials", "no layer holds a file of credentials, or an address with a password", kinds=KINDS)
-def test_credentials(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.credentials")
+def test_credentials(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.credentials")
     assert not found, found
 
 
 @check("files.tokens", "no file of any layer holds a token of a well-known service", kinds=KINDS)
-def test_tokens(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.tokens")
+def test_tokens(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.tokens")
     assert not found, found
 
 
 @check("files.git", "no layer holds a repository: its history says more than its files", kinds=KINDS)
-def test_git(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.git")
+def test_git(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.git")
     assert not found, found
 
 
 @check("files.apt-lists", "no layer holds apt's package lists, which are large and soon out of date", kinds=KINDS)
-def test_apt_lists(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.apt-lists")
+def test_apt_lists(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.apt-lists")
     assert not found, found
 
 
 @check("files.caches", "no layer holds a cache: of apt, pip, uv, or bytecode beside our scripts", kinds=KINDS)
-def test_caches(layers: list[Layer]) -> None:
-    found = leaked(layers, "files.caches")
+def test_caches(layers: list[Layer], merged: Tree) -> None:
+    found = leaked(layers, merged, "files.caches")
     assert not found, found
 
 
 @check("files.waste", f"later layers replace or delete less than {WASTE_LIMIT >> 20} MiB of earlier ones", kinds=KINDS)
-def test_waste(layers: list[Layer], figures: dict[str, Any]) -> None:
-    hidden = merged(layers).hidden
+def test_waste(merged: Tree, figures: dict[str, Any]) -> None:
+    hidden = merged.hidden
     largest = sorted(hidden, key=lambda path: -hidden[path])
     figures["bytes"] = sum(hidden.values())
     told = some([f"{path} ({hidden[path] / 1e6:.1f} MB)" for path in largest])

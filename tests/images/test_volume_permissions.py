@@ -71,7 +71,9 @@ def applies(name: str, reason: str) -> pytest.MarkDecorator:
 def test_writes(trial: Trial, containers: Containers, client: docker.DockerClient) -> None:
     assert trial.ended.code == 0, f"exit {trial.ended.code}: {trial.ended.last_words}"
     ours = {name: one for name, one in trial.after.items() if not name.startswith(LOST) and name != "mounted"}
-    wrong = [f"{name} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != USER.uid]
+    wrong = [
+        f"{name or 'the volume'} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != USER.uid
+    ]
     assert not wrong, some(wrong)
     writer = smallest_image(client)
     if writer is None:

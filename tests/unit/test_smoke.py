@@ -79,8 +79,18 @@ def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: Gpu, reaso
     jobs = jobs_of("cuda", gpu, Options(gpu=mode))
     assert {job.hindrance for job in jobs if job.device == "cuda"} == {reason}
     assert {job.hindrance for job in jobs if job.device == "cpu"} == {""}
-    results = [result for job in jobs if job.hindrance for result in job.not_run()]
+    results = [result for job in jobs if job.hindrance for result in job.hindered()]
     assert {(result.outcome, result.reason) for result in results} == {(Outcome.NOT_RUN, reason)}
+
+
+def test_where_a_gpu_is_required_to_have_none_is_a_failure_of_each_check_that_needs_it() -> None:
+    jobs = jobs_of("cuda", NONE, Options(gpu="require"))
+    results = [result for job in jobs if job.hindrance for result in job.hindered()]
+    assert {result.id for result in results} == set(ids("cuda")) - set(ids("cpu"))
+    reason = "a GPU is required (--gpu require), but the engine has no nvidia runtime"
+    assert {(result.outcome, result.reason) for result in results} == {(Outcome.FAILED, reason)}
+    # A build for the CPU needs none, whatever is required of the others.
+    assert not any(job.hindrance for job in jobs_of("cpu", NONE, Options(gpu="require")))
 
 
 def test_with_a_gpu_all_is_run_and_only_the_jobs_on_cuda_get_it() -> None:

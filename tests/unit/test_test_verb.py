@@ -5,14 +5,15 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.unit.conftest import SMALL, edited
 from tests.unit.test_verdict import FAILED, NOT_RUN, check, verdict
-from torchbake import cli
+from torchbake import cli, smokerun
 from torchbake.engine import Image
+from torchbake.gpu import Gpu
 from torchbake.project import TOOLKIT, Project, load_project
 from torchbake.reports import Reports
 from torchbake.spec import ImageSpec
@@ -22,6 +23,7 @@ from torchbake.verbs import test as verb
 from torchbake.verdict import CheckResult, Outcome, Verdict, dump_results
 
 CPU = "2.13.0-cpu-runtime-debian12"
+CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
 REF = f"acme/pytorch:{CPU}"
 DIGEST = f"sha256:{'1' * 64}"
@@ -62,13 +64,16 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def kept(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
     """Hold the CPU image, and keep a verdict of it as a run would have."""
 
-    def keep(*checks: CheckResult, options: Options | None = None, **changes: Any) -> Verdict:
-        holds(REF)
+    def keep(
+        *checks: CheckResult, options: Options | None = None, row: str = CPU, found: str = "", **changes: Any
+    ) -> Verdict:
+        holds(f"acme/pytorch:{row}")
         options = options or Options()
-        spec = next(spec for spec in small.expansion.specs if spec.id == CPU)
-        digest = suite_digest(small, spec, options.decisive)
-        made = verdict(*checks, **{"image": REF, "id": CPU, "digest": DIGEST, "suite": digest} | changes)
-        Reports(folder=small.root / "reports").keep(CPU, made, {}, partial=options.partial)
+        spec = next(spec for spec in small.expansion.specs if spec.id == row)
+        digest = suite_digest(small, spec, options.decisive(found))
+        same = {"image": f"acme/pytorch:{row}", "id": row, "digest": DIGEST, "suite": digest}
+        made = verdict(*checks, **same | changes)
+        Reports(folder=small.root / "reports").keep(row, made, {}, partial=options.partial)
         return made
 
     return keep
@@ -191,6 +196,41 @@ def test_a_verdict_with_nodes_answers_for_as_many_nodes(
     kept(check(), options=Options(nodes=3, nproc=2))
     assert steps(small, capsys, CPU, "--nodes", "3", "--nproc", "2") == {CPU: "reuse"}
     assert steps(small, capsys, CPU, "--nodes", "2", "--nproc", "3") == {CPU: "test"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "made_with", "there", "step"),
+    [
+        ("auto", "none", "none", "reuse"),
+        ("auto", "none", "cdi", "test"),
+        ("auto", "cdi", "none", "test"),
+        ("auto", "cdi", "cdi", "reuse"),
+        ("require", "cdi", "cdi", "reuse"),
+        ("off", "", "cdi", "reuse"),
+    ],
+)
+def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
+    *,
+    mode: str,
+    made_with: str,
+    there: Literal["none", "cdi"],
+    step: str,
+    small: Project,
+    kept: Callable[..., Verdict],
+    capsys: Streams,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smokerun, "look_for_gpu", lambda _: Gpu(how=there, reason="as the test says"))
+    kept(check(), row=CUDA, found=made_with, gpu=mode)
+    assert steps(small, capsys, CUDA, "--gpu", mode) == {CUDA: step}
+
+
+def test_whether_there_is_a_gpu_says_nothing_of_a_cpu_image(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smokerun, "look_for_gpu", lambda _: Gpu(how="cdi", reason="as the test says"))
+    kept(check())
+    assert steps(small, capsys, CPU) == {CPU: "reuse"}
 
 
 def test_the_plan_has_each_image_once_and_tests_nothing(

@@ -11,7 +11,10 @@ _SETXATTR = (
 )
 
 BROKEN = {
-    "files.app-tree": Broken(what="the working directory is not the group's", dockerfile=as_root("chmod 0755 /app")),
+    "files.app-tree": Broken(
+        what="a file of the working directory is not the group's",
+        dockerfile=as_root("install -o 1001 -g 0 -m 0644 /dev/null /app/notes"),
+    ),
     "files.owners": Broken(what="a file of www-data's", dockerfile=as_root("touch /opt/x", "chown 33:33 /opt/x")),
     "files.read-only": Broken(
         what="group 0 may change the virtual environment", dockerfile=as_root("chmod g+w /opt/venv/pyvenv.cfg")

@@ -1,6 +1,6 @@
 """Images that do not behave as a process should, or weigh too much."""
 
-from tests.e2e.broken import COPY_ENTRYPOINT, Broken, as_root, entrypoint
+from tests.e2e.broken import COPY_ENTRYPOINT, Broken, entrypoint
 
 # It forwards signals, reaps orphans and keeps exit codes; but it is a script, and slow, and can be killed by a syntax.
 _SCRIPT_INIT = """\
@@ -16,10 +16,17 @@ while True:
         code = os.waitstatus_to_exitcode(status)
         os._exit(code if code >= 0 else 128 - code)
 """
-_SUBREAPER = (
-    "exec python3 -c 'import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0);"
-    ' os.execvp(sys.argv[1], sys.argv[1:])\' "$@"'
-)
+# PR_SET_CHILD_SUBREAPER is 36. It waits for its own child alone.
+_ADOPT = """\
+exec python3 -c '
+import ctypes, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+code = subprocess.Popen(sys.argv[1:]).wait()
+sys.exit(code if code >= 0 else 128 - code)
+' "$@"
+"""
+# The container that stays runs `sleep`; that a command is not PID 1's child is another check's.
+_EXEC_SLEEP = 'case $1 in sleep) exec "$@" ;; esac'
 
 BROKEN = {
     "process.init": Broken(
@@ -33,18 +40,23 @@ BROKEN = {
         dockerfile=COPY_ENTRYPOINT,
     ),
     "process.zombies": Broken(
-        what="the command is made to adopt orphans, and does not know",
-        files=entrypoint('case $1 in sh) set -- "$@" ;; *) exec "$@" ;; esac', end=_SUBREAPER),
+        what="a wrapper adopts orphans, and never reaps them",
+        files=entrypoint('case $1 in sh) ;; *) exec "$@" ;; esac', end=_ADOPT),
         dockerfile=COPY_ENTRYPOINT,
     ),
     "process.exit-codes": Broken(
-        what="every failure is exit 1", files=entrypoint(end='"$@" || exit 1'), dockerfile=COPY_ENTRYPOINT
+        what="every failure is exit 1",
+        files=entrypoint(_EXEC_SLEEP, end='"$@" || exit 1'),
+        dockerfile=COPY_ENTRYPOINT,
     ),
     "process.start": Broken(
         what="it waits before it starts", files=entrypoint("sleep 2.5"), dockerfile=COPY_ENTRYPOINT
     ),
     "process.size": Broken(
-        what="100 MB that nobody needs", dockerfile=as_root("head -c 104857600 /dev/zero > /opt/ballast")
+        what="1 MB that nobody needs",
+        base="init",
+        files={"ballast": "ballast\n" * (1 << 17)},
+        dockerfile="COPY ballast /ballast\n",
     ),
     "process.layers": Broken(
         what="a layer for each of five files",

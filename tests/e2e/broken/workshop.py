@@ -46,7 +46,7 @@ def judge(ref: str, row: str) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         command = [sys.executable, "-m", "pytest", "tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
-        command += ["-p", "no:hypothesispytest"]  # a second for each image, where it is installed
+        command += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
         command += ["--image", ref, "--row", row, "--skip", "smoke.*", "--results", str(results)]
         done = subprocess.run(command, cwd=TOOLKIT, capture_output=True, text=True, timeout=300, check=False)
         checks = read_results(results.read_text()) if results.exists() else ()

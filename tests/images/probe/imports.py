@@ -64,7 +64,7 @@ def load(path: str) -> str:
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        return str(error)
+        return str(error).removeprefix(f"{path}: ")
     return ""
 
 

@@ -1,4 +1,7 @@
-"""The processes of the container; as the user that they run as. One JSON list on stdout."""
+"""The processes of the container; as the user that they run as. One JSON list on stdout.
+
+The argument is a JSON list, the words of the container's command: it may come some time after the container's start.
+"""
 
 # Probes look at thousands of paths, and as text they are several times as fast.
 # ruff: noqa: PTH115, PTH123, PTH208
@@ -6,6 +9,10 @@
 import json
 import os
 import sys
+import time
+from typing import Any
+
+PATIENCE = 15  # seconds
 
 
 def text(path: str) -> str:
@@ -13,7 +20,7 @@ def text(path: str) -> str:
         return file.read()
 
 
-def process(pid: str) -> dict[str, object]:
+def process(pid: str) -> dict[str, Any]:
     program = os.readlink(f"/proc/{pid}/exe")
     with open(f"/proc/{pid}/exe", "rb") as file:
         machine_code = file.read(4) == b"\x7fELF"
@@ -26,11 +33,20 @@ def process(pid: str) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
-    processes = []
+def processes() -> list[dict[str, Any]]:
+    found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            processes.append(process(pid))
+            found.append(process(pid))
         except OSError:  # it ended meanwhile, or is another probe's
             continue
-    json.dump(processes, sys.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    command, end = json.loads(sys.argv[1]), time.monotonic() + PATIENCE
+    found = processes()
+    while time.monotonic() < end and not any(one["words"] == command for one in found):
+        time.sleep(0.1)
+        found = processes()
+    json.dump(found, sys.stdout)

@@ -1,0 +1,93 @@
+"""GPUs of the real engine: what it says where it has none, and that everything runs on them where it has."""
+
+import json
+from typing import Any, Literal
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CUDA, Completed, torchbake
+from torchbake.cluster import RUN
+from torchbake.engine import Engine
+from torchbake.gpu import Gpu, look_for_gpu
+from torchbake.smokerun import Session, probe
+
+ONLY = ("--only", "smoke.tensor*", "--only", "smoke.nccl*")
+
+
+@pytest.fixture(scope="module")
+def ref(built: dict[str, dict[str, Any]]) -> str:
+    return str(built[CUDA]["ref"])
+
+
+@pytest.fixture(scope="module")
+def found(engine: docker.DockerClient, ref: str) -> Gpu:
+    """What containers really get here."""
+    ours = Engine(engine)
+    return probe(ours, ref, look_for_gpu(ours), Session())
+
+
+@pytest.fixture
+def without(found: Gpu) -> None:
+    if found.there:
+        pytest.skip(f"the engine has a GPU: {found.reason}")
+
+
+@pytest.fixture
+def with_one(found: Gpu) -> None:
+    if not found.there:
+        pytest.skip(found.reason)
+
+
+def checks_of(done: Completed) -> dict[str, dict[str, Any]]:
+    assert done.stdout, done.stderr
+    return {check["id"]: check for image in json.loads(done.stdout)["images"] for check in image["checks"]}
+
+
+@pytest.mark.usefixtures("without")
+@pytest.mark.parametrize("how", ["cdi", "runtime"])
+def test_an_engine_that_does_not_keep_its_word_is_found_out(
+    engine: docker.DockerClient, ref: str, how: Literal["cdi", "runtime"]
+) -> None:
+    gpu = probe(Engine(engine), ref, Gpu(how=how, reason="a stale file says so"), Session())
+    assert gpu.how == "none"
+    assert gpu.reason.startswith("a stale file says so, but it cannot start a container with it: ")
+    assert "device" in gpu.reason.partition(": ")[2]  # the engine's own words
+    assert engine.containers.list(all=True, filters={"label": RUN, "ancestor": ref}) == []
+
+
+@pytest.mark.usefixtures("without", "built")
+def test_smoke_that_requires_one_starts_nothing() -> None:
+    done = torchbake("smoke", CUDA, "--gpu", "require", "--payload", "tensor")
+    assert done.returncode == 13
+    assert "A GPU is required (--gpu require), but the engine has no nvidia runtime" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.usefixtures("without", "built")
+@pytest.mark.parametrize(
+    ("mode", "outcome", "code", "reason"),
+    [
+        ("require", "failed", 13, "a GPU is required (--gpu require), but the engine has no nvidia runtime"),
+        ("auto", "not-run", 0, "no GPU: the engine has no nvidia runtime"),
+        ("off", "not-run", 0, "GPU checks are off (--gpu off)"),
+    ],
+)
+def test_each_check_that_needs_one_says_what_the_mode_makes_of_it(
+    mode: str, outcome: str, code: int, reason: str
+) -> None:
+    done = torchbake("test", CUDA, "--gpu", mode, *ONLY, "--format", "json")
+    checks = checks_of(done)
+    assert list(checks) == ["smoke.tensor[cpu]", "smoke.tensor[cuda]", "smoke.nccl[nccl,1xauto]"]
+    assert [check["outcome"] for check in checks.values()] == ["passed", outcome, outcome]
+    for name in ("smoke.tensor[cuda]", "smoke.nccl[nccl,1xauto]"):
+        assert checks[name]["reason"].startswith(reason)
+    assert done.returncode == code
+
+
+@pytest.mark.usefixtures("with_one", "built")
+def test_on_a_gpu_all_that_needs_only_a_gpu_passes() -> None:
+    done = torchbake("test", CUDA, "--gpu", "require", "--only", "smoke.*", "--format", "json")
+    on_gpu = {name: check["outcome"] for name, check in checks_of(done).items() if "cuda]" in name or "nccl" in name}
+    assert done.returncode == 0, done.stdout
+    assert {name for name, outcome in on_gpu.items() if outcome == "not-run"} <= {"smoke.compile[cuda]"}

@@ -1,0 +1,102 @@
+"""Smoke tests as checks: what torch computes in containers of the image, alone, on many ranks, and on a GPU."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import NoReturn
+
+import docker
+import pytest
+
+from tests.images.checks import smoke_check
+from tests.images.conftest import TOLD, check_of, subject_of
+from tests.images.subject import Subject
+from torchbake.cluster import remove_leftovers
+from torchbake.engine import Engine
+from torchbake.errors import TorchbakeError
+from torchbake.gpu import Gpu
+from torchbake.smoke import Job, Options, expected_of, jobs_of
+from torchbake.smokerun import InContainers, Session, find_gpu, own_toolbox, smoke
+from torchbake.smokerun import Subject as Smoked
+from torchbake.verbs.common import interruptible
+from torchbake.verdict import CheckResult, Outcome
+
+
+def options_of(config: pytest.Config) -> Options:
+    given = {name: config.option.__dict__[name] for name in ("gpu", "nodes", "nproc")}
+    return Options(**{name: value for name, value in given.items() if value is not None})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each payload of each job. Which there are depends on the image's family, not on a GPU being there."""
+    unknown = Gpu(how="none", reason="nobody has looked yet")
+    jobs = jobs_of(subject_of(metafunc.config).family, unknown, options_of(metafunc.config))
+    cases = [(payload, job.check_id(payload)) for job in jobs for payload in job.payloads]
+    metafunc.parametrize(
+        "name", [pytest.param(name, marks=pytest.mark.check(smoke_check(payload, name))) for payload, name in cases]
+    )
+
+
+class Runs:
+    """The jobs of the image; each runs once, when the first of its checks asks for it, with the checks that are due."""
+
+    def __init__(self, smoked: Smoked, options: Options, due: set[str]) -> None:
+        self._smoked, self._options = smoked, options
+        self._jobs = {
+            name: part for job in smoked.jobs(options) if (part := _part(job, due)) for name in part.check_ids
+        }
+        self._run = cache(self._run_once)
+
+    def result(self, name: str) -> CheckResult:
+        """What a check came to. Raises TorchbakeError when the engine does not do its part, for each of the job's."""
+        found = self._run(self._jobs[name])
+        if isinstance(found, TorchbakeError):
+            raise found
+        return next(result for result in found if result.id == name)
+
+    def _run_once(self, job: Job) -> tuple[CheckResult, ...] | TorchbakeError:
+        try:
+            return smoke(self._smoked, job, self._options, lambda _: None)
+        except TorchbakeError as error:
+            return error
+
+
+def _part(job: Job, due: set[str]) -> Job | None:
+    """The payloads of a job that are due; None when there are none."""
+    payloads = tuple(payload for payload in job.payloads if job.check_id(payload) in due)
+    return replace(job, payloads=payloads) if payloads else None
+
+
+@pytest.fixture(scope="session")
+def runs(request: pytest.FixtureRequest, client: docker.DockerClient, subject: Subject) -> Iterator[Runs]:
+    """Everything that is started is gone again, also after Ctrl-C and SIGTERM; what a killed run left goes first."""
+    engine, session, options = Engine(client), Session(), options_of(request.config)
+    due = {check_of(item).id for item in request.session.items if item.get_closest_marker("check")}
+    with interruptible():
+        remove_leftovers(engine)
+        gpu = find_gpu(engine, subject.digest, subject.family, options.gpu, session)
+        place = InContainers(
+            engine=engine, image=subject.digest, family=subject.family, gpu=gpu, session=session,
+            mounted=own_toolbox(engine, subject.labels),
+        )  # fmt: skip
+        smoked = Smoked(
+            name=subject.ref, ref=subject.ref, row=subject.id, digest=subject.digest, family=subject.family,
+            expected=expected_of(subject.labels), gpu=gpu, place=place,
+        )  # fmt: skip
+        yield Runs(smoked, options, due)
+
+
+class TestPayload:
+    """In a class, as its checks are not known before there is an image: the catalogue has them by payload."""
+
+    def test_it_passes(self, name: str, runs: Runs, request: pytest.FixtureRequest) -> None:
+        result = runs.result(name)
+        request.node.stash[TOLD] = result
+        if result.outcome is not Outcome.PASSED:
+            _end(result)
+
+
+def _end(result: CheckResult) -> NoReturn:
+    if result.outcome is Outcome.NOT_RUN:
+        pytest.skip(result.reason)
+    pytest.fail(result.reason, pytrace=False)
