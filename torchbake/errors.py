@@ -83,6 +83,11 @@ class CheckError(TorchbakeError):
     meaning = "an image failed a check, or a check that must run did not"
 
 
+class RegistryError(TorchbakeError):
+    exit_code = 14
+    meaning = "a registry does not answer, refuses, or holds something else than it says"
+
+
 INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
 
 

@@ -28,8 +28,8 @@ class Job:
     containers: list[Container] = field(default_factory=list)
 
     def start(
-        self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None, shm: str = "256m",
-        devices: tuple[str, ...] = (), **variables: object,
+        self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None,
+        shm: str = "256m", devices: tuple[str, ...] = (), **variables: object,
     ) -> Container:  # fmt: skip
         """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out."""
         values = {"TORCHBAKE_BANNER": 0, "NODE_RANK": node, **self.settings, **variables}

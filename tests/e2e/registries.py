@@ -1,0 +1,113 @@
+"""Real registries for tests: Debian's docker-registry on a free loopback port, with a login or TLS where asked for."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+import requests
+import yaml
+
+NAME, PASSWORD = "tester", "s3cret"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A registry that answers at ``host``, with all it holds below ``folder``. ``ca`` is set where it speaks TLS."""
+
+    host: str
+    folder: Path
+    ca: Path | None = None
+
+
+def program(folder: Path) -> Path:
+    """The registry's program, from Debian's package where it is not installed."""
+    found = shutil.which("docker-registry")
+    if found:
+        return Path(found)
+    unpacked = folder / "usr/bin/docker-registry"
+    if not unpacked.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["apt-get", "download", "-q", "docker-registry"], cwd=folder, check=True, capture_output=True)
+        (package,) = folder.glob("docker-registry_*.deb")
+        subprocess.run(["dpkg", "-x", package, folder], check=True)
+    return unpacked
+
+
+@contextmanager
+def registry(tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0) -> Iterator[Running]:
+    """Start one, wait until it answers, and end it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = port or _free_port()
+    running = Running(host=f"127.0.0.1:{port}", folder=folder / "data", ca=_certificate(folder) if tls else None)
+    config = folder / "config.yml"
+    config.write_text(yaml.safe_dump(_config(running, folder, login=login)))
+    with (folder / "log").open("a") as log:
+        process = subprocess.Popen(
+            [program(tools), "serve", config], stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
+        )  # fmt: skip
+    try:
+        _wait(running, process, folder / "log")
+        yield running
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _config(running: Running, folder: Path, *, login: bool) -> dict[str, object]:
+    http: dict[str, object] = {"addr": running.host}
+    if running.ca:
+        http["tls"] = {"certificate": str(running.ca), "key": str(folder / "key.pem")}
+    config: dict[str, object] = {
+        "version": 0.1,
+        "log": {"level": "warn"},
+        "storage": {"filesystem": {"rootdirectory": str(running.folder)}, "delete": {"enabled": True}},
+        "http": http,
+    }
+    if login:
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "htpasswd").write_text(f"{NAME}:{hashed}\n")
+        config["auth"] = {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}
+    return config
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate of its own for 127.0.0.1."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", folder / "key.pem", "-out", folder / "ca.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "ca.pem"
+
+
+def _wait(running: Running, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end = time.monotonic() + 20
+    scheme = "https" if running.ca else "http"
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()
+        try:
+            requests.get(f"{scheme}://{running.host}/v2/", timeout=2, verify=str(running.ca) if running.ca else True)
+            return
+        except requests.RequestException:
+            time.sleep(0.05)
+    raise AssertionError(f"the registry does not answer: {log.read_text()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -1,0 +1,141 @@
+"""A real registry: with and without login and TLS, what is there, what is sent, and what goes wrong."""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.registries import NAME, PASSWORD, Running, registry
+from torchbake.credentials import Login
+from torchbake.errors import RegistryError
+from torchbake.reference import Repository
+from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
+from torchbake.transport import StatusError, Transport
+
+TOOLS = ROOT / ".torchbake/tools"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("plain")) as running:
+        yield running
+
+
+@pytest.fixture
+def repository(plain: Running, request: pytest.FixtureRequest) -> Registry:
+    """A new repository."""
+    name = hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    return Registry(Transport(plain.host), Repository(host=plain.host, path=f"t/{name}"))
+
+
+def blob_of(folder: Path, data: bytes) -> tuple[Blob, Path]:
+    path = folder / sha256(data).removeprefix("sha256:")
+    path.write_bytes(data)
+    return Blob(digest=sha256(data), size=len(data)), path
+
+
+def image_in(repository: Registry, folder: Path, words: bytes = b"a layer") -> Manifest:
+    """Send the smallest image there is, but for its manifest."""
+    described = []
+    for data in (words, b"{}"):
+        blob, path = blob_of(folder, data)
+        repository.upload(blob, path)
+        described.append({"mediaType": "application/octet-stream", "digest": blob.digest, "size": blob.size})
+    content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[1], "layers": described[:1]}
+    return Manifest(data=json.dumps(content, indent=3).encode(), media_type=MANIFEST)
+
+
+def test_what_was_sent_is_there_byte_for_byte(repository: Registry, tmp_path: Path) -> None:
+    assert repository.tags() == ()
+    assert repository.manifest("one") is None
+    manifest = image_in(repository, tmp_path)
+    repository.put(manifest, "one")
+    assert repository.digest("one") == manifest.digest
+    assert repository.manifest("one") == manifest
+    assert repository.manifest(manifest.digest) == manifest
+    assert all(map(repository.has, manifest.blobs))
+    assert repository.read(manifest.config) == b"{}"
+    repository.put(manifest, "two")
+    assert repository.tags() == ("one", "two")
+    assert repository.digest("two") == manifest.digest
+
+
+def test_bytes_are_counted_as_they_go(repository: Registry, tmp_path: Path) -> None:
+    blob, path = blob_of(tmp_path, os.urandom(3 * 2**20 + 17))
+    counted: list[int] = []
+    assert not repository.has(blob)
+    repository.upload(blob, path, counted.append)
+    assert repository.has(blob)
+    assert sum(counted) == blob.size
+    assert len(counted) > 2
+
+
+def test_a_blob_of_another_repository_is_mounted(repository: Registry, plain: Running, tmp_path: Path) -> None:
+    other = Registry(Transport(plain.host), Repository(host=plain.host, path="t/other"))
+    blob, path = blob_of(tmp_path, os.urandom(1000))
+    assert not repository.mount(blob, "t/other")
+    other.upload(blob, path)
+    assert repository.mount(blob, "t/other")
+    assert repository.has(blob)
+
+
+def test_what_does_not_match_its_digest_is_refused(repository: Registry, tmp_path: Path) -> None:
+    blob, path = blob_of(tmp_path, b"what it should be")
+    path.write_bytes(b"what it should b3")
+    with pytest.raises(StatusError) as refused:
+        repository.upload(blob, path)
+    assert refused.value.codes == ("DIGEST_INVALID",)
+    assert not repository.has(blob)
+
+
+def test_a_manifest_without_its_blobs_is_refused(repository: Registry, tmp_path: Path) -> None:
+    manifest = image_in(repository, tmp_path)
+    content = manifest.content | {"layers": [{"mediaType": "a/b", "digest": "sha256:" + "0" * 64, "size": 3}]}
+    with pytest.raises(StatusError) as refused:
+        repository.put(Manifest(data=json.dumps(content).encode(), media_type=MANIFEST), "broken")
+    assert "MANIFEST_BLOB_UNKNOWN" in refused.value.codes
+    assert repository.digest("broken") is None
+
+
+def test_a_registry_that_is_not_there_is_told_after_some_tries(tmp_path: Path) -> None:
+    waits: list[float] = []
+    registry_ = Registry(Transport("127.0.0.1:1", sleep=waits.append), Repository(host="127.0.0.1:1", path="a/b"))
+    with pytest.raises(RegistryError, match="does not answer"):
+        registry_.digest("one")
+    assert len(waits) == 5
+
+
+def test_a_login_is_needed_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))  # where nobody is logged in
+    with registry(TOOLS, tmp_path / "registry", login=True) as running:
+        where = Repository(host=running.host, path="a/b")
+        with pytest.raises(StatusError, match="nobody is logged in"):
+            Registry(Transport(running.host), where).tags()
+        wrong = Login(username=NAME, password="wrong")
+        with pytest.raises(StatusError, match="refuses: not to tester") as refused:
+            Registry(Transport(running.host, login=wrong), where).tags()
+        assert "wrong" not in f"{refused.value} {wrong}"
+        good = Registry(Transport(running.host, login=Login(username=NAME, password=PASSWORD)), where)
+        manifest = image_in(good, tmp_path)
+        good.put(manifest, "one")
+        assert good.tags() == ("one",)
+        # As `docker login` leaves it.
+        secret = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
+        (tmp_path / "config.json").write_text(json.dumps({"auths": {running.host: {"auth": secret}}}))
+        assert Registry(Transport(running.host), where).digest("one") == manifest.digest
+
+
+def test_tls_is_believed_by_its_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with registry(TOOLS, tmp_path / "registry", tls=True) as running:
+        where = Repository(host=running.host, path="a/b")
+        with pytest.raises(RegistryError, match="does not prove who it is"):
+            Registry(Transport(running.host), where).tags()
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(running.ca))
+        trusting = Registry(Transport(running.host), where)
+        trusting.put(image_in(trusting, tmp_path), "one")
+        assert trusting.tags() == ("one",)

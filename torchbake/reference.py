@@ -1,0 +1,81 @@
+"""Names of images: ``HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]``, parsed once and formatted in one place."""
+
+import re
+from dataclasses import dataclass, replace
+
+from torchbake.errors import UsageError
+
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
+_PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HUB = "docker.io"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A repository of a registry, such as ``registry.example.com:5000`` and ``team/pytorch``."""
+
+    host: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}"
+
+    def __truediv__(self, name: str) -> "Repository":
+        return replace(self, path=f"{self.path}/{name}" if self.path else name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """An image of a repository, by tag, by digest, or by both (then the digest decides)."""
+
+    repository: Repository
+    tag: str = ""
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.repository}" + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+    @property
+    def key(self) -> str:
+        """What a manifest is asked for by."""
+        return self.digest or self.tag
+
+
+def parse_reference(text: str) -> Reference:
+    """A reference as `docker pull` takes it: no host means Docker Hub, no tag means ``latest``.
+
+    The grammar is that of github.com/distribution/reference. Raises UsageError.
+    """
+    rest, _, digest = text.partition("@")
+    name, colon, tag = rest.rpartition(":")
+    if not colon or "/" in tag:
+        name, tag = rest, ""
+    host, path = _split_host(name)
+    if not _is_path(path) or (tag and not _TAG.fullmatch(tag)) or (digest and not _DIGEST.fullmatch(digest)):
+        raise UsageError(f"{text!r} is no image reference.", hint="One is registry.example.com:5000/team/pytorch:cpu")
+    return Reference(
+        repository=Repository(host=host, path=path), tag=tag or ("" if digest else "latest"), digest=digest
+    )
+
+
+def parse_registry(text: str) -> Repository:
+    """``HOST[:PORT][/NAMESPACE]``: where repositories are released to. Raises UsageError."""
+    host, _, path = text.partition("/")
+    if not _HOST.fullmatch(host) or (path and not _is_path(path)):
+        raise UsageError(
+            f"{text!r} is no registry.", hint="Write HOST[:PORT]/NAMESPACE, without https://: ghcr.io/acme"
+        )
+    return Repository(host=host, path=path)
+
+
+def _split_host(name: str) -> tuple[str, str]:
+    first, slash, rest = name.partition("/")
+    if slash and _HOST.fullmatch(first) and (set(first) & {".", ":", "["} or first == "localhost"):
+        return first, rest
+    return _HUB, name if slash else f"library/{name}"
+
+
+def _is_path(text: str) -> bool:
+    return all(_PATH.fullmatch(part) for part in text.split("/")) and len(text) <= 255
