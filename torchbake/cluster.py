@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig
 
+from torchbake import console
 from torchbake.engine import Engine, answering, is_local
 from torchbake.errors import EngineError
 from torchbake.owner import is_gone, owner_label
@@ -23,6 +24,8 @@ OWNER = "org.torchbake.owner"
 _CLUSTER = "org.torchbake.cluster"
 _LOOK = 0.1  # seconds between two looks at what runs
 _KILL_SECONDS = 30  # that an engine gets to end containers that it was told to kill
+_REMOVE_SECONDS = 10  # and to end a removal that somebody else began
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _GONE = (404, 409)  # not there any more, or being removed already
 _LOGS = LogConfig(type="json-file", config={"max-size": "64m"})  # whatever the engine's default is, it can be read back
 
@@ -139,14 +142,10 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._keep:
-            return
-        remove(self._engine, _CLUSTER, self._id)
-        if kind is not None:
-            # An engine finishes a request whose sender was interrupted: what it made just then is seen a moment later.
-            time.sleep(0.3)
-            remove(self._engine, _CLUSTER, self._id)
+    def __exit__(self, *_: object) -> None:
+        if not self._keep:
+            with undisturbed():
+                remove(self._engine, _CLUSTER, self._id)
 
     def run(
         self,
@@ -165,7 +164,7 @@ class Cluster:
         """Start node1, node2, … and, ``delay`` seconds after them, node0; or node0 first."""
         if self._box.network and self._network is None:
             self._network = f"torchbake-{self._id}"
-            with answering():
+            with answering(), _to_its_end():
                 self._engine.client.networks.create(
                     self._network, driver="bridge", internal=not self._box.open, labels=self._labels
                 )
@@ -198,23 +197,27 @@ class Cluster:
         self._pause(0)
         name, client = f"node{number}", self._engine.client
         options: dict[str, Any] = {"network_mode": "none", **self._box.options()}
-        with answering():
-            if self._network:
-                del options["network_mode"]
-                endpoint = client.api.create_endpoint_config(aliases=[name])
-                options |= {"network": self._network, "networking_config": {self._network: endpoint}}
-            return client.containers.create(
-                self._image, list(node.command), name=f"torchbake-{self._id}-{name}", hostname=name,
-                environment=dict(node.env), labels=self._labels, log_config=_LOGS, **options,
-            )  # fmt: skip
+        if self._network:
+            del options["network_mode"]
+            endpoint = client.api.create_endpoint_config(aliases=[name])
+            options |= {"network": self._network, "networking_config": {self._network: endpoint}}
+        try:
+            with answering(), _to_its_end():
+                return client.containers.create(
+                    self._image, list(node.command), name=f"torchbake-{self._id}-{name}", hostname=name,
+                    environment=dict(node.env), labels=self._labels, log_config=_LOGS, **options,
+                )  # fmt: skip
+        except ImageNotFound:
+            raise EngineError(f"{self._image} is not in the engine, or no more.", hint="See: docker images") from None
 
     def _start(self, container: Container) -> None:
         """An engine that refuses is a result, not an error: a command that is not there, a GPU that is not there."""
         self._pause(0)
-        try:
-            container.start()
-        except APIError as error:
-            self._problems[str(container.id)] = str(error.explanation or error).strip()
+        with answering():
+            try:
+                container.start()
+            except APIError as error:
+                self._problems[str(container.id)] = str(error.explanation or error).strip()
 
     def _running(self) -> set[str]:
         with answering():
@@ -223,18 +226,17 @@ class Cluster:
 
     def _kill(self, running: set[str]) -> None:
         for name in running:
-            with contextlib.suppress(APIError):  # it ended by itself just now
+            with answering(), contextlib.suppress(APIError):  # it ended by itself just now
                 self._engine.client.api.kill(name)
 
     def _ended(self, number: int, container: Container, late: set[str]) -> Ended:
         name, identity = f"node{number}", str(container.id)
-        try:
-            container.reload()
-            stdout, stderr = (container.logs(stdout=out, stderr=not out) for out in (True, False))
-        except NotFound:
-            return Ended(name=name, code=125, problem="somebody removed the container")
-        except APIError as error:
-            raise EngineError(f"The engine does not say how {name} ended: {error.explanation or error}") from None
+        with answering():
+            try:
+                container.reload()
+                stdout, stderr = (container.logs(stdout=out, stderr=not out) for out in (True, False))
+            except NotFound:
+                return Ended(name=name, code=125, problem="somebody removed the container")
         state = container.attrs["State"]
         started, at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
         problem = self._problems.get(identity, "")
@@ -263,6 +265,10 @@ def remove(engine: Engine, label: str, value: str) -> int:
         for entry in containers:
             with _already_gone():
                 client.api.remove_container(entry["Id"], force=True, v=True)
+        # What somebody else is removing still holds its network.
+        deadline = time.monotonic() + _REMOVE_SECONDS
+        while containers and client.api.containers(all=True, filters=wanted) and time.monotonic() < deadline:
+            time.sleep(_LOOK)
         networks = client.api.networks(filters=wanted)
         for entry in networks:
             with _already_gone():
@@ -287,6 +293,39 @@ def _already_gone() -> Iterator[None]:
     except APIError as error:
         if error.status_code not in _GONE:
             raise
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """What cleans up is not interrupted once more; it takes seconds, and leaving it half done helps nobody."""
+    with _signals(lambda _: console.say("still removing what was started …")):
+        yield
+
+
+@contextlib.contextmanager
+def _to_its_end() -> Iterator[None]:
+    """An interrupt waits for the end of a request: what an engine makes after its sender is gone, nobody removes."""
+    came: list[int] = []
+    try:
+        with _signals(came.append):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """In the main thread, the only one that signals interrupt: who hears of them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, lambda number, _: handle(number)) for number in _INTERRUPTS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(_INTERRUPTS, before, strict=True):
+            signal.signal(number, handler)
 
 
 def signal_name(number: int) -> str:

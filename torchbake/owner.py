@@ -7,7 +7,7 @@ from pathlib import Path
 def owner_label() -> str:
     """This process, for `is_gone`: boot, PID namespace, pid and start time; empty where /proc tells not."""
     try:
-        return "/".join((*_here(), str(os.getpid()), _start_time(os.getpid())))
+        return "/".join((*_here(), str(os.getpid()), _status(os.getpid())[1]))
     except OSError:
         return ""
 
@@ -31,7 +31,9 @@ def is_gone(owner: str, *, same_machine: bool) -> bool:
 
 def _lives(pid: str, start: str) -> bool:
     try:
-        return _start_time(int(pid)) == start
+        state, started = _status(int(pid))
+        # A killed process that nobody has waited for is still listed; in a container without an init, for good.
+        return started == start and state not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
         return False
     except (OSError, ValueError):
@@ -43,6 +45,8 @@ def _here() -> tuple[str, str]:
     return boot, Path("/proc/self/ns/pid").readlink().name
 
 
-def _start_time(pid: int) -> str:
-    """In clock ticks after the boot: with the pid it names one process for good."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+def _status(pid: int) -> tuple[str, str]:
+    """Its state, and its start in clock ticks after the boot: with the pid, that names one process for good."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    words = stat.rpartition(")")[2].split()  # before it stands the program's name, which can be anything
+    return words[0], words[19]

@@ -137,12 +137,14 @@ class Registry:
 
     def has(self, blob: Blob) -> bool:
         """Whether the blob is there, in its whole size."""
+        return self.size_of(blob.digest) == blob.size
+
+    def size_of(self, digest: str) -> int | None:
+        """The bytes of a blob; None where it is not there."""
         answer = self._transport.send(
-            Request(method="HEAD", path=self._path("blobs", blob.digest), good=(200, 404)), self._pull
+            Request(method="HEAD", path=self._path("blobs", digest), good=(200, 404)), self._pull
         )
-        if answer.status_code == 404:
-            return False
-        return int(answer.headers.get("Content-Length", blob.size)) == blob.size
+        return int(answer.headers.get("Content-Length", 0)) if answer.status_code == 200 else None
 
     def mount(self, blob: Blob, source: str) -> bool:
         """Take a blob over from another repository of the same registry; False where that cannot be done."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -57,13 +57,15 @@ class Layout:
 class Job:
     """Payloads that are run together: in one container one after the other, or one payload on all ranks of a layout.
 
-    ``hindrance`` says why the job cannot run; ``given_gpu``, that its containers have one.
+    ``hindrance`` says why the job cannot run; ``required``, that this is a failure; ``given_gpu``, that its
+    containers have one.
     """
 
     payloads: tuple[str, ...]
     device: Device
     layout: Layout | None = None
     hindrance: str = ""
+    required: bool = False
     given_gpu: bool = False
 
     def check_id(self, payload: str) -> str:
@@ -79,8 +81,10 @@ class Job:
         """Seconds after which its containers are killed, if they did not end before by themselves."""
         return timeout * len(self.payloads) + _SPARE
 
-    def not_run(self) -> tuple[CheckResult, ...]:
-        return tuple(CheckResult(id=name, outcome=Outcome.NOT_RUN, reason=self.hindrance) for name in self.check_ids)
+    def hindered(self) -> tuple[CheckResult, ...]:
+        """What its hindrance makes of its checks."""
+        outcome = Outcome.FAILED if self.required else Outcome.NOT_RUN
+        return tuple(CheckResult(id=name, outcome=outcome, reason=self.hindrance) for name in self.check_ids)
 
 
 class Line(BaseModel):
@@ -101,22 +105,27 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     """All that is run on an image, or on a host's Python, of an accelerator family.
 
     A CPU image is judged on the CPU alone. A CUDA image is judged on both devices: without a GPU its jobs on the
-    device cuda are there too, each with its hindrance.
+    device cuda are there too, each with its hindrance. Where a GPU is required, to have none is a failure.
     """
-    hindrance = (
-        "GPU checks are off (--gpu off)" if options.gpu == "off" else "" if gpu.there else f"no GPU: {gpu.reason}"
-    )
-    cuda = {"hindrance": hindrance, "given_gpu": not hindrance}
+    hindrance, required = _no_gpu(gpu, options.gpu), options.gpu == "require"
     jobs = [*_jobs_on("cpu", options)]
     if family == "cuda":
-        jobs += (_with(job, **cuda) for job in _jobs_on("cuda", options))
+        jobs += (
+            replace(job, hindrance=hindrance, required=required, given_gpu=not hindrance)
+            for job in _jobs_on("cuda", options)
+        )
     elif "nccl" in options.payloads and options.payloads != PAYLOADS:
-        jobs += [_with(job, hindrance="NCCL is for GPUs, and this is a CPU build") for job in _nccl(options)]
+        jobs += [replace(job, hindrance="NCCL is for GPUs, and this is a CPU build") for job in _nccl(options)]
     return tuple(jobs)
 
 
-def _with(job: Job, **changes: Any) -> Job:
-    return Job(**{**job.__dict__, **changes})
+def _no_gpu(gpu: Gpu, mode: str) -> str:
+    """Why nothing runs on a GPU; empty when it does."""
+    if mode == "off":
+        return "GPU checks are off (--gpu off)"
+    if gpu.there:
+        return ""
+    return f"a GPU is required (--gpu require), but {gpu.reason}" if mode == "require" else f"no GPU: {gpu.reason}"
 
 
 def _nccl(options: Options) -> Iterator[Job]:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,10 +19,10 @@ from typing import Protocol
 
 from torchbake import console
 from torchbake.board import Board, board
-from torchbake.cluster import RUN, Box, Cluster, Ended, Node, remove
-from torchbake.engine import Engine
+from torchbake.cluster import RUN, Box, Cluster, Ended, Node, remove, undisturbed
+from torchbake.engine import Engine, is_local
 from torchbake.errors import TorchbakeError
-from torchbake.gpu import Gpu
+from torchbake.gpu import Gpu, look_for_gpu
 from torchbake.project import TOOLKIT
 from torchbake.reports import Tested
 from torchbake.smoke import Job, Options, jobs_of, judge, nodes_of
@@ -170,9 +170,9 @@ class Subject:
 
 
 def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[CheckResult, ...]:
-    """Run one job to its end and judge it; one with a hindrance is not-run, and starts nothing."""
+    """Run one job to its end and judge it; one with a hindrance starts nothing."""
     if job.hindrance:
-        return job.not_run()
+        return job.hindered()
     place = subject.place
     nodes = nodes_of(job, subject.expected, options.timeout, toolbox=place.toolbox, master=place.master)
     return judge(job, place.run(job, nodes, job.limit(options.timeout), on_look))
@@ -192,8 +192,9 @@ class SmokeRun:
         Raises KeyboardInterrupt after all that was made is gone again.
         """
         with board(len(subjects), doing="smoke tests") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
-            futures = {pool.submit(self._one, subject, shown): subject for subject in subjects}
+            futures: dict[Future[Tested], Subject] = {}
             try:
+                futures |= {pool.submit(self._one, subject, shown): subject for subject in subjects}
                 done = self._collect(futures, shown)
             except BaseException:
                 with undisturbed():
@@ -261,6 +262,19 @@ def _finish(tested: Tested, shown: Board) -> None:
             console.say(f"    {line}", style="dim")
 
 
+def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
+    """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
+    return OWN_TOOLBOX if "org.torchbake.id" not in labels and is_local(engine) else None
+
+
+def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
+    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so believe the engine."""
+    if family != "cuda" or mode == "off":
+        return Gpu(how="none", reason="nobody asked for one")
+    gpu = look_for_gpu(engine)
+    return gpu if dry else probe(engine, image, gpu, session)
+
+
 def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
     """Whether the engine keeps its word: a container that asks for the GPU and does nothing is started.
 
@@ -274,21 +288,6 @@ def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
     if not ended.problem:
         return gpu
     return Gpu(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {ended.problem}")
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """What cleans up is not interrupted once more; it takes seconds, and leaving it half done helps nobody."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: console.say("still removing what was started …")) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

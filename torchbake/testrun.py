@@ -48,16 +48,19 @@ class Options:
     nproc: int | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    timeout: float = 900
+    timeout: float = 1800
 
     @property
     def partial(self) -> bool:
         return bool(self.only or self.skip)
 
-    @property
-    def decisive(self) -> tuple[str, ...]:
-        """What belongs to the suite digest. The GPU mode stands in a verdict by itself."""
-        return f"nodes={self.nodes}", f"nproc={self.nproc}"
+    def decisive(self, gpu: str = "") -> tuple[str, ...]:
+        """What belongs to the suite digest. The GPU mode stands in a verdict by itself.
+
+        ``gpu``: how an image's containers get one here (`Gpu.how`), empty where none is asked for. A verdict that was
+        made without a GPU is no answer any more once there is one.
+        """
+        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else [])
 
 
 @dataclass(frozen=True, kw_only=True)

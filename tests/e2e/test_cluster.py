@@ -260,12 +260,16 @@ def test_ctrl_c_while_containers_are_made_leaves_nothing(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_two_who_clean_up_at_once_do_not_get_in_each_others_way(ours: Engine, image: str) -> None:
+def test_many_who_clean_up_at_once_do_not_get_in_each_others_way(
+    ours: Engine, image: str, left: Callable[[], list[str]]
+) -> None:
     for _ in range(2):
-        with Cluster(ours, image, run="cleaned-up-twice") as cluster, ThreadPoolExecutor() as pool:
-            cluster.start(nodes(3, "import time; time.sleep(600)"), delay=0)
-            counted = [pool.submit(remove, ours, RUN, "cleaned-up-twice") for _ in range(3)]
-            assert max(future.result() for future in counted) == 4
+        with Cluster(ours, image, run="cleaned-up-often") as cluster, ThreadPoolExecutor(6) as pool:
+            cluster.start(nodes(4, "import time; time.sleep(600)"), delay=0)
+            assert len(left()) == 5
+            cleaning = [pool.submit(remove, ours, RUN, "cleaned-up-often") for _ in range(6)]
+            assert max(future.result() for future in cleaning) >= 4
+            assert left() == []
 
 
 def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str, engine: docker.DockerClient) -> None:

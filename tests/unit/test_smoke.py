@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import contract_of
 from entrypoints.pytorch.payloads import cli as payloads
+from tests.images.checks import as_markdown, smoke_checks
 from torchbake.cluster import Ended
 from torchbake.gpu import Gpu
 from torchbake.smoke import PAYLOADS, Job, Layout, Options, expected_of, jobs_of, judge, lines_in, nodes_of
@@ -43,6 +44,14 @@ def only(results: tuple[CheckResult, ...]) -> CheckResult:
 
 def test_the_payloads_are_those_of_the_images() -> None:
     assert set(PAYLOADS) == set(payloads.PAYLOADS)
+
+
+def test_the_catalogue_has_a_line_for_each_payload() -> None:
+    assert sorted(check.id for check in smoke_checks()) == [f"smoke.{name}" for name in sorted(PAYLOADS)]
+    assert all(20 < len(check.reason) <= 110 and "|" not in check.reason for check in smoke_checks())
+    page = as_markdown(smoke_checks())
+    assert page.startswith("### smoke\n")
+    assert "| `smoke.nccl` | PyTorch, CUDA | " in page
 
 
 def test_a_cpu_image_is_judged_on_the_cpu_alone() -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from rich.text import Text
 
 from torchbake import console
 from torchbake.cluster import ORDERS, RUN, remove_leftovers
-from torchbake.engine import Engine, Image, answering, connect, is_local
+from torchbake.engine import Engine, Image, answering, connect
 from torchbake.errors import CheckError, UsageError
-from torchbake.gpu import MODES, Gpu, gpu_of_host, look_for_gpu
+from torchbake.gpu import MODES, Gpu, gpu_of_host
 from torchbake.plan import ref_of
 from torchbake.reports import Tested, as_json, show_checks
 from torchbake.smoke import PAYLOADS, Job, Options, expected_of
-from torchbake.smokerun import OWN_TOOLBOX, InContainers, OnHost, Session, SmokeRun, Subject, probe
+from torchbake.smokerun import OWN_TOOLBOX, InContainers, OnHost, Session, SmokeRun, Subject, find_gpu, own_toolbox
 from torchbake.spec import ImageSpec
 from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
 from torchbake.verdict import Outcome, tally
@@ -182,44 +182,27 @@ def _subjects(args: argparse.Namespace, cases: Sequence[Case], engine: Engine, s
         left = remove_leftovers(engine)
         if left:
             console.say(f"removed {left} containers and networks that a killed run had left", style="yellow")
-    gpu = _gpu(args, cases, engine, session)
-    return list(_in_containers(args, cases, engine, session, gpu))
+    return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 
-def _in_containers(
-    args: argparse.Namespace, cases: Sequence[Case], engine: Engine, session: Session, gpu: Gpu
-) -> Iterator[Subject]:
-    for case in cases:
-        if case.image is None:
-            continue
-        labels = case.image.labels
-        # An image of somebody else's making has no payloads: it gets ours.
-        foreign = "org.torchbake.id" not in labels and is_local(engine)
-        place = InContainers(
-            engine=engine, image=case.image.digest, family=case.family, gpu=gpu, session=session,
-            mounted=args.toolbox or (OWN_TOOLBOX if foreign else None),
-        )  # fmt: skip
-        yield Subject(
-            name=case.name, ref=case.ref, row=case.row, digest=case.image.digest, family=case.family,
-            expected=expected_of(labels), gpu=gpu, place=place,
-        )  # fmt: skip
+def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
+    """Raises CheckError, before any payload is started, where a GPU must be and is not."""
+    gpu = find_gpu(engine, image.digest, case.family, args.gpu, session, dry=args.dry_run)
+    if case.family == "cuda":
+        _required(args, gpu)
+    place = InContainers(
+        engine=engine, image=image.digest, family=case.family, gpu=gpu, session=session,
+        mounted=args.toolbox or own_toolbox(engine, image.labels),
+    )  # fmt: skip
+    return Subject(
+        name=case.name, ref=case.ref, row=case.row, digest=image.digest, family=case.family,
+        expected=expected_of(image.labels), gpu=gpu, place=place,
+    )  # fmt: skip
 
 
-def _gpu(args: argparse.Namespace, cases: Sequence[Case], engine: Engine, session: Session) -> Gpu:
-    """What CUDA images can count on. Raises CheckError, before anything is started, where a GPU must be and is not."""
-    wanting = next((case.image for case in cases if case.image and case.family == "cuda"), None)
-    if wanting is None or args.gpu == "off":
-        return Gpu(how="none", reason="nobody asked for one")
-    gpu = look_for_gpu(engine)
-    if gpu.there and not args.dry_run:
-        gpu = probe(engine, wanting.digest, gpu, session)
-    return _required(args, gpu)
-
-
-def _required(args: argparse.Namespace, gpu: Gpu) -> Gpu:
+def _required(args: argparse.Namespace, gpu: Gpu) -> None:
     if args.gpu == "require" and not gpu.there:
         raise CheckError(f"A GPU is required (--gpu require), but {gpu.reason}.", hint="See docs/gpu.md.")
-    return gpu
 
 
 def _host(args: argparse.Namespace, session: Session) -> Subject:
@@ -235,8 +218,7 @@ def _host(args: argparse.Namespace, session: Session) -> Subject:
     gpu = gpu_of_host()
     if family == "cpu":
         gpu = replace(gpu, how="none", reason=f"its torch is a CPU build ({gpu.reason})")
-    if args.gpu != "off":
-        gpu = _required(args, gpu)
+    _required(args, gpu)
     place = OnHost(
         python=python, gpu_off=args.gpu == "off", session=session, folder=(args.toolbox or OWN_TOOLBOX).absolute()
     )

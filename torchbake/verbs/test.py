@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from torchbake.plan import ref_of, why_build
 from torchbake.preparation import Preparation
 from torchbake.project import TOOLKIT, Project, load_project
 from torchbake.reports import Reports, Tested, as_json, show_run
-from torchbake.spec import Spec
+from torchbake.smokerun import Session, find_gpu
+from torchbake.spec import ImageSpec, Spec
 from torchbake.suite import CHECKS, suite_digest
 from torchbake.testrun import Options, Suite, Target, TestRun
 from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
@@ -66,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="images side by side (default: one for two cores)",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", type=positive("--timeout"), default=900, metavar="S",
-        help="seconds that the checks of an image may take together (default: 900)",
+        "--timeout", type=positive("--timeout"), default=1800, metavar="S",
+        help="seconds that the checks of an image may take together (default: 1800)",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="check again what has passed already")
     parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
@@ -76,12 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tester:
-    """Tests the images of one project in one way."""
+    """Tests the images of one project in one way. ``gpus``: by name, how the images that can use one get a GPU."""
 
     project: Project
     options: Options
     reports: Reports
     force: bool
+    gpus: Mapping[str, str] = field(default_factory=dict)
 
     def known(self, case: Case) -> Tested | None:
         """What can be said without checking: that the image is not there, or that it has passed already."""
@@ -122,26 +124,28 @@ class Tester:
             ref=case.ref,
             row=case.spec.id if case.spec else "",
             digest=image.digest,
-            suite=suite_digest(self.project, case.spec, self.options.decisive),
+            suite=suite_digest(self.project, case.spec, self.options.decisive(self.gpus.get(case.name, ""))),
         )
 
 
 def run(args: argparse.Namespace) -> int:
     project, specs = _selection(args)
-    cases = _cases(project, specs, args.image, connect())
-    tester = Tester(
-        project=project,
-        options=_options(args),
-        reports=Reports(folder=project.root / "reports"),
-        force=args.force,
-    )
-    warnings = _warn(project, cases)
-    known = {case.name: tested for case in cases if (tested := tester.known(case))}
-    due = [(case, case.image) for case in cases if case.image and case.name not in known]
-    if args.dry_run:
-        _show_plan(cases, known, args.format)
-        return 0
+    engine = connect()
+    cases = _cases(project, specs, args.image, engine)
     with interruptible():
+        tester = Tester(
+            project=project,
+            options=_options(args),
+            reports=Reports(folder=project.root / "reports"),
+            force=args.force,
+            gpus=_gpus(cases, engine, args.gpu, dry=args.dry_run),
+        )
+        warnings = _warn(project, cases)
+        known = {case.name: tested for case in cases if (tested := tester.known(case))}
+        due = [(case, case.image) for case in cases if case.image and case.name not in known]
+        if args.dry_run:
+            _show_plan(cases, known, args.format)
+            return 0
         known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
     results = [replace(known[case.name], warning=warnings.get(case.name, "")) for case in cases]
     page = tester.reports.summarise(results)
@@ -195,6 +199,23 @@ def _cases(project: Project, specs: Iterable[Spec], references: Iterable[str], e
         image = images.get(ref) or _find(ref, engine, images.values())
         cases.append(Case(name=ref, ref=ref, spec=rows.get(ref), image=image))
     return cases
+
+
+def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
+    """How images get a GPU, by name; those that can use none are left out."""
+    if mode == "off":
+        return {}
+    session = Session()
+    return {
+        case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
+        for case in cases
+        if case.image and _can_use_gpu(case.spec)
+    }
+
+
+def _can_use_gpu(spec: Spec | None) -> bool:
+    """What an image without a row can do is not known before it is looked into."""
+    return spec is None or (isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda")
 
 
 def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
