@@ -138,9 +138,11 @@ def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
         yield Job(payloads=single, device=device)
     for payload, devices in TOGETHER.items():
         if payload in options.payloads and device in devices:
-            for layout in _layouts(device, options):
-                if payload not in SINGLE or (layout.nodes, layout.nproc) != (1, 1):
-                    yield Job(payloads=(payload,), device=device, layout=layout)
+            layouts = list(_layouts(device, options))
+            if payload in SINGLE:  # who starts first is ddp's to try, and one rank has been tried already
+                layouts = [layout for layout in layouts[:1] if (layout.nodes, layout.nproc) != (1, 1)]
+            for layout in layouts:
+                yield Job(payloads=(payload,), device=device, layout=layout)
 
 
 def _layouts(device: Device, options: Options) -> Iterator[Layout]:

@@ -63,7 +63,6 @@ def test_a_cpu_image_is_judged_on_the_cpu_alone() -> None:
         "smoke.ddp[gloo,2x2,workers-first]",
         "smoke.ddp[gloo,2x2,master-first]",
         "smoke.examples[gloo,2x2,workers-first]",
-        "smoke.examples[gloo,2x2,master-first]",
     ]
 
 

@@ -152,5 +152,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool | int) or value is None:
         return value
     if isinstance(value, float):
-        return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+        rounded = float(f"{value:.4g}")  # the largest floats round up to infinity
+        return rounded if math.isfinite(rounded) else str(value)
     return str(value)
