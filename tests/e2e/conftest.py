@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = "2.13.0-cpu-runtime-debian12"
+DEVEL = "2.13.0-cpu-devel-debian12"
 CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 INIT = "volume-permissions"
 

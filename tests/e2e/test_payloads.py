@@ -10,9 +10,8 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from tests.e2e.conftest import CPU, CUDA, images_of, torchbake
+from tests.e2e.conftest import CPU, CUDA, DEVEL, images_of, torchbake
 
-DEVEL = "2.13.0-cpu-devel-debian12"
 SABOTAGE = Path(__file__).parent / "sabotage"
 ALONE = ("tensor", "autograd", "export", "loader", "versions", "examples", "ddp")
 Line = dict[str, Any]

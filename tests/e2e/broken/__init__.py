@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """``dockerfile`` is what follows ``FROM``. ``base`` is the kind of image that it stands on: cpu, cuda or init.
+    """``dockerfile`` is what follows ``FROM``; ``base`` is what kind of image that is: cpu, devel, cuda or init.
 
     ``files`` are put into the build context. ``program`` replaces texts in the init image's source, which is then
-    compiled into the context as ``volume-permissions``. ``repository`` and ``tag`` are an additional tag.
+    compiled into the context as ``volume-permissions``. ``tag`` is an additional tag. ``only`` are the checks that
+    judge it; empty: all but the smoke tests, which take longer.
     """
 
     what: str
     dockerfile: str
     base: str = "cpu"
+    only: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     program: Mapping[str, str] = field(default_factory=dict)
     tag: str = ""

@@ -1,6 +1,6 @@
 """Every broken image by its check."""
 
-from tests.e2e.broken import Broken, files, libraries, metadata, process, python, users, volume_permissions
+from tests.e2e.broken import Broken, files, libraries, metadata, process, python, smoke, users, volume_permissions
 
 BROKEN: dict[str, Broken] = {
     **metadata.BROKEN,
@@ -10,4 +10,5 @@ BROKEN: dict[str, Broken] = {
     **libraries.BROKEN,
     **process.BROKEN,
     **volume_permissions.BROKEN,
+    **smoke.BROKEN,
 }

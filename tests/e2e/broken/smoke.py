@@ -1,0 +1,32 @@
+"""Images whose torch does not do its work: a file beside torch breaks one thing of it as it is imported."""
+
+from pathlib import Path
+
+from tests.e2e.broken import SITE, Broken
+
+_SABOTAGE = (Path(__file__).parents[1] / "sabotage/sitecustomize.py").read_text()
+
+
+def _sabotaged(what: str, sabotage: str, *, base: str = "cpu") -> Broken:
+    return Broken(
+        what=what,
+        base=base,
+        # A .pth file imports it: Debian's own sitecustomize comes before one in a virtual environment.
+        files={"sabotage.py": _SABOTAGE, "sabotage.pth": "import sabotage\n"},
+        dockerfile=f"COPY --chmod=0644 sabotage.py sabotage.pth {SITE}/\nENV SABOTAGE={sabotage}\n",
+        only="smoke.*",
+    )
+
+
+BROKEN = {
+    "smoke.tensor": _sabotaged("determinants are a thousandth too large", "det_is_a_little_off"),
+    "smoke.autograd": _sabotaged("steps with infinite gradients are taken", "infinite_gradients_are_used"),
+    "smoke.compile": _sabotaged("torch.compile compiles nothing", "nothing_is_compiled", base="devel"),
+    "smoke.export": _sabotaged("torch.load runs whatever a file says", "anything_is_unpickled"),
+    "smoke.loader": _sabotaged("tensors of workers are not in shared memory", "samples_come_unshared"),
+    "smoke.versions": Broken(
+        what="a label promises another Python", dockerfile='LABEL org.torchbake.python="3.10"\n', only="smoke.*"
+    ),
+    "smoke.ddp": _sabotaged("messages between ranks do not come", "messages_do_not_come"),
+    "smoke.examples": _sabotaged("a loss has no slope", "losses_have_no_slope"),
+}
