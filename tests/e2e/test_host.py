@@ -1,0 +1,46 @@
+"""The payloads on a bare Python of this machine, as on a node without containers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import torchbake
+
+TORCH = "2.13.0+cpu"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with torch, from wherever this host's pip gets its packages."""
+    folder = tmp_path_factory.mktemp("host")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin/pip", "install", "-q", f"torch=={TORCH}", "numpy"], check=True)
+    return folder / "bin/python"
+
+
+def test_payloads_run_on_a_bare_python(python: Path) -> None:
+    names = ("tensor", "autograd", "export", "versions", "ddp")
+    done = torchbake("smoke", "--host", str(python), "--format", "json", *(f"--payload={name}" for name in names))
+    assert done.returncode == 0, done.stderr
+    (host,) = json.loads(done.stdout)["images"]
+    found = {check["id"]: check for check in host["checks"]}
+    assert found.keys() == {*(f"smoke.{name}[cpu]" for name in names[:-1]), "smoke.ddp[gloo,1x2]"}
+    assert {check["outcome"] for check in found.values()} == {"passed"}
+    assert found["smoke.versions[cpu]"]["figures"]["found"]["torch"] == TORCH
+    assert found["smoke.ddp[gloo,1x2]"]["figures"]["world"] == 2
+
+
+def test_a_gpu_that_is_required_is_not_replaced_by_the_cpu(python: Path) -> None:
+    done = torchbake("smoke", "--host", str(python), "--gpu", "require")
+    assert done.returncode == 13
+    assert "A GPU is required (--gpu require), but its torch is a CPU build" in done.stderr
+
+
+def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
+    done = torchbake("smoke", "--host", str(tmp_path / "empty/bin/python"))
+    assert done.returncode == 13
+    assert "has no torch" in done.stderr
