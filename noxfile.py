@@ -104,6 +104,24 @@ def smoke(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def publish(session: nox.Session) -> None:
+    """Release tested images: nox -s publish -- cpu --registry HOST/NAMESPACE"""
+    verb(session, "publish")
+
+
+@nox.session(venv_backend="none")
+def promote(session: nox.Session) -> None:
+    """Move rolling tags forward to a release."""
+    verb(session, "promote")
+
+
+@nox.session(venv_backend="none")
+def rollback(session: nox.Session) -> None:
+    """Move rolling tags back to a release."""
+    verb(session, "rollback")
+
+
+@nox.session(venv_backend="none")
 def teardown(session: nox.Session) -> None:
     """Stop the engine that setup started, and no other."""
     verb(session, "teardown")

@@ -13,7 +13,10 @@ from torchbake import console
 from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageError
 
 # In the order of the flow; `nox -l` and `--help` show them so.
-VERBS = ("setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test", "smoke")
+VERBS = (
+    "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test", "smoke", "publish",
+    "promote", "rollback",
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

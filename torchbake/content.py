@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from torchbake.engine import Engine, answering
 from torchbake.errors import EngineError
@@ -43,6 +43,30 @@ class Content:
 
     def path(self, blob: Blob) -> Path:
         return self.folder / blob.digest.removeprefix("sha256:")
+
+
+class Source(Protocol):
+    """Where images come from."""
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        """Read an image once, and keep what is small and the layers whose digest is ``wanted``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSource:
+    """The images of an engine."""
+
+    engine: Engine
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        return take_out(self.engine, digest, folder, wanted)
+
+
+class NoSource:
+    """For moving tags: nothing is taken from anywhere."""
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        raise EngineError(f"Nobody can take out {digest} here.")
 
 
 def take_out(engine: Engine, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:

@@ -11,14 +11,13 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from torchbake.content import Content, take_out
-from torchbake.engine import Engine
+from torchbake.content import Content, Source
 from torchbake.errors import RegistryError
 from torchbake.registry import Blob, Manifest, Registry
 from torchbake.release import Judgement, Moved, Record, read_record, record_tag, write_record
@@ -58,10 +57,13 @@ class Published:
 
 
 class Publisher:
-    """Releases the images of one repository. Every method may raise RegistryError and EngineError."""
+    """Releases the images of one repository. Every method may raise RegistryError and EngineError.
 
-    def __init__(self, registry: Registry, engine: Engine, *, mounts: Sequence[str] = ()) -> None:
-        self._registry, self._engine, self._mounts = registry, engine, mounts
+    ``mounts`` are other repositories of the registry that may have layers already.
+    """
+
+    def __init__(self, registry: Registry, source: Source, *, mounts: Sequence[str] = ()) -> None:
+        self._registry, self._source, self._mounts = registry, source, mounts
         self._held: dict[str, Held] = {}
 
     def standing(self, name: str, tags: Sequence[str], known: Sequence[str] | None = None) -> Standing:
@@ -71,9 +73,9 @@ class Publisher:
         newest = revisions[-1] if revisions else None
         return Standing(
             newest_tag=newest,
-            newest=self._look(str(newest)) if newest else None,
+            newest=self.look(str(newest)) if newest else None,
             recorded=newest is not None and self._is_recorded(str(newest), there),
-            rolling={tag: self._look(tag) if tag in there else None for tag in tags},
+            rolling={tag: self.look(tag) if tag in there else None for tag in tags},
         )
 
     def decide(self, candidate: Candidate) -> Decision:
@@ -85,21 +87,32 @@ class Publisher:
             raise RegistryError(f"{self._registry.repository}: {error}.", hint="Look who else writes there.") from None
 
     def publish(self, candidate: Candidate, tell: Tell, count: Callable[[int], None]) -> Published:
-        """Release it, or finish its release, or find that nothing is due."""
+        """Release it, or finish its release, or find that nothing is due.
+
+        Layers go without a lock, as they can do no harm; tags are set by one release at a time, which first looks
+        again.
+        """
+        decision, sent, manifest = self.decide(candidate), None, None
+        if decision.action == "release":
+            sent, manifest = self._send(candidate, tell, count)
+        if decision.action in ("nothing", "held"):
+            return Published(decision=decision)
+        tell("waiting for other releases")
         with locked(self._registry):
             decision = self.decide(candidate)
-            if decision.action in ("nothing", "held"):
-                return Published(decision=decision)
-            sent = None
-            if decision.action == "release":
-                sent = self._send(candidate, decision.tag, tell, count)
-            manifest = self._manifest(decision.digest)
-            record = self._record(candidate, decision, manifest)
-            write_record(self._registry, record, manifest)
-            tell("moving tags")
-            self.move(manifest, decision.due)
-            write_record(self._registry, record.model_copy(update={"state": "released"}), manifest)
+            if decision.action == "release" and manifest:
+                self._set_immutable(manifest, decision.tag)
+            if decision.action in ("release", "finish"):
+                self._roll(candidate, decision, tell)
         return Published(decision=decision, sent=sent)
+
+    def _roll(self, candidate: Candidate, decision: Decision, tell: Tell) -> None:
+        manifest = self._manifest(decision.digest)
+        record = self._record(candidate, decision, manifest)
+        tell("moving tags")
+        write_record(self._registry, record, manifest)
+        self.move(manifest, decision.due)
+        write_record(self._registry, record.model_copy(update={"state": "released"}), manifest)
 
     def move(self, manifest: Manifest, moves: Sequence[Move]) -> None:
         """Set rolling tags, in order; where one cannot be set, those before it go back, and the error is raised."""
@@ -124,30 +137,29 @@ class Publisher:
                 with contextlib.suppress(RegistryError):  # the first error is the one to tell
                     self._registry.put(self._manifest(move.before), move.tag)
 
-    def _send(self, candidate: Candidate, tag: ImmutableTag, tell: Tell, count: Callable[[int], None]) -> Sent:
-        """The content, then the immutable tag, which is read again before and after: it is never written over."""
-        sent: list[Blob] = []
+    def _send(self, candidate: Candidate, tell: Tell, count: Callable[[int], None]) -> tuple[Sent, Manifest]:
+        """All that the image's manifest needs."""
         with tempfile.TemporaryDirectory(prefix="torchbake-publish-") as folder:
             tell("reading the image")
-            content = take_out(self._engine, candidate.digest, Path(folder), lambda digest: not self._there(digest))
+            content = self._source.take_out(candidate.digest, Path(folder), lambda digest: not self._there(digest))
             tell("sending layers")
+            blobs = content.manifest.blobs
             with ThreadPoolExecutor(_UPLOADS) as pool:
-                futures: list[Future[bool]] = [
-                    pool.submit(self._upload, content, blob, count) for blob in content.manifest.blobs
-                ]
-                for blob, future in zip(content.manifest.blobs, futures, strict=True):
-                    if future.result():
-                        sent.append(blob)
+                needed = list(pool.map(lambda blob: self._upload(content, blob, count), blobs))
+        sizes = [blob.size for blob, sent in zip(blobs, needed, strict=True) if sent]
+        whole = sum(blob.size for blob in content.manifest.layers)
+        return Sent(bytes=sum(sizes), layers=len(sizes), whole=whole), content.manifest
+
+    def _set_immutable(self, manifest: Manifest, tag: ImmutableTag) -> None:
+        """Asked for before and after: it is never written over."""
         taken = self._registry.digest(str(tag))
-        if taken not in (None, content.manifest.digest):
+        if taken not in (None, manifest.digest):
             raise RegistryError(
                 f"{self._registry.repository}:{tag} was taken by another release meanwhile ({taken}).",
                 hint="Publish again: it finds the next revision.",
             )
         if taken is None:
-            self._registry.put(content.manifest, str(tag))
-        whole = sum(blob.size for blob in content.manifest.layers)
-        return Sent(bytes=sum(blob.size for blob in sent), layers=len(sent), whole=whole)
+            self._registry.put(manifest, str(tag))
 
     def _there(self, digest: str) -> bool:
         return self._registry.size_of(digest) is not None
@@ -195,7 +207,8 @@ class Publisher:
             raise RegistryError(f"{self._registry.repository} does not hold {digest}.")
         return found
 
-    def _look(self, tag: str) -> Held | None:
+    def look(self, tag: str) -> Held | None:
+        """The image under a tag; None where there is none."""
         digest = self._registry.digest(tag)
         if digest is None:
             return None

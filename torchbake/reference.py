@@ -48,12 +48,12 @@ def parse_reference(text: str) -> Reference:
 
     The grammar is that of github.com/distribution/reference. Raises UsageError.
     """
-    rest, _, digest = text.partition("@")
+    rest, at, digest = text.partition("@")
     name, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:
-        name, tag = rest, ""
+        name, colon, tag = rest, "", ""
     host, path = _split_host(name)
-    if not _is_path(path) or (tag and not _TAG.fullmatch(tag)) or (digest and not _DIGEST.fullmatch(digest)):
+    if not _is_path(path) or (colon and not _TAG.fullmatch(tag)) or (at and not _DIGEST.fullmatch(digest)):
         raise UsageError(f"{text!r} is no image reference.", hint="One is registry.example.com:5000/team/pytorch:cpu")
     return Reference(
         repository=Repository(host=host, path=path), tag=tag or ("" if digest else "latest"), digest=digest
@@ -62,8 +62,8 @@ def parse_reference(text: str) -> Reference:
 
 def parse_registry(text: str) -> Repository:
     """``HOST[:PORT][/NAMESPACE]``: where repositories are released to. Raises UsageError."""
-    host, _, path = text.partition("/")
-    if not _HOST.fullmatch(host) or (path and not _is_path(path)):
+    host, slash, path = text.partition("/")
+    if not _HOST.fullmatch(host) or (slash and not _is_path(path)):
         raise UsageError(
             f"{text!r} is no registry.", hint="Write HOST[:PORT]/NAMESPACE, without https://: ghcr.io/acme"
         )

@@ -10,8 +10,11 @@ from torchbake.errors import UsageError
 from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.project import Project, load_project
+from torchbake.reference import Repository, parse_registry
+from torchbake.registry import Registry
 from torchbake.select import Selection, select
 from torchbake.spec import ImageSpec, Spec
+from torchbake.transport import Transport
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -52,6 +55,24 @@ def positive(name: str) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def add_registry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--registry", required=True, metavar="HOST[:PORT]/NAMESPACE", help="where releases are: ghcr.io/acme"
+    )
+    parser.add_argument(
+        "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
+    )
+
+
+def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
+    """Where an image is released: the last part of its repository's name, in the registry's namespace."""
+    return parse_registry(args.registry) / spec.repository.rpartition("/")[2]
+
+
+def registry_of(args: argparse.Namespace, repository: Repository) -> Registry:
+    return Registry(Transport(repository.host, plain=args.plain_http), repository)
 
 
 @contextmanager

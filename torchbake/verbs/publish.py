@@ -1,0 +1,240 @@
+"""`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from torchbake import console
+from torchbake.board import Board, board
+from torchbake.content import EngineSource
+from torchbake.engine import Engine, Image, connect
+from torchbake.errors import CheckError, PublishError, TorchbakeError, UsageError
+from torchbake.plan import ref_of
+from torchbake.project import Project
+from torchbake.publish import Candidate, Published, Publisher
+from torchbake.reference import Repository
+from torchbake.release import Judgement
+from torchbake.reports import Reports
+from torchbake.spec import Spec
+from torchbake.standing import Decision
+from torchbake.standing import as_json as decision_json
+from torchbake.verbs.common import (
+    add_registry,
+    add_selectors,
+    interruptible,
+    load_selection,
+    positive,
+    registry_of,
+    repository_of,
+)  # fmt: skip
+from torchbake.verdict import Outcome, Verdict, counts
+
+SUMMARY = "release tested images: an immutable tag each, then their rolling tags"
+EXAMPLES = (
+    "nox -s publish -- cuda12 --registry ghcr.io/acme",
+    "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
+    "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
+)
+_WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """An image that may be released, and where. ``candidate`` raises CheckError where it may not."""
+
+    spec: Spec
+    candidate: Callable[[], Candidate]
+    publisher: Publisher
+    repository: Repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of one image; ``problem`` is why it was not released."""
+
+    id: str
+    repository: Repository
+    published: Published | None = None
+    problem: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_registry(parser)
+    parser.add_argument(
+        "--waive", action="append", default=[], metavar="CHECK=REASON",
+        help="release although this check failed; the reason stays in the release record; again for more",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
+    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    waivers, engine = _waivers(args.waive), connect()
+    images = engine.images()
+    publishers = _publishers(args, selection.specs, engine)
+    due = [
+        Due(
+            spec=spec,
+            candidate=partial(_candidate, project, spec, images, waivers),
+            publisher=publishers[spec.repository],
+            repository=repository_of(args, spec),
+        )
+        for spec in selection.specs
+    ]
+    with interruptible():
+        ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
+    _show(ended, args.format, dry=args.dry_run)
+    bad = [one.id for one in ended if one.problem]
+    if bad:
+        raise PublishError(
+            f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
+        )
+    return 0
+
+
+def _waivers(words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    for (check, _, reason), word in zip(pairs, words, strict=True):
+        if not check.strip() or not reason.strip():
+            raise UsageError(f"--waive {word!r} has no reason.", hint="Write --waive 'process.size=why it is good so'")
+    return {check.strip(): reason.strip() for check, _, reason in pairs}
+
+
+def _publishers(args: argparse.Namespace, specs: Sequence[Spec], engine: Engine) -> dict[str, Publisher]:
+    """One for each repository; what one of them holds can be mounted into the others."""
+    where = {spec.repository: repository_of(args, spec) for spec in specs}
+    paths = {repository.path for repository in where.values()}
+    return {
+        name: Publisher(
+            registry_of(args, repository), EngineSource(engine=engine), mounts=sorted(paths - {repository.path})
+        )
+        for name, repository in where.items()
+    }
+
+
+def _candidate(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
+    """Raises CheckError unless the image was tested as it is, and passed or was waived."""
+    tags = project.tags[spec.id]
+    image = images.get(ref_of(spec, tags))
+    if image is None:
+        raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
+    verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
+    if verdict is None or verdict.digest != image.digest:
+        raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
+    failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
+    if failed or not verdict.of(Outcome.PASSED):
+        raise CheckError(
+            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
+            hint="Correct it, or say why it is good so: --waive CHECK=REASON",
+        )
+    waived = {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
+    return Candidate(
+        id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
+    )
+
+
+def _judgement(verdict: Verdict) -> Judgement:
+    return Judgement(
+        suite=verdict.suite,
+        started=verdict.started,
+        outcome=verdict.outcome,
+        counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
+        not_run={check.id: check.summary for check in verdict.of(Outcome.NOT_RUN)},
+    )
+
+
+def _plan(due: Sequence[Due]) -> list[Ended]:
+    return [_ended(one, partial(_decided, one)) for one in due]
+
+
+def _decided(due: Due) -> Published:
+    return Published(decision=due.publisher.decide(due.candidate()))
+
+
+def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
+    with board(len(due), doing="publishing") as shown, ThreadPoolExecutor(jobs) as pool:
+        futures: list[Future[Ended]] = [pool.submit(_one, one, shown) for one in due]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            console.say("stopping; what was begun is finished by the next publish …", style="yellow")
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _one(due: Due, shown: Board) -> Ended:
+    name = due.spec.id
+    shown.start(name, f"to {due.repository}")
+    sent = _Count(lambda text: shown.look(name, text))
+    ended = _ended(due, lambda: due.publisher.publish(due.candidate(), lambda text: shown.look(name, text), sent.add))
+    words = ended.problem or (_summary(ended.published) if ended.published else "")
+    shown.end(name, words, good=not ended.problem)
+    return ended
+
+
+def _ended(due: Due, work: Callable[[], Published]) -> Ended:
+    """One image's problem is no reason to leave the others."""
+    try:
+        return Ended(id=due.spec.id, repository=due.repository, published=work())
+    except TorchbakeError as error:
+        return Ended(
+            id=due.spec.id, repository=due.repository, problem=" ".join(filter(None, (error.message, error.hint)))
+        )
+
+
+class _Count:
+    """Bytes that went, as words."""
+
+    def __init__(self, look: Callable[[str], None]) -> None:
+        self._look, self._sent = look, 0
+
+    def add(self, count: int) -> None:
+        self._sent += count
+        self._look(f"sent {self._sent / 1e6:.0f} MB")
+
+
+def _summary(published: Published) -> str:
+    decision, sent = published.decision, published.sent
+    words = [f"{_WORDS[decision.action]} as {decision.tag}"]
+    if sent:
+        words.append(f"{sent.bytes / 1e6:.1f} of {sent.whole / 1e6:.1f} MB sent in {sent.layers} blobs")
+    if decision.due:
+        words.append(f"{len(decision.due)} tags moved")
+    return ", ".join(words)
+
+
+def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
+    if form == "json":
+        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+        return
+    rows = []
+    for one in ended:
+        if one.published is None:
+            rows.append((one.id, "failed", "", one.problem))
+            continue
+        decision = one.published.decision
+        done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
+        rows.append((one.id, done, f"{one.repository}:{decision.tag}", _moves(decision)))
+    console.show_table(("image", "result", "immutable tag", "rolling tags"), rows)
+
+
+def _moves(decision: Decision) -> str:
+    if decision.action == "held":
+        return "rolled back by hand; `nox -s promote` takes it forward"
+    words = [", ".join(move.tag for move in decision.due)] if decision.due else []
+    words += [f"{tag} stays: {reason}" for tag, reason in decision.kept.items()]
+    return "; ".join(words) or "where they belong"
+
+
+def _entry(one: Ended, *, dry: bool) -> dict[str, object]:
+    entry: dict[str, object] = {"id": one.id, "repository": str(one.repository), "problem": one.problem, "dry_run": dry}
+    if one.published:
+        sent = one.published.sent
+        entry |= decision_json(one.published.decision)
+        entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
+    return entry

@@ -1,0 +1,19 @@
+"""`rollback`: rolling tags back to the release before; its immutable tag stays, and publish leaves them there."""
+
+import argparse
+
+from torchbake.verbs.shifting import add_shift, run_shift
+
+SUMMARY = "move rolling tags back, by default to the release before the current one"
+EXAMPLES = (
+    "nox -s rollback -- cpu --registry ghcr.io/acme",
+    "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shift(parser, to="the one before the current one")
+
+
+def run(args: argparse.Namespace) -> int:
+    return run_shift(args, back=True)
