@@ -122,6 +122,18 @@ def rollback(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def validate(session: nox.Session) -> None:
+    """Prove that a registry serves what the matrix promises: nox -s validate -- cpu --registry ghcr.io/acme"""
+    verb(session, "validate")
+
+
+@nox.session(venv_backend="none")
+def report(session: nox.Session) -> None:
+    """Write one page with all images: nox -s report -- --registry HOST/NAMESPACE"""
+    verb(session, "report")
+
+
+@nox.session(venv_backend="none")
 def teardown(session: nox.Session) -> None:
     """Stop the engine that setup started, and no other."""
     verb(session, "teardown")

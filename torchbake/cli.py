@@ -15,7 +15,7 @@ from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageErr
 # In the order of the flow; `nox -l` and `--help` show them so.
 VERBS = (
     "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test", "smoke", "publish",
-    "promote", "rollback",
+    "promote", "rollback", "validate", "report",
 )  # fmt: skip
 
 

@@ -88,6 +88,11 @@ class RegistryError(TorchbakeError):
     meaning = "a registry does not answer, refuses, or holds something else than it says"
 
 
+class ValidateError(TorchbakeError):
+    exit_code = 15
+    meaning = "a registry serves something else than the matrix, or --expect, promises"
+
+
 class PublishError(TorchbakeError):
     exit_code = 16
     meaning = "an image was not released, or a rolling tag not moved; the others are finished"

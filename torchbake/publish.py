@@ -10,6 +10,7 @@ import fcntl
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from torchbake.release import Judgement, Moved, Record, read_record, record_tag,
 from torchbake.standing import Decision, Held, ImmutableTag, Move, Standing, decide, revisions_of
 
 _UPLOADS = 3  # side by side
+_LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
 Tell = Callable[[str], None]
 
 
@@ -73,9 +75,9 @@ class Publisher:
         newest = revisions[-1] if revisions else None
         return Standing(
             newest_tag=newest,
-            newest=self.look(str(newest)) if newest else None,
+            newest=self._listed(str(newest)) if newest else None,
             recorded=newest is not None and self._is_recorded(str(newest), there),
-            rolling={tag: self.look(tag) if tag in there else None for tag in tags},
+            rolling={tag: self._listed(tag) if tag in there else None for tag in tags},
         )
 
     def decide(self, candidate: Candidate) -> Decision:
@@ -89,10 +91,11 @@ class Publisher:
     def publish(self, candidate: Candidate, tell: Tell, count: Callable[[int], None]) -> Published:
         """Release it, or finish its release, or find that nothing is due.
 
-        Layers go without a lock, as they can do no harm; tags are set by one release at a time, which first looks
-        again.
+        Layers go without a lock, as they can do no harm; tags are read and set by one release at a time.
         """
-        decision, sent, manifest = self.decide(candidate), None, None
+        with locked(self._registry):
+            decision = self.decide(candidate)
+        sent, manifest = None, None
         if decision.action == "release":
             sent, manifest = self._send(candidate, tell, count)
         if decision.action in ("nothing", "held"):
@@ -207,20 +210,34 @@ class Publisher:
             raise RegistryError(f"{self._registry.repository} does not hold {digest}.")
         return found
 
+    def _listed(self, tag: str) -> Held:
+        """The image under a tag that is there; somebody may be writing it just now, so it is asked for again."""
+        for _ in range(_LOOKS):
+            held = self.look(tag)
+            if held:
+                return held
+            time.sleep(_BETWEEN_LOOKS)
+        raise RegistryError(f"{self._registry.repository} lists the tag {tag}, but does not serve it.")
+
     def look(self, tag: str) -> Held | None:
         """The image under a tag; None where there is none."""
         digest = self._registry.digest(tag)
         if digest is None:
             return None
         if digest not in self._held:
-            self._held[digest] = Held(digest=digest, labels=labels_of(self._registry, digest))
+            labels = labels_of(self._registry, digest)
+            if labels is None:
+                return None
+            self._held[digest] = Held(digest=digest, labels=labels)
         return self._held[digest]
 
 
-def labels_of(registry: Registry, digest: str) -> dict[str, str]:
-    """An image's labels; none of an index or of what is no image."""
+def labels_of(registry: Registry, digest: str) -> dict[str, str] | None:
+    """An image's labels; an index, or what is no image, has none. None where the registry does not have it."""
     manifest = registry.manifest(digest)
-    if manifest is None or manifest.is_index:
+    if manifest is None:
+        return None
+    if manifest.is_index:
         return {}
     config = Manifest(data=registry.read(manifest.config), media_type=manifest.config.media_type).content
     return (config.get("config") or {}).get("Labels") or {}

@@ -28,6 +28,10 @@ _CHUNK = 2**20
 Count = Callable[[int], None]
 
 
+class UnsoundError(RegistryError):
+    """The registry answered, and what it serves is not what its digest says, or is no manifest."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Blob:
     """A file of a registry by its digest: a descriptor of the OCI image specification."""
@@ -56,7 +60,7 @@ class Manifest:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise RegistryError(f"The manifest {self.digest} is no JSON object.")
+            raise UnsoundError(f"The manifest {self.digest} is no JSON object.")
         return content
 
     @property
@@ -104,7 +108,7 @@ class Registry:
             wanted = key if key.startswith("sha256:") else told
             if found.digest == wanted == told:
                 return found
-        raise RegistryError(f"{self.repository}: {key} is {wanted}, but what is served for it is {found.digest}.")
+        raise UnsoundError(f"{self.repository}: {key} is {wanted}, but what is served for it is {found.digest}.")
 
     def digest(self, tag: str) -> str | None:
         """What a tag points at, without fetching it; None where there is no such tag."""
@@ -212,7 +216,7 @@ class Registry:
             answer = self._transport.send(Request(method="GET", path=self._path("blobs", blob.digest)), self._pull)
             if sha256(answer.content) == blob.digest:
                 return answer.content
-        raise RegistryError(f"{self.repository}: what is served for {blob.digest} is something else.")
+        raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
 
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted; none where the repository does not exist."""
@@ -251,7 +255,7 @@ def _blob(value: Any) -> Blob:
     try:
         return Blob(digest=str(value["digest"]), size=int(value["size"]), media_type=str(value.get("mediaType", "")))
     except (TypeError, KeyError, ValueError):
-        raise RegistryError(f"A manifest describes a blob by {value!r}, which is no descriptor.") from None
+        raise UnsoundError(f"A manifest describes a blob by {value!r}, which is no descriptor.") from None
 
 
 def _type_of(headers: Mapping[str, str], data: bytes) -> str:

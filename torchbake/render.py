@@ -16,6 +16,7 @@ from torchbake.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 LABEL = "org.torchbake"
+VERSION_LABEL = "org.opencontainers.image.version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,17 @@ def summary(spec: ImageSpec, lock: Lock) -> str:
     return ", ".join(f"{names.get(key, key)} {value}" for key, value in _versions(spec, lock).items() if value)
 
 
+def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
+    """The labels that say what an image is: all of ours, and its version, but for what only a build can fill in.
+
+    ``lock`` is None for init images. Raises RenderError.
+    """
+    versions = {} if isinstance(spec, InitSpec) else _versions(spec, _required(spec, lock))
+    labels = dict(_labels(spec, versions, title=""))
+    ours = (key for key in labels if key.startswith(f"{LABEL}.") or key == VERSION_LABEL)
+    return {key: labels[key] for key in ours if not labels[key].startswith("${")}
+
+
 def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
     return {
         "torch": lock.pins["torch"].version,
@@ -185,7 +197,7 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
     image = "org.opencontainers.image"
     labels = {
         f"{image}.title": title,
-        f"{image}.version": spec.release if isinstance(spec, InitSpec) else spec.id,
+        VERSION_LABEL: spec.release if isinstance(spec, InitSpec) else spec.id,
         f"{image}.licenses": spec.licenses,
         f"{image}.source": spec.source,
         f"{image}.revision": "${REVISION}",

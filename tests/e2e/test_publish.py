@@ -1,0 +1,358 @@
+"""Releases on a real registry: what they leave, whoever is killed, whatever fails, however many come at once."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import requests
+
+from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
+from tests.e2e.registries import Running, registry
+from tests.e2e.unreliable import at_random, unreliable
+from torchbake.content import Content
+from torchbake.errors import TorchbakeError
+from torchbake.publish import Candidate, Published, Publisher
+from torchbake.reference import Repository
+from torchbake.registry import MANIFEST, Manifest, Registry, sha256
+from torchbake.release import read_record
+from torchbake.rolling import shift
+from torchbake.transport import Request, Transport
+
+TOOLS = ROOT / ".torchbake/tools"
+TAGS = {"2.7.0": ("2.7", "cuda12", "latest"), "2.7.1": ("2.7", "cuda12", "latest")}
+
+
+@dataclass(frozen=True)
+class Small:
+    """Images of a few bytes, made as they are asked for: of an id, a torch version and inputs."""
+
+    images: dict[str, tuple[Manifest, dict[str, bytes]]] = field(default_factory=dict)
+
+    def candidate(self, name: str, *, torch: str, inputs: str, tags: Sequence[str]) -> Candidate:
+        labels = {"org.torchbake.id": name, "org.torchbake.torch": torch, "org.torchbake.inputs": inputs}
+        config = json.dumps({"os": "linux", "architecture": "amd64", "config": {"Labels": labels}}).encode()
+        layers = [b"shared by all", f"of {name} from {inputs}".encode() * 100]
+        blobs = {sha256(data): data for data in (config, *layers)}
+        described = [
+            {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
+            for digest, data in blobs.items()
+        ]
+        content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[0], "layers": described[1:]}
+        manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
+        self.images[manifest.digest] = manifest, blobs
+        return Candidate(id=name, digest=manifest.digest, labels=labels, tags=(name, *tags), verdict=None)
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        manifest, blobs = self.images[digest]
+        for name, data in blobs.items():
+            if wanted(name):
+                (folder / name.removeprefix("sha256:")).write_bytes(data)
+        return Content(manifest=manifest, folder=folder)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository of its own, and what is in it."""
+
+    running: Running
+    path: str
+
+    def registry(self, host: str = "", **options: Any) -> Registry:
+        host = host or self.running.host
+        return Registry(Transport(host, **options), Repository(host=host, path=self.path))
+
+    def state(self) -> dict[str, str | None]:
+        """Digests by tag, without the records."""
+        there = self.registry()
+        return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(".release")}
+
+    def remove(self) -> None:
+        """Forget the repository, so that the next round begins anew."""
+        shutil.rmtree(self.running.folder / "docker/registry/v2/repositories" / self.path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def place(running: Running, request: pytest.FixtureRequest) -> Place:
+    return Place(running, "t/" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12])
+
+
+def publish(registry_: Registry, small: Small, candidate: Candidate) -> Published:
+    return Publisher(registry_, small).publish(candidate, lambda _: None, lambda _: None)
+
+
+def image(small: Small, torch: str, inputs: str = "a") -> Candidate:
+    return small.candidate(f"{torch}-cuda12.6", torch=torch, inputs=inputs, tags=TAGS[torch])
+
+
+def test_a_release_again_a_change_and_back(place: Place) -> None:
+    small, there = Small(), place.registry()
+    first = image(small, "2.7.1")
+    published = publish(there, small, first)
+    assert (published.decision.action, str(published.decision.tag)) == ("release", "2.7.1-cuda12.6-r0")
+    assert published.sent
+    assert published.sent.layers == 3
+    tags = ("2.7.1-cuda12.6", "2.7", "cuda12", "latest")
+    assert place.state() == dict.fromkeys((*tags, "2.7.1-cuda12.6-r0"), first.digest)
+
+    before = place.state()
+    assert publish(there, small, first).decision.action == "nothing"
+    assert place.state() == before
+
+    second = image(small, "2.7.1", "b")
+    published = publish(there, small, second)
+    assert str(published.decision.tag) == "2.7.1-cuda12.6-r1"
+    assert published.sent
+    assert published.sent.layers == 2  # the layer that they share was there
+    after = dict.fromkeys((*tags, "2.7.1-cuda12.6-r1"), second.digest) | {"2.7.1-cuda12.6-r0": first.digest}
+    assert place.state() == after
+    record = read_record(there, "2.7.1-cuda12.6-r1")
+    assert record
+    assert record.state == "released"
+    assert {moved.tag: moved.before for moved in record.rolling} == dict.fromkeys(tags, first.digest)
+
+    publisher = Publisher(there, small)
+    back = shift(there, publisher, second.tags, to=None, back=True)
+    assert (str(back.current), str(back.target)) == ("2.7.1-cuda12.6-r1", "2.7.1-cuda12.6-r0")
+    assert place.state() == after | dict.fromkeys(tags, first.digest)
+    # Who went back does not want it forward again by the next job that runs.
+    assert publish(there, small, second).decision.action == "held"
+    assert place.state() == after | dict.fromkeys(tags, first.digest)
+    shift(there, publisher, second.tags, to=None, back=False)
+    assert place.state() == after
+
+
+@pytest.mark.parametrize("order", [("2.7.0", "2.7.1"), ("2.7.1", "2.7.0")])
+def test_an_old_patch_release_takes_nothing_from_a_newer_one(place: Place, order: tuple[str, str]) -> None:
+    small, there = Small(), place.registry()
+    candidates = {torch: image(small, torch) for torch in TAGS}
+    for torch in order:
+        publish(there, small, candidates[torch])
+    state = place.state()
+    assert {state[tag] for tag in ("2.7", "cuda12", "latest")} == {candidates["2.7.1"].digest}
+    assert state["2.7.0-cuda12.6"] == candidates["2.7.0"].digest
+
+
+def test_what_somebody_else_put_under_our_names_is_not_touched(place: Place) -> None:
+    small, there = Small(), place.registry()
+    stranger = small.candidate("stranger", torch="9.9", inputs="x", tags=())
+    publish(there, small, stranger)
+    manifest = there.manifest("stranger")
+    assert manifest
+    there.put(manifest, "2.7.1-cuda12.6-r0")
+    before = place.state()
+    with pytest.raises(TorchbakeError, match=r"2\.7\.1-cuda12\.6-r0 holds stranger"):
+        publish(there, small, image(small, "2.7.1"))
+    assert place.state() == before
+
+
+class Killed(Transport):
+    """Ends the process at one request: before it is sent, or after the registry has done what it asks."""
+
+    def __init__(self, host: str, at: int, *, after: bool) -> None:
+        super().__init__(host)
+        self.count, self.at, self.after = 0, at, after
+
+    def send(self, request: Request, scope: str = "") -> requests.Response:
+        mine = self.count
+        self.count += 1
+        if mine == self.at and not self.after:
+            os._exit(9)
+        answer = super().send(request, scope)
+        if mine == self.at:
+            os._exit(9)
+        return answer
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run in a process of its own; its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException as error:
+            print(f"child: {type(error).__name__}: {error}", file=sys.stderr)
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, *, after: bool) -> None:
+    small = Small()
+    first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
+    publish(place.registry(), small, first)
+    publish(place.registry(), small, second)
+    wanted, at, rounds = place.state(), 0, 0
+    while True:
+        place.remove()
+        publish(place.registry(), small, first)
+        where = Repository(host=place.running.host, path=place.path)
+        code = in_child(
+            lambda: publish(Registry(Killed(place.running.host, at, after=after), where), small, second)  # noqa: B023
+        )
+        if code == 0:
+            break
+        assert code == 9
+        left = place.state()
+        # Whatever is there is one of the two images, and an immutable tag is what it will always be.
+        assert set(left.values()) <= {first.digest, second.digest}
+        assert left["2.7.1-cuda12.6-r0"] == first.digest
+        assert left.get("2.7.1-cuda12.6-r1") in (None, second.digest)
+        publish(place.registry(), small, second)
+        assert place.state() == wanted, f"killed at request {at}"
+        record = read_record(place.registry(), "2.7.1-cuda12.6-r1")
+        assert record
+        assert record.state == "released"
+        assert {moved.before for moved in record.rolling} == {first.digest}, f"killed at request {at}"
+        at += 1
+        rounds += 1
+    assert rounds > 20
+
+
+def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place: Place) -> None:
+    small = Small()
+    first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
+    publish(place.registry(), small, first)
+    publish(place.registry(), small, second)
+    wanted, right, errors = place.state(), 0, list[str]()
+    with unreliable(place.running.host) as proxy:
+        for seed in range(40):
+            place.remove()
+            publish(place.registry(), small, first)
+            proxy.choose = at_random(seed, 0.15 if seed % 2 else 0.4)
+            proxy.tokens = 7 if seed % 4 == 0 else 0
+            try:
+                publish(place.registry(proxy.host, sleep=lambda _: None), small, second)
+            except TorchbakeError as error:
+                errors.append(error.message)
+                state = place.state()
+                assert state["2.7.1-cuda12.6-r0"] == first.digest
+                assert set(state.values()) <= {first.digest, second.digest}
+            else:
+                right += 1
+                assert place.state() == wanted
+            publish(place.registry(), small, second)
+            assert place.state() == wanted
+        faults = {fault for _, _, fault in proxy.seen}
+    assert faults >= {"500", "429", "reset", "lost", "truncated", "digest"}
+    assert right > 10
+    assert all(proxy.host in error or "manifest" in error for error in errors)
+    print(f"\n{right} of 40 rounds ended right at once, {len(errors)} with an error and then right")
+
+
+@pytest.mark.parametrize("status", ["401"])
+def test_what_does_not_pass_by_itself_is_not_tried_again(place: Place, status: str) -> None:
+    small = Small()
+    with unreliable(place.running.host) as proxy:
+        proxy.choose = lambda *_: status  # type: ignore[assignment]
+        with pytest.raises(TorchbakeError, match="refuses"):
+            publish(place.registry(proxy.host), small, image(small, "2.7.1"))
+        assert len(proxy.seen) <= 2
+
+
+def test_tags_that_moved_go_back_where_the_rest_cannot_be_moved(place: Place) -> None:
+    small = Small()
+    first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
+    publish(place.registry(), small, first)
+    before = place.state()
+    with unreliable(place.running.host) as proxy:
+        proxy.choose = lambda _, method, path: "500" if method == "PUT" and path.endswith("/cuda12") else ""
+        with pytest.raises(TorchbakeError, match="500"):
+            publish(place.registry(proxy.host, sleep=lambda _: None), small, second)
+    assert place.state() == before | {"2.7.1-cuda12.6-r1": second.digest}
+
+
+def test_many_at_once_lose_and_double_nothing(place: Place) -> None:
+    """Eight publishers, of one image and of several, 50 rounds; an old patch release is always among them."""
+    source, rounds = random.Random(1), 50
+    small, immutable = Small(), dict[str, str | None]()
+    for round_ in range(rounds):
+        torches = ["2.7.1"] * 8 if round_ % 2 else [source.choice(list(TAGS)) for _ in range(8)]
+        inputs = [f"{round_}-{source.randrange(3)}" for _ in torches]
+        candidates = [image(small, torch, one) for torch, one in zip(torches, inputs, strict=True)]
+        children = [_start(lambda one=one: publish(place.registry(), small, one)) for one in candidates]  # type: ignore[misc]
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
+        state = place.state()
+        for tag, digest in immutable.items():
+            assert state[tag] == digest, f"{tag} changed in round {round_}"
+        immutable = {tag: digest for tag, digest in state.items() if "-r" in tag}
+        _expect_whole(state, {torch: {one.digest for one in candidates if one.id.startswith(torch)} for torch in TAGS})
+    print(f"\n{len(immutable)} immutable tags after {rounds} rounds of 8")
+
+
+def _expect_whole(state: Mapping[str, str | None], new: Mapping[str, set[str]]) -> None:
+    for torch, digests in new.items():
+        revisions = sorted(int(tag.rpartition("-r")[2]) for tag in state if tag.startswith(f"{torch}-cuda12.6-r"))
+        assert revisions == list(range(len(revisions)))
+        held = [state[f"{torch}-cuda12.6-r{number}"] for number in revisions]
+        assert digests <= set(held)
+        # The same inputs again are nothing new, except after others came in between.
+        assert all(one != other for one, other in pairwise(held))
+        if held:
+            assert state[f"{torch}-cuda12.6"] == held[-1]
+    newest = state.get("2.7.1-cuda12.6", state.get("2.7.0-cuda12.6"))
+    assert {state[tag] for tag in ("2.7", "cuda12", "latest")} == {newest}
+
+
+def _start(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        _end(work)
+    return child
+
+
+def _end(work: Callable[[], object]) -> NoReturn:
+    code = 1
+    try:
+        work()
+        code = 0
+    except Exception:  # its code tells, and this says why
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[str, Any]]) -> None:
+    where = ("--registry", f"{running.host}/real")
+    assert torchbake("test", CPU, INIT).returncode == 0
+    planned = json.loads(torchbake("publish", CPU, INIT, *where, "--dry-run", "--format", "json").stdout)["images"]
+    assert [one["action"] for one in planned] == ["release", "release"]
+    catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
+    assert "real/pytorch" not in catalogue
+    done = torchbake("publish", CPU, INIT, *where, "--format", "json")
+    assert done.returncode == 0, done.stdout
+    released = {one["id"]: one for one in json.loads(done.stdout)["images"]}
+    for row, one in released.items():
+        assert one["digest"] == built[row]["digest"]
+        assert one["sent_bytes"] > 0
+    started = time.monotonic()
+    again = json.loads(torchbake("publish", CPU, INIT, *where, "--format", "json").stdout)["images"]
+    assert [one["action"] for one in again] == ["nothing", "nothing"]
+    assert time.monotonic() - started < 10
+    back = torchbake("rollback", CPU, *where)
+    assert back.returncode == 16
+    assert "there is none before it" in back.stdout
+
+
+def test_an_image_that_was_not_tested_is_not_released(running: Running, tmp_path: Path) -> None:
+    done = torchbake("publish", "2.10.0-cuda12.8-cudnn9-runtime-debian12", "--registry", f"{running.host}/x")
+    assert done.returncode == 16
+    assert "is not in the engine" in done.stdout

@@ -1,0 +1,372 @@
+"""What a real registry serves, against what the matrix promises: nothing wrong, and each thing that can be wrong."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
+from tests.e2e.registries import Running, registry
+from torchbake.content import Content, EngineSource
+from torchbake.engine import connect
+from torchbake.expectation import parse_expected
+from torchbake.inside import Idle
+from torchbake.lock import read_lock
+from torchbake.project import Project, load_project
+from torchbake.publish import Candidate, Publisher
+from torchbake.reference import Reference, Repository
+from torchbake.registry import MANIFEST, Manifest, Registry, sha256
+from torchbake.release import read_record, write_record
+from torchbake.render import promised_labels
+from torchbake.rolling import shift
+from torchbake.spec import ImageSpec
+from torchbake.transport import Transport
+from torchbake.validate import promise_of
+from torchbake.validaterun import Foreign, Row
+from torchbake.verdict import CheckResult, Outcome
+
+TOOLS = ROOT / ".torchbake/tools"
+OLD, NEW = "2.9.1-cuda12.8-cudnn9-runtime-debian12", "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+NOT_PULLED = Idle(reason="nothing is pulled (--no-pull)")
+INPUTS = {letter: f"sha256:{letter * 64}" for letter in "abc"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace of its own in a real registry, and the real matrix whose images it is to hold."""
+
+    running: Running
+    namespace: str
+    project: Project
+    _images: dict[str, tuple[Manifest, dict[str, bytes]]] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        return f"{self.running.host}/{self.namespace}"
+
+    def registry(self, name: str = "pytorch") -> Registry:
+        host = self.running.host
+        return Registry(Transport(host, sleep=lambda _: None), Repository(host=host, path=f"{self.namespace}/{name}"))
+
+    def spec(self, name: str) -> ImageSpec:
+        (found,) = (spec for spec in self.project.expansion.specs if spec.id == name)
+        assert isinstance(found, ImageSpec)
+        return found
+
+    def candidate(self, name: str, inputs: str = "a", lies: Mapping[str, str] | None = None) -> Candidate:
+        """An image of a few bytes, with the labels that its row promises, but for the lies."""
+        spec = self.spec(name)
+        labels = promised_labels(spec, read_lock(self.project.root, spec))
+        labels |= {"org.torchbake.inputs": INPUTS[inputs], **(lies or {})}
+        # Blobs are shared by all repositories of a registry: what one test breaks, no other may have.
+        about = {"os": "linux", "architecture": "amd64", "author": self.namespace}
+        config = json.dumps({**about, "config": {"Labels": labels}}).encode()
+        layer = f"of {name} from {inputs} in {self.namespace}".encode()
+        blobs = {sha256(data): data for data in (config, layer)}
+        described = [
+            {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
+            for digest, data in blobs.items()
+        ]
+        content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[0], "layers": described[1:]}
+        manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
+        self._images[manifest.digest] = manifest, blobs
+        return Candidate(
+            id=name, digest=manifest.digest, labels=labels, tags=self.project.tags[name], verdict=None
+        )  # fmt: skip
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        manifest, blobs = self._images[digest]
+        for name, data in blobs.items():
+            if wanted(name):
+                (folder / name.removeprefix("sha256:")).write_bytes(data)
+        return Content(manifest=manifest, folder=folder)
+
+    def publish(self, name: str, inputs: str = "a", lies: Mapping[str, str] | None = None) -> Manifest:
+        candidate = self.candidate(name, inputs, lies)
+        Publisher(self.registry(), self).publish(candidate, lambda _: None, lambda _: None)
+        return self._images[candidate.digest][0]
+
+    def validate(self, name: str) -> dict[str, tuple[CheckResult, ...]]:
+        """The checks of each tag of an image."""
+        spec, tags = self.spec(name), self.project.tags[name]
+        promise = promise_of(spec, tags, read_lock(self.project.root, spec))
+        known = frozenset(self.project.tags)
+        found = Row(promise=promise, registry=self.registry(), known=known).validate(NOT_PULLED, lambda _: None)
+        assert [one.ref.partition(":")[0] for one in found] == [self.running.host.partition(":")[0]] * len(found)
+        return {one.ref.rpartition(":")[2]: one.checks for one in found}
+
+    def failures(self, name: str) -> dict[str, dict[str, str]]:
+        """What fails, by tag and check."""
+        failed = {
+            tag: {check.id.partition(".")[2]: check.reason for check in checks if check.outcome is Outcome.FAILED}
+            for tag, checks in self.validate(name).items()
+        }
+        return {tag: checks for tag, checks in failed.items() if checks}
+
+    def forget_tag(self, tag: str) -> None:
+        repositories = self.running.folder / "docker/registry/v2/repositories"
+        shutil.rmtree(repositories / self.namespace / "pytorch/_manifests/tags" / tag)
+
+    def blob(self, digest: str) -> Path:
+        name = digest.removeprefix("sha256:")
+        return self.running.folder / "docker/registry/v2/blobs/sha256" / name[:2] / name / "data"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real matrix and its locks in a folder of their own, where reports go too."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "matrix.yaml", folder)
+    for path in ROOT.glob("images/*/requirements.lock"):
+        target = folder / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True)
+        shutil.copy(path, target)
+    return folder / "matrix.yaml"
+
+
+@pytest.fixture
+def place(running: Running, matrix: Path, request: pytest.FixtureRequest) -> Place:
+    name = hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    return Place(running, f"v{name}", load_project(matrix))
+
+
+@pytest.fixture
+def validate(matrix: Path) -> Callable[..., Completed]:
+    return lambda *words: torchbake("validate", *words, "--matrix", str(matrix))
+
+
+def test_what_was_published_is_good(place: Place, validate: Callable[..., Completed], matrix: Path) -> None:
+    place.publish(OLD)
+    place.publish(NEW)
+    place.publish(NEW, "b")
+    done = validate(OLD, NEW, "--registry", place.where, "--no-pull", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    images = json.loads(done.stdout)["images"]
+    refs = [f"{place.where}/pytorch:{tag}" for name in (OLD, NEW) for tag in place.project.tags[name]]
+    refs += [f"{place.where}/pytorch:{tag}" for tag in (f"{OLD}-r0", f"{NEW}-r0", f"{NEW}-r1")]
+    assert sorted(image["ref"] for image in images) == sorted(refs)
+    for image in images:
+        assert {check["id"].partition(".")[2] for check in image["checks"] if check["outcome"] == "not-run"} == {
+            "pull",
+            "versions",
+        }
+        page = Path(image["report"])
+        assert page.is_relative_to(matrix.parent / "reports/validate")
+        suite = ElementTree.parse(page.with_suffix(".xml")).getroot()[0]
+        assert (suite.get("failures"), suite.get("skipped")) == ("0", "2")
+
+
+def test_after_a_rollback_all_is_good(place: Place) -> None:
+    place.publish(NEW)
+    place.publish(NEW, "b")
+    shift(place.registry(), Publisher(place.registry(), place), place.project.tags[NEW], to=None, back=True)
+    assert place.failures(NEW) == {}
+
+
+def test_a_tag_moved_by_hand_is_named_with_where_it_belongs(place: Place, validate: Callable[..., Completed]) -> None:
+    old, new = place.publish(OLD), place.publish(NEW)
+    place.registry().put(old, "cuda12")
+    failed = place.failures(NEW)
+    assert failed.keys() == {"cuda12"}
+    assert failed["cuda12"].keys() == {"rolling", "labels"}
+    reason = failed["cuda12"]["rolling"]
+    assert reason.splitlines() == [
+        f"points at {OLD} ({old.digest[:19]}), and should point at {NEW}-r0 ({new.digest[:19]})",
+        f"Put it there: nox -s promote -- {NEW} --registry {place.where} --to 0",
+    ]
+    done = validate(NEW, "--registry", place.where, "--no-pull")
+    assert done.returncode == 15
+    assert f"should point at {NEW}-r0" in done.stdout
+    assert f"{place.where}/pytorch:cuda12" in done.stderr
+    assert torchbake(*reason.splitlines()[1].partition("nox -s ")[2].replace(" -- ", " ").split()).returncode == 0
+    assert place.failures(NEW) == {}
+
+
+def test_a_tag_moved_to_what_is_newer_is_not_told_to_be_promoted_alone(place: Place) -> None:
+    place.publish(OLD)
+    place.registry().put(place.publish(NEW), "2.9")
+    (failed,) = place.failures(OLD).values()
+    assert f"and should point at {OLD}-r0" in failed["rolling"]
+    assert f"Remove it in the registry, as promote leaves it alone ({NEW} is newer). Put it there" in failed["rolling"]
+    place.forget_tag("2.9")
+    shift(place.registry(), Publisher(place.registry(), place), place.project.tags[OLD], to=0, back=False)
+    assert place.failures(OLD) == {}
+
+
+def test_an_own_tag_moved_by_hand_does_not_accuse_the_others(place: Place) -> None:
+    old, _ = place.publish(OLD), place.publish(NEW)
+    place.registry().put(old, NEW)
+    failed = place.failures(NEW)
+    assert failed.keys() == {NEW}
+    assert f"should point at {NEW}-r0" in failed[NEW]["rolling"]
+
+
+def test_an_older_revision_is_not_the_current_one(place: Place) -> None:
+    first, second = place.publish(NEW), place.publish(NEW, "b")
+    place.registry().put(first, "latest" if "latest" in place.project.tags[NEW] else "cuda12")
+    (failed,) = place.failures(NEW).values()
+    assert failed.keys() == {"rolling"}
+    assert f"{NEW}-r1 ({second.digest[:19]})" in failed["rolling"]
+
+
+def test_an_immutable_tag_that_was_overwritten(place: Place) -> None:
+    first, other = place.publish(NEW), place.publish(OLD)
+    place.registry().put(other, f"{NEW}-r0")
+    failed = place.failures(NEW)
+    assert failed.keys() == {f"{NEW}-r0"}
+    assert failed[f"{NEW}-r0"].keys() == {"immutable", "labels"}
+    assert f"{first.digest[:19]} was released, and it is {OLD}" in failed[f"{NEW}-r0"]["immutable"]
+
+
+def test_tags_that_are_not_there(place: Place) -> None:
+    place.publish(NEW)
+    place.forget_tag("cuda12")
+    place.forget_tag(f"{NEW}-r0")
+    failed = place.failures(NEW)
+    assert failed.keys() == {"cuda12", f"{NEW}-r0"}
+    assert f"should point at {NEW}-r0" in failed["cuda12"]["exists"]
+    assert "and is gone" in failed[f"{NEW}-r0"]["exists"]
+
+
+def test_what_was_never_released(place: Place) -> None:
+    failed = place.failures(NEW)
+    assert failed.keys() == set(place.project.tags[NEW])
+    assert all(f"no release of {NEW}" in checks["exists"] for checks in failed.values())
+
+
+def test_a_release_without_its_record(place: Place) -> None:
+    manifest = place.publish(NEW)
+    record = read_record(place.registry(), f"{NEW}-r0")
+    assert record
+    write_record(place.registry(), record.model_copy(update={"state": "begun"}), manifest)
+    assert "is not finished" in place.failures(NEW)[f"{NEW}-r0"]["record"]
+    place.forget_tag(f"{NEW}-r0.release")
+    assert "has no release record" in place.failures(NEW)[f"{NEW}-r0"]["record"]
+
+
+@pytest.mark.parametrize("which", ["layer", "config"])
+def test_a_blob_that_the_registry_has_lost(place: Place, which: str) -> None:
+    manifest = place.publish(NEW)
+    blob = manifest.layers[0] if which == "layer" else manifest.config
+    place.blob(blob.digest).unlink()
+    failed = place.failures(NEW)
+    assert failed.keys() == {*place.project.tags[NEW], f"{NEW}-r0"}
+    assert all(checks == {"blobs": f"1 of 2 blobs: {blob.digest} is not there"} for checks in failed.values())
+
+
+def test_a_blob_that_was_cut_and_a_manifest_that_was_changed(place: Place) -> None:
+    manifest = place.publish(NEW)
+    layer = place.blob(manifest.layers[0].digest)
+    whole = layer.read_bytes()
+    layer.write_bytes(whole[:-1])
+    assert f"has {len(whole) - 1} bytes, not {len(whole)}" in place.failures(NEW)[NEW]["blobs"]
+    path = place.blob(manifest.digest)
+    path.write_bytes(path.read_bytes().replace(b'"schemaVersion"', b' "schemaVersion"'))
+    failed = place.failures(NEW)
+    assert failed.keys() == {*place.project.tags[NEW], f"{NEW}-r0"}
+    assert all(checks.keys() == {"manifest"} for checks in failed.values())
+    assert "but what is served for it is sha256:" in failed["cuda12"]["manifest"]
+
+
+def test_a_config_that_is_another_of_the_same_size(place: Place) -> None:
+    manifest = place.publish(NEW)
+    path = place.blob(manifest.config.digest)
+    path.write_bytes(path.read_bytes().replace(b"2.10.0", b"2.11.0"))
+    failed = place.failures(NEW)
+    assert failed.keys() == {*place.project.tags[NEW], f"{NEW}-r0"}
+    assert all("is something else" in checks.pop("blobs") and not checks for checks in failed.values())
+
+
+def test_labels_that_lie(place: Place) -> None:
+    place.publish(NEW, lies={"org.torchbake.torch": "2.9.1", "org.torchbake.nvjpeg": "1"})
+    failed = place.failures(NEW)
+    assert failed.keys() == {*place.project.tags[NEW], f"{NEW}-r0"}
+    first = failed[NEW]["labels"].splitlines()[0]
+    assert first == "org.torchbake.torch is 2.9.1, not 2.10.0; org.torchbake.nvjpeg is 1, and is not promised"
+
+
+def test_inputs_that_are_not_the_records(place: Place) -> None:
+    manifest = place.publish(NEW)
+    record = read_record(place.registry(), f"{NEW}-r0")
+    assert record
+    write_record(place.registry(), record.model_copy(update={"inputs": INPUTS["c"]}), manifest)
+    assert f"org.torchbake.inputs is {INPUTS['a']}, not {INPUTS['c']}" in place.failures(NEW)[NEW]["labels"]
+
+
+def test_any_reference_by_its_labels(place: Place) -> None:
+    place.publish(NEW)
+
+    def failed(expected: str, key: str = NEW) -> dict[str, str]:
+        reference = Reference(repository=place.registry().repository, tag=key)
+        subject = Foreign(reference=reference, registry=place.registry(), expected=parse_expected(expected))
+        (found,) = subject.validate(NOT_PULLED, lambda _: None)
+        return {check.id: check.reason for check in found.checks if check.outcome is Outcome.FAILED}
+
+    assert failed("torch=2.10.0,cuda=12.8,python=3.11") == {}
+    assert failed("torch=2.11.0,cuda=12") == {"registry.labels": "by its labels torch is 2.10.0, not 2.11.0"}
+    assert failed("cuda=none")["registry.labels"].startswith("by its labels cuda is 12.8")
+    assert failed("torch=2.10.0", "2.11.0") == {"registry.exists": "2.11.0 is not there"}
+    record = failed("torch=2.10.0", f"{NEW}-r0.release")
+    assert record == {"registry.platform": "it is for no platform, not for linux/amd64"}
+
+
+def test_a_repository_that_does_not_answer_hides_no_other(place: Place, validate: Callable[..., Completed]) -> None:
+    place.publish(NEW)
+    words = (NEW, "127.0.0.1:1/acme/pytorch:latest", "--registry", place.where, "--no-pull", "--format", "json")
+    done = validate(*words)
+    assert done.returncode == 14
+    outcomes = {image["ref"]: image["outcome"] for image in json.loads(done.stdout)["images"]}
+    assert outcomes.pop("127.0.0.1:1/acme/pytorch:latest") == "failed"
+    assert set(outcomes.values()) == {"passed"}
+
+
+def test_real_images_are_pulled_by_digest_and_looked_into(
+    place: Place, validate: Callable[..., Completed], engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    images, named = connect().images(), _names(engine)
+    init = images[built[INIT]["ref"]]
+    tags = place.project.tags[INIT]
+    candidate = Candidate(id=INIT, digest=init.digest, labels=init.labels, tags=tags, verdict=None)
+    publisher = Publisher(place.registry(INIT), EngineSource(engine=connect()))
+    publisher.publish(candidate, lambda _: None, lambda _: None)
+    done = validate(INIT, "--registry", place.where, "--format", "json")
+    assert done.returncode == 0, done.stdout
+    checks = [check for image in json.loads(done.stdout)["images"] for check in image["checks"]]
+    assert {check["outcome"] for check in checks} == {"passed"}
+    assert sum(check["id"] == "registry.versions" for check in checks) == len(tags) + 1
+    assert _names(engine) == named
+
+    ref = f"{place.where}/foreign"
+    engine.images.get(built[CPU]["ref"]).tag(ref, "cpu")
+    try:
+        events = list(engine.api.push(ref, "cpu", stream=True, decode=True))
+        assert not [event for event in events if "error" in event]
+    finally:
+        engine.images.remove(f"{ref}:cpu")
+    good = validate(f"{ref}:cpu", "--expect", "torch=2.13.0,python=3.11,cuda=none")
+    assert good.returncode == 0, good.stdout
+    bad = validate(f"{ref}:cpu", "--expect", "torch=2.12.0,python=3.11", "--format", "json")
+    assert bad.returncode == 15
+    (image,) = json.loads(bad.stdout)["images"]
+    failed = {check["id"]: check["reason"] for check in image["checks"] if check["outcome"] == "failed"}
+    assert failed.keys() == {"registry.labels", "registry.versions"}
+    assert "torch is 2.13.0+cpu, expected 2.12.0" in failed["registry.versions"]
+    assert _names(engine) == named
+
+
+def _names(engine: docker.DockerClient) -> set[str]:
+    return {tag for image in engine.images.list() for tag in image.tags}

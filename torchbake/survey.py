@@ -1,0 +1,135 @@
+"""Asks a registry for what it serves; an answer that does not come is a fact like any other."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from torchbake.errors import RegistryError
+from torchbake.registry import Blob, Manifest, Registry, UnsoundError
+from torchbake.release import SUFFIX, read_record, record_tag
+from torchbake.served import Image, Piece, Revision, Served, Shelf
+from torchbake.standing import ImmutableTag, revisions_of
+
+_LARGEST_CONFIG = 8 * 2**20  # bytes; ours has some thousand
+_WANTED = ("linux", "amd64")
+
+Look = Callable[[str], None]
+
+
+class Survey:
+    """One repository, asked once for each digest and blob. Nothing here raises RegistryError."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._images: dict[str, Image | str] = {}  # by digest; a text is how the manifest is damaged
+        self._sizes: dict[str, int | None] = {}
+
+    def shelf(self, tags: Sequence[str], look: Look = lambda _: None) -> Shelf:
+        """All that there is of an image whose rolling tags are ``tags``, its own first."""
+        repository = str(self._registry.repository)
+        look("its tags")
+        try:
+            there, unlisted = self._registry.tags(), ""
+        except RegistryError as error:
+            there, unlisted = (), error.message
+            if not hasattr(error, "status"):  # nothing answers at all: asking for each tag would only take time
+                silent = {tag: Served(tag=tag, silence=error.message) for tag in tags}
+                return Shelf(repository=repository, tags=silent, unlisted=unlisted)
+        served = {tag: self.look_up(tag, look) for tag in tags}
+        revisions = tuple(self._revision(tag, there, look) for tag in _revisions(tags[0], there))
+        return Shelf(repository=repository, tags=served, revisions=revisions, unlisted=unlisted)
+
+    def look_up(self, key: str, look: Look = lambda _: None) -> Served:
+        """What is served for a tag or a digest."""
+        look(key)
+        digest = None
+        try:
+            digest = self._registry.digest(key)
+            found = self._content(digest) if digest else None
+        except UnsoundError as error:
+            return Served(tag=key, digest=digest or "", damage=error.message)
+        except RegistryError as error:
+            return Served(tag=key, silence=error.message)
+        if isinstance(found, str):
+            return Served(tag=key, digest=digest, damage=found)
+        return Served(tag=key, digest=digest, image=found)
+
+    def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
+        served, record, problem = self.look_up(str(tag), look), None, ""
+        if record_tag(str(tag)) in there:
+            try:
+                record = read_record(self._registry, str(tag))
+            except RegistryError as error:
+                problem = error.message
+        return Revision(tag=tag, served=served, record=record, problem=problem)
+
+    def _content(self, digest: str) -> Image | str:
+        if digest not in self._images:
+            try:
+                self._images[digest] = self._read(digest)
+            except UnsoundError as error:
+                self._images[digest] = error.message
+        return self._images[digest]
+
+    def _read(self, digest: str) -> Image | str:
+        manifest = self._registry.manifest(digest)
+        if manifest is None:
+            return f"{digest} is what the tag points at, and it is not there"
+        if not manifest.is_index:
+            return self._image(manifest)
+        platforms = _platforms(manifest)
+        child = next((name for name, platform in platforms if platform == "/".join(_WANTED)), None)
+        if child is None:
+            there = tuple(platform for _, platform in platforms)
+            return Image(digest=manifest.digest, platforms=there, labels={}, pieces=())
+        found = self._registry.manifest(child)
+        return f"its image {child} for {'/'.join(_WANTED)} is not there" if found is None else self._image(found)
+
+    def _image(self, manifest: Manifest) -> Image:
+        pieces = tuple(self._piece(blob) for blob in manifest.blobs)
+        config, unread = {}, ""
+        try:
+            config = self._config(manifest.config, pieces[-1])
+        except UnsoundError as error:
+            unread = error.message
+        platform = "/".join(str(config.get(key, "")) for key in ("os", "architecture"))
+        return Image(
+            digest=manifest.digest,
+            platforms=(platform,) if platform != "/" else (),
+            labels=_labels(config),
+            pieces=pieces,
+            unread=unread,
+        )
+
+    def _config(self, blob: Blob, piece: Piece) -> dict[str, Any]:
+        if piece.found != blob.size or blob.size > _LARGEST_CONFIG:
+            raise UnsoundError(f"{blob.digest} has {piece.found or 'no'} bytes")
+        return Manifest(data=self._registry.read(blob), media_type=blob.media_type).content
+
+    def _piece(self, blob: Blob) -> Piece:
+        if blob.digest not in self._sizes:
+            self._sizes[blob.digest] = self._registry.size_of(blob.digest)
+        return Piece(digest=blob.digest, size=blob.size, found=self._sizes[blob.digest])
+
+
+def _revisions(name: str, there: Sequence[str]) -> tuple[ImmutableTag, ...]:
+    """The immutable tags of an image, also those of which only the record is left."""
+    recorded = (tag.removesuffix(SUFFIX) for tag in there if tag.endswith(SUFFIX))
+    return revisions_of(name, {*there, *recorded})
+
+
+def _platforms(index: Manifest) -> list[tuple[str, str]]:
+    """The images of an index: digest and platform. What is no image (an attestation) says unknown/unknown."""
+    found = []
+    for entry in index.content.get("manifests") or ():
+        with contextlib.suppress(AttributeError):
+            platform = entry.get("platform") or {}
+            found.append((str(entry.get("digest")), f"{platform.get('os')}/{platform.get('architecture')}"))
+    return found
+
+
+def _labels(config: Mapping[str, Any]) -> dict[str, str]:
+    """Labels of an image's config; none of what is not made as the specification says."""
+    settings = config.get("config")
+    labels = settings.get("Labels") if isinstance(settings, dict) else None
+    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
