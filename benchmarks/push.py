@@ -1,0 +1,81 @@
+"""A release against `docker push` of the same image, each to an empty registry of its own."""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.e2e.registries import Running, registry
+from torchbake.project import TOOLKIT, load_project
+
+TOOLS = TOOLKIT / ".torchbake/tools"
+
+
+def push(name: str, rounds: int) -> None:
+    """Print what the first release of an image takes, one with nothing to do, and moving its rolling tags."""
+    project = load_project(TOOLKIT / "matrix.yaml")
+    spec = next((spec for spec in project.expansion.specs if spec.id == name), None)
+    if spec is None:
+        sys.exit(f"matrix.yaml has no image {name}; see: nox -s list -- all")
+    ref = f"{spec.repository}:{project.tags[name][0]}"
+    gzipped = f"torchbake-bench/{name}:gzip"
+    times: dict[str, list[float]] = {}
+    sizes: dict[str, int] = {}
+    _run("docker", "buildx", "build", "-q", "--output", f"type=image,name={gzipped},compression=gzip,force-compression=true",
+         "--provenance=false", "-", text=f"FROM {ref}\n")  # fmt: skip
+    for _ in range(rounds):
+        for way, work in _ways(name, ref, gzipped).items():
+            with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
+                work(running, times.setdefault(way, []))
+                sizes[way] = _stored(running)
+    _run("docker", "rmi", gzipped)
+    _show(times, sizes)
+
+
+def _ways(name: str, ref: str, gzipped: str) -> dict[str, Callable[[Running, list[float]], None]]:
+    def pushed(what: str) -> Callable[[Running, list[float]], None]:
+        def work(running: Running, times: list[float]) -> None:
+            target = f"{running.host}/bench/pytorch:{name}"
+            _run("docker", "tag", what, target)
+            times.append(_timed("docker", "push", "-q", target))
+            _run("docker", "rmi", target)
+
+        return work
+
+    def published(running: Running, times: list[float]) -> None:
+        verb = (sys.executable, "-m", "torchbake")
+        where = ("--registry", f"{running.host}/bench")
+        times.append(_timed(*verb, "publish", name, *where))
+        print(f"again, nothing to do: {_timed(*verb, 'publish', name, *where):.2f} s", file=sys.stderr)
+
+    return {"docker push, gzip layers": pushed(gzipped), "docker push, our zstd layers": pushed(ref), "publish": published}
+
+
+def _show(times: dict[str, list[float]], sizes: dict[str, int]) -> None:
+    first = next(iter(times))
+    base = statistics.median(times[first])
+    for way, all_times in times.items():
+        middle = statistics.median(all_times)
+        print(f"{way:32} {middle:7.2f} s  {middle / base:5.2f}  {sizes[way] / 1e6:9.1f} MB  {sizes[way] / sizes[first]:5.2f}")
+
+
+def _stored(running: Running) -> int:
+    """Bytes of all blobs in a registry."""
+    return sum(path.stat().st_size for path in (running.folder / "docker/registry/v2/blobs").rglob("data"))
+
+
+def _timed(*words: str) -> float:
+    started = time.perf_counter()
+    _run(*words)
+    return time.perf_counter() - started
+
+
+def _run(*words: str, text: str | None = None) -> str:
+    done = subprocess.run(words, cwd=TOOLKIT, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return json.dumps(done.stdout)

@@ -1,0 +1,214 @@
+"""The page of all images: from the real engine and a real registry, looked at in a real browser."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.browser import NoBrowserError, chromium
+from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
+from tests.e2e.registries import Running, registry
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
+
+TOOLS = ROOT / ".torchbake/tools"
+SIZES = [(375, 812), (1280, 900)]
+# Each text that can be seen, with its contrast to what is behind it, as WCAG 2.2 computes it.
+CONTRASTS = """() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (part) => { const x = part / 255; return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; };
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = numbers(getComputedStyle(one).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *:not(script):not(style)")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("svg")) continue;
+    const [a, b] = [light(numbers(getComputedStyle(element).color)), light(behind(element))];
+    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.textContent.trim().slice(0, 60)]);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def released(built: dict[str, dict[str, Any]], running: Running) -> str:
+    """A registry with a release of the smallest image."""
+    name = f"{running.host}/team"
+    for arguments in (("test", INIT), ("publish", INIT, "--registry", name)):
+        done = torchbake(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return name
+
+
+@pytest.fixture(scope="module")
+def page(released: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "index.html"
+    done = torchbake("report", "--registry", released, "--output", str(path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    try:
+        with chromium(TOOLS / "chromium") as found:
+            yield found
+    except NoBrowserError as error:
+        pytest.skip(f"no browser: {error}")
+
+
+def data(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    done = torchbake("report", "--format", "json", *arguments, env=env)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_data_are_what_the_engine_says(
+    built: dict[str, dict[str, Any]], released: str, engine: docker.DockerClient
+) -> None:
+    found = data("--registry", released)
+    images = {image["id"]: image for image in found["images"]}
+    for name in (CPU, CUDA, INIT):
+        image = images[name]
+        assert image["digest"] == built[name]["digest"]
+        assert image["presence"] == "up-to-date"
+        history = engine.images.get(image["digest"]).history()
+        assert image["unpacked"] == sum(line["Size"] for line in history) == image["on_disk"]["total"]
+        assert len(image["on_disk"]["layers"]) == len(engine.images.get(image["digest"]).attrs["RootFS"]["Layers"])
+        assert image["on_disk"]["own"] + image["on_disk"]["shared"] == image["on_disk"]["total"]
+    shared = {layer["name"] for layer in images[CUDA]["on_disk"]["layers"] if layer["others"]}
+    assert "base: debian12" in shared
+    assert {"torch", "nvidia-cudnn-cu12"} <= {layer["name"] for layer in images[CUDA]["on_disk"]["layers"]}
+    assert found["summary"]["released"] == 1
+
+
+def test_the_data_are_what_the_registry_says(released: str, built: dict[str, dict[str, Any]]) -> None:
+    (image,) = data(INIT, "--registry", released)["images"]
+    release = image["release"]
+    assert (release["tag"], release["state"]) == ("1.0.0-r0", "released")
+    assert release["digest"] == built[INIT]["digest"]
+    assert release["is_engines"]
+    assert release["checked"]["outcome"] == image["checked"]["outcome"] == "passed"
+    assert [layer["name"] for layer in image["in_registry"]["layers"]] == ["volume-permissions"]
+    assert image["packed"] == image["in_registry"]["total"]
+    assert image["commands"][1]["line"] == f"docker pull {released}/volume-permissions:1.0.0-r0"
+
+
+def test_without_an_engine_there_is_a_page_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "some/where/page.html"
+    done = torchbake("report", CPU, "--output", str(path), env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.returncode == 0, done.stderr
+    text = path.read_text()
+    assert "Written without a container engine." in text
+    assert "2.13.0+cpu" in text
+    found = data(CPU, env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert found["images"][0]["presence"] == "unknown"
+    assert found["summary"]["present"] is None
+
+
+def test_a_registry_that_does_not_answer_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    done = torchbake("report", INIT, "--registry", "127.0.0.1:1/team", "--output", str(path))
+    assert done.returncode == 14, done.stderr
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=["phone", "desk"])
+def test_it_fits_it_can_be_read_and_it_asks_nobody(
+    browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: str
+) -> None:
+    width, height = size
+    said, asked = [], []
+    view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    view.on("console", lambda message: said.append(message.text))
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.on("request", lambda request: asked.append(request.url))
+    view.goto(page.as_uri())
+    view.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    faint = [(round(contrast, 2), text) for contrast, text in view.evaluate(CONTRASTS) if contrast < 4.5]
+    assert faint == []
+    view.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    view.close()
+
+
+def test_the_filter_shows_what_its_words_name(browser: Any, page: Path) -> None:
+    view = browser.new_page()
+    view.goto(page.as_uri())
+    assert view.locator("article:visible").count() == 21
+    view.get_by_label("Filter").fill("cuda12.8 devel")
+    visible = view.locator("article:visible h3").all_inner_texts()
+    assert visible
+    assert all("cuda12.8" in name and "devel" in name for name in visible)
+    assert view.get_by_role("status").inner_text() == f"{len(visible)} of 21"
+    assert view.locator("h2:visible", has_text="CPU").count() == 0
+    view.close()
+
+
+def test_a_command_is_copied(browser: Any, page: Path) -> None:
+    context = browser.new_context()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view = context.new_page()
+    view.goto(page.as_uri())
+    command = view.locator(".command").first
+    command.get_by_role("button").click()
+    command.get_by_text(re.compile("Copied|Selected")).wait_for()
+    if command.get_by_role("button").inner_text() == "Copied":
+        assert view.evaluate("navigator.clipboard.readText()") == command.locator("code").inner_text()
+    else:
+        assert view.evaluate("getSelection().toString()") == command.locator("code").inner_text()
+    context.close()
+
+
+def test_the_keyboard_reaches_everything(browser: Any, page: Path) -> None:
+    view = browser.new_page()
+    view.goto(page.as_uri())
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.textContent") == "Skip to the images"
+    view.keyboard.press("Enter")
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.tagName") == "BUTTON"
+    unreachable = "[...document.querySelectorAll('a,button,input,summary')].filter(one => one.tabIndex < 0).length"
+    assert view.evaluate(unreachable) == 0
+    view.close()
+
+
+def test_without_a_script_everything_can_be_read(browser: Any, page: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    view = context.new_page()
+    view.goto(page.as_uri())
+    assert view.locator("article:visible").count() == 21
+    assert view.locator("button:visible, input:visible").count() == 0
+    view.locator("summary").first.click()
+    assert view.locator("table.layers:visible").count() == 1
+    context.close()
+
+
+def test_on_paper_the_layers_are_shown_and_the_buttons_are_not(browser: Any, page: Path) -> None:
+    view = browser.new_page()
+    view.goto(page.as_uri())
+    view.emulate_media(media="print")
+    assert view.locator("button:visible, input:visible, summary:visible").count() == 0
+    assert len(view.pdf(format="A4")) > 10_000
+    view.close()

@@ -1,0 +1,163 @@
+"""What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torchbake.base import find_base
+from torchbake.catalogue import InEngine, InRegistry, Known
+from torchbake.engine import Engine, Image, answering
+from torchbake.errors import LockError, RegistryError, TorchbakeError
+from torchbake.lock import read_lock
+from torchbake.lockfile import Lock
+from torchbake.plan import ref_of, why_build
+from torchbake.preparation import Preparation
+from torchbake.project import Project
+from torchbake.registry import Manifest, Registry
+from torchbake.release import read_record
+from torchbake.reports import Reports
+from torchbake.sharing import Layer, Step, chain, match_steps, name_layers
+from torchbake.spec import ImageSpec, Spec
+from torchbake.standing import revisions_of
+from torchbake.verdict import Verdict
+
+_SIDE_BY_SIDE = 8  # images that a registry is asked about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """Reads what is known of a project's images. ``engine`` is None, and ``problem`` says why, where none answers."""
+
+    project: Project
+    preparation: Preparation
+    engine: Engine | None
+    problem: str = ""
+
+    def known(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> Known:
+        """Everything. ``registries`` are by the specs' repository; none: no registry is asked.
+
+        Raises EngineError and RegistryError where one falls silent; what is wrong with one release is told there.
+        """
+        present = self._present(specs)
+        released = released_in(specs, self.project.tags, registries) if registries else {}
+        return Known(
+            engine=self.problem,
+            registry=registry,
+            present=present,
+            released=released,
+            locks=self._locks(specs),
+            verdicts=self._verdicts(specs, present, released),
+        )
+
+    def _present(self, specs: Sequence[Spec]) -> dict[str, InEngine]:
+        if self.engine is None:
+            return {}
+        images, found = self.engine.images(), {}
+        for spec in specs:
+            image = images.get(ref_of(spec, self.project.tags[spec.id]))
+            if image:
+                found[spec.id] = look_into(self.engine, spec, image, self._stale(spec, image))
+        return found
+
+    def _stale(self, spec: Spec, image: Image) -> str | None:
+        """Why it would be built again; None when its base was never fetched here, so that nobody can tell."""
+        base = find_base(spec.base, self.project.state)
+        if base is None:
+            return None
+        try:
+            return why_build(self.preparation.job(spec, base), image, force=False)
+        except TorchbakeError as error:
+            return error.message
+
+    def _locks(self, specs: Sequence[Spec]) -> dict[str, Lock]:
+        """Those that hold; an image without one shows what its row says."""
+        locks = {}
+        for spec in specs:
+            if isinstance(spec, ImageSpec):
+                try:
+                    locks[spec.id] = read_lock(self.project.root, spec)
+                except LockError:
+                    continue
+        return locks
+
+    def _verdicts(
+        self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
+    ) -> dict[str, Verdict]:
+        """Those of the very images that are there: the engine's, else the released one."""
+        reports, verdicts = Reports(folder=self.project.root / "reports"), {}
+        for spec in specs:
+            image = present.get(spec.id) or released.get(spec.id)
+            verdict = reports.find(spec.id, image.digest) if image else None
+            if verdict and image and verdict.digest == image.digest:
+                verdicts[spec.id] = verdict
+        return verdicts
+
+
+def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:
+    """An image's layers and sizes, as its engine counts them."""
+    api: Any = engine.client.api
+    with answering():
+        attributes = api.inspect_image(image.digest)
+        history = api.history(image.digest)
+    steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
+    unpacked = sum(step.size for step in steps)
+    # The containerd store counts both forms of an image, the older ones have but the unpacked one.
+    packed = image.size_bytes - unpacked if engine.containerd_store else 0
+    keys = chain((attributes.get("RootFS") or {}).get("Layers") or ())
+    return InEngine(
+        digest=image.digest,
+        labels=image.labels,
+        unpacked=unpacked,
+        packed=packed if packed > 0 else None,
+        layers=match_steps(keys, steps, base=_base_name(spec)),
+        stale=stale,
+    )
+
+
+def released_in(
+    specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], registries: Mapping[str, Registry]
+) -> dict[str, InRegistry]:
+    """The newest release of each image that has one. Raises RegistryError when a registry does not answer."""
+    there = {name: registry.tags() for name, registry in registries.items()}
+
+    def look(spec: Spec) -> InRegistry | None:
+        own = tags[spec.id][0]
+        revisions = [str(tag) for tag in revisions_of(own, there[spec.repository])]
+        return _newest(registries[spec.repository], spec, revisions) if revisions else None
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        found = pool.map(look, specs)
+        return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
+
+
+def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegistry | None:
+    tag = revisions[-1]
+    manifest = registry.manifest(tag)
+    if manifest is None:
+        return None  # it went since the tags were listed
+    release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
+    try:
+        return replace(
+            release,
+            layers=_layers(registry, manifest, spec),
+            record=read_record(registry, tag),
+            before=read_record(registry, revisions[-2]) if len(revisions) > 1 else None,
+        )
+    except RegistryError as error:
+        return replace(release, problem=error.message)
+
+
+def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:
+    """Packed layers by their blobs, named after the history in the image's config: it says which lines made one."""
+    config = Manifest(data=registry.read(manifest.config), media_type=manifest.config.media_type).content
+    lines = [line for line in config.get("history") or () if not line.get("empty_layer")]
+    return name_layers(
+        [(blob.digest, blob.size) for blob in manifest.layers],
+        [str(line.get("created_by", "")) for line in lines],
+        base=_base_name(spec),
+    )
+
+
+def _base_name(spec: Spec) -> str:
+    return f"base: {spec.base.name}" if isinstance(spec, ImageSpec) else ""
