@@ -168,5 +168,5 @@ def e2e(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure against raw bake and a naive Dockerfile; docs/performance.md has the figures."""
-    session.install("-e", ".")
-    session.run("python", "benchmarks/run.py", *session.posargs)
+    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("python", "-m", "benchmarks.run", *session.posargs)

@@ -1,6 +1,6 @@
 """A release against `docker push` of the same image, each to an empty registry of its own."""
 
-import json
+import argparse
 import statistics
 import subprocess
 import sys
@@ -10,13 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.registries import Running, registry
+from torchbake import console
 from torchbake.project import TOOLKIT, load_project
 
 TOOLS = TOOLKIT / ".torchbake/tools"
+_GZIP = "compression=gzip,force-compression=true"
+_HEAD = ("way", "median", "of the first", "stored", "of the first")
 
 
-def push(name: str, rounds: int) -> None:
-    """Print what the first release of an image takes, one with nothing to do, and moving its rolling tags."""
+def push(args: argparse.Namespace) -> None:
+    """Print what the first release of an image takes, and one with nothing to do."""
+    name, rounds = args.selectors[0], args.rounds
     project = load_project(TOOLKIT / "matrix.yaml")
     spec = next((spec for spec in project.expansion.specs if spec.id == name), None)
     if spec is None:
@@ -25,8 +29,8 @@ def push(name: str, rounds: int) -> None:
     gzipped = f"torchbake-bench/{name}:gzip"
     times: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
-    _run("docker", "buildx", "build", "-q", "--output", f"type=image,name={gzipped},compression=gzip,force-compression=true",
-         "--provenance=false", "-", text=f"FROM {ref}\n")  # fmt: skip
+    _run("docker", "buildx", "build", "-q", "--output", f"type=image,name={gzipped},{_GZIP}", "--provenance=false", "-",
+         text=f"FROM {ref}\n")  # fmt: skip
     for _ in range(rounds):
         for way, work in _ways(name, ref, gzipped).items():
             with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
@@ -50,17 +54,24 @@ def _ways(name: str, ref: str, gzipped: str) -> dict[str, Callable[[Running, lis
         verb = (sys.executable, "-m", "torchbake")
         where = ("--registry", f"{running.host}/bench")
         times.append(_timed(*verb, "publish", name, *where))
-        print(f"again, nothing to do: {_timed(*verb, 'publish', name, *where):.2f} s", file=sys.stderr)
+        console.say(f"again, nothing to do: {_timed(*verb, 'publish', name, *where):.2f} s")
 
-    return {"docker push, gzip layers": pushed(gzipped), "docker push, our zstd layers": pushed(ref), "publish": published}
+    return {
+        "docker push, gzip layers": pushed(gzipped),
+        "docker push, our zstd layers": pushed(ref),
+        "publish": published,
+    }
 
 
 def _show(times: dict[str, list[float]], sizes: dict[str, int]) -> None:
     first = next(iter(times))
     base = statistics.median(times[first])
-    for way, all_times in times.items():
-        middle = statistics.median(all_times)
-        print(f"{way:32} {middle:7.2f} s  {middle / base:5.2f}  {sizes[way] / 1e6:9.1f} MB  {sizes[way] / sizes[first]:5.2f}")
+    rows = [
+        (way, f"{statistics.median(all_times):.2f} s", f"{statistics.median(all_times) / base:.2f}",
+         f"{sizes[way] / 1e6:.1f} MB", f"{sizes[way] / sizes[first]:.2f}")
+        for way, all_times in times.items()
+    ]  # fmt: skip
+    console.show_table(_HEAD, rows)
 
 
 def _stored(running: Running) -> int:
@@ -74,8 +85,7 @@ def _timed(*words: str) -> float:
     return time.perf_counter() - started
 
 
-def _run(*words: str, text: str | None = None) -> str:
+def _run(*words: str, text: str | None = None) -> None:
     done = subprocess.run(words, cwd=TOOLKIT, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return json.dumps(done.stdout)

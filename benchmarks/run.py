@@ -4,6 +4,7 @@
     nox -s bench -- scale                list and render of 100, 1,000 and 10,000 images
     nox -s bench -- cold ID [--rounds N] a cold and a warm build, raw bake of the same plan, a naive Dockerfile
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
+    nox -s bench -- push ID              a release against `docker push` of the same image
 
 `cold` empties the engine's build cache before each measurement: use it on an engine of its own.
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.push import push
 from torchbake import console
 from torchbake.bakefile import Options, bake_file, output_for, target_name
 from torchbake.base import find_base
@@ -339,13 +341,13 @@ def sharing(args: argparse.Namespace) -> None:
 
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("noop", "scale", "cold", "sharing"))
+    parser.add_argument("what", choices=("noop", "scale", "cold", "sharing", "push"))
     parser.add_argument("selectors", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args(words)
-    if args.what in ("cold", "sharing") and not args.selectors:
+    if args.what in ("cold", "sharing", "push") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
-    {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing}[args.what](args)
+    {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push}[args.what](args)
 
 
 if __name__ == "__main__":
