@@ -103,7 +103,9 @@ class Publisher:
         tell("waiting for other releases")
         with locked(self._registry):
             decision = self.decide(candidate)
-            if decision.action == "release" and manifest:
+            if decision.action == "release":
+                if manifest is None:
+                    raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
                 self._set_immutable(manifest, decision.tag)
             if decision.action in ("release", "finish"):
                 self._roll(candidate, decision, tell)
