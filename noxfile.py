@@ -12,6 +12,7 @@
 #     "rich>=13.9,<16",
 #     "tenacity>=9,<10",
 #     "uv>=0.9,<1",
+#     "zstandard>=0.23,<1",
 # ]
 # ///
 """The front door: one session a verb, what stands behind `--` handed on as it is.
