@@ -221,6 +221,10 @@ class Publisher:
             time.sleep(_BETWEEN_LOOKS)
         raise RegistryError(f"{self._registry.repository} lists the tag {tag}, but does not serve it.")
 
+    def digest(self, tag: str) -> str | None:
+        """What a tag points at; None where there is none."""
+        return self._registry.digest(tag)
+
     def look(self, tag: str) -> Held | None:
         """The image under a tag; None where there is none."""
         digest = self._registry.digest(tag)

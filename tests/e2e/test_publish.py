@@ -337,8 +337,11 @@ def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[s
     assert [one["action"] for one in planned] == ["release", "release"]
     catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
     assert "real/pytorch" not in catalogue
+    expected = {move["tag"] for one in planned for move in one["moves"]}
+    assert {line["tag"].rpartition(":")[2] for line in _diff(where)} == expected | {one["tag"] for one in planned}
     done = torchbake("publish", CPU, INIT, *where, "--format", "json")
     assert done.returncode == 0, done.stdout
+    assert _diff(where) == []
     released = {one["id"]: one for one in json.loads(done.stdout)["images"]}
     for row, one in released.items():
         assert one["digest"] == built[row]["digest"]
@@ -350,6 +353,14 @@ def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[s
     back = torchbake("rollback", CPU, *where)
     assert back.returncode == 16
     assert "there is none before it" in back.stdout
+
+
+def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
+    """What `tags --diff` says that a release would move."""
+    done = torchbake("tags", CPU, INIT, *where, "--diff", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    lines: list[dict[str, str]] = json.loads(done.stdout)["tags"]
+    return lines
 
 
 def test_an_image_that_was_not_tested_is_not_released(running: Running, tmp_path: Path) -> None:

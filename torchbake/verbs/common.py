@@ -57,9 +57,9 @@ def positive(name: str) -> Callable[[str], int]:
     return parse
 
 
-def add_registry(parser: argparse.ArgumentParser) -> None:
+def add_registry(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument(
-        "--registry", required=True, metavar="HOST[:PORT]/NAMESPACE", help="where releases are: ghcr.io/acme"
+        "--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help="where releases are: ghcr.io/acme"
     )
     parser.add_argument(
         "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
