@@ -83,15 +83,8 @@ def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mappi
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         held = now[tag] if tag in now else publisher.digest(tag)
-        lines.append(
-            Line(
-                tag=f"{repository}:{tag}",
-                id=spec.id,
-                now=held[:19] if held else "",
-                then=_then(decision, tag),
-                due=tag in due,
-            )  # fmt: skip
-        )
+        words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
+        lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
     return lines
 
 
