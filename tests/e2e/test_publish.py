@@ -330,7 +330,7 @@ def _end(work: Callable[[], object]) -> NoReturn:
         os._exit(code)
 
 
-def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[str, Any]]) -> None:
+def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     where = ("--registry", f"{running.host}/real")
     assert torchbake("test", CPU, INIT).returncode == 0
     planned = json.loads(torchbake("publish", CPU, INIT, *where, "--dry-run", "--format", "json").stdout)["images"]
@@ -339,8 +339,10 @@ def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[s
     assert "real/pytorch" not in catalogue
     expected = {move["tag"] for one in planned for move in one["moves"]}
     assert {line["tag"].rpartition(":")[2] for line in _diff(where)} == expected | {one["tag"] for one in planned}
-    done = torchbake("publish", CPU, INIT, *where, "--format", "json")
+    page = tmp_path / "summary.md"
+    done = torchbake("publish", CPU, INIT, *where, "--format", "json", env={"GITHUB_STEP_SUMMARY": str(page)})
     assert done.returncode == 0, done.stdout
+    assert f"| {CPU} | released | {running.host}/real/pytorch:{CPU}-r0 | {CPU}, " in page.read_text()
     assert _diff(where) == []
     released = {one["id"]: one for one in json.loads(done.stdout)["images"]}
     for row, one in released.items():
@@ -363,7 +365,7 @@ def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
     return lines
 
 
-def test_an_image_that_was_not_tested_is_not_released(running: Running, tmp_path: Path) -> None:
+def test_an_image_that_was_not_tested_is_not_released(running: Running) -> None:
     done = torchbake("publish", "2.10.0-cuda12.8-cudnn9-runtime-debian12", "--registry", f"{running.host}/x")
     assert done.returncode == 16
     assert "is not in the engine" in done.stdout

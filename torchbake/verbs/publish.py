@@ -1,10 +1,12 @@
 """`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from torchbake import console
 from torchbake.board import Board, board
@@ -37,6 +39,8 @@ EXAMPLES = (
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
+_PAGE = "GITHUB_STEP_SUMMARY"
+_HEAD = ("image", "result", "immutable tag", "rolling tags")
 _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}
 
 
@@ -89,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     with interruptible():
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
     _show(ended, args.format, dry=args.dry_run)
+    _summarise(ended, dry=args.dry_run)
     bad = [one.id for one in ended if one.problem]
     if bad:
         raise PublishError(
@@ -211,16 +216,33 @@ def _summary(published: Published) -> str:
 def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
         console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+    else:
+        console.show_table(_HEAD, [_row(one, dry=dry) for one in ended])
+
+
+def _row(one: Ended, *, dry: bool) -> tuple[str, str, str, str]:
+    if one.published is None:
+        return one.id, "failed", "", one.problem
+    decision = one.published.decision
+    done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
+    return one.id, done, f"{one.repository}:{decision.tag}", _moves(decision)
+
+
+def _summarise(ended: Sequence[Ended], *, dry: bool) -> None:
+    """Add the table to the page of a CI step, where there is one.
+
+    https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#adding-a-job-summary
+    """
+    page = os.environ.get(_PAGE)
+    if not page:
         return
-    rows = []
-    for one in ended:
-        if one.published is None:
-            rows.append((one.id, "failed", "", one.problem))
-            continue
-        decision = one.published.decision
-        done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
-        rows.append((one.id, done, f"{one.repository}:{decision.tag}", _moves(decision)))
-    console.show_table(("image", "result", "immutable tag", "rolling tags"), rows)
+    rows = [_HEAD, ("---",) * len(_HEAD), *(_row(one, dry=dry) for one in ended)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    try:
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n\n")
+    except OSError as error:
+        console.say(f"{_PAGE}={page} cannot be written: {error.strerror}", style="yellow")
 
 
 def _moves(decision: Decision) -> str:
