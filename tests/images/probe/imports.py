@@ -1,4 +1,4 @@
-"""Import modules, torch first; ask torch what it is; load the CUDA libraries. One JSON document on stdout.
+"""Import modules, torch first and pip last; ask torch what it is; load the CUDA libraries. One JSON document on stdout.
 
 The argument is a JSON list of modules.
 """
@@ -26,7 +26,8 @@ VERSIONS = {
 def load_modules(names: list[str]) -> dict[str, Any]:
     errors, seconds = {}, {}
     sys.stdout = sys.stderr  # what a module prints is not ours to say
-    for name in sorted(names, key=lambda name: name != "torch"):
+    # pip last: once it is loaded, setuptools is kept from bringing its own distutils (_distutils_hack, spec_for_pip).
+    for name in sorted(names, key=lambda name: (name != "torch", name == "pip", name)):
         start = time.monotonic()
         try:
             importlib.import_module(name)
