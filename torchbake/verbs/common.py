@@ -85,5 +85,8 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
+    except KeyboardInterrupt:
+        before = signal.SIG_IGN  # it ends already: a second, impatient one is not to end it otherwise
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
