@@ -16,6 +16,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from tests.e2e.waiting import until
 from torchbake.cluster import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove, remove_leftovers
 from torchbake.engine import Engine
 from torchbake.owner import is_gone
@@ -131,13 +132,6 @@ def start() -> Iterator[Start]:
 
 def nodes(number: int, code: str, **env: str) -> list[Node]:
     return [Node(command=("python", "-c", code), env={**QUIET, **env}) for _ in range(number)]
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.1)
 
 
 def checks_of(done: Completed) -> dict[str, Any]:
@@ -314,7 +308,7 @@ def test_a_killed_process_that_nobody_waited_for_is_no_owner() -> None:
         label = process.stdout.readline().strip()
         assert not is_gone(label, same_machine=True)
         process.kill()
-        wait_for(lambda: is_gone(label, same_machine=True), 5)
+        until(lambda: is_gone(label, same_machine=True), 5)
         assert process.returncode is None
 
 
@@ -367,7 +361,7 @@ def test_an_interrupted_run_leaves_nothing(
 ) -> None:
     folder = toolbox("time.sleep(600)")
     process = start("--image", with_volume, "--payload", "ddp", "--nproc", "1", "--toolbox", str(folder))
-    wait_for(lambda: len(left()) >= 2 + 1 + 2)
+    until(lambda: len(left()) >= 2 + 1 + 2)
     started = time.monotonic()
     process.send_signal(number)
     time.sleep(0.3)
@@ -384,7 +378,7 @@ def test_interrupted_checks_leave_nothing(with_volume: str, left: Callable[[], l
     with subprocess.Popen(
         [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        wait_for(lambda: len(left()) >= 2 + 1 + 2)
+        until(lambda: len(left()) >= 2 + 1 + 2)
         process.send_signal(number)
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 2, out
@@ -398,13 +392,13 @@ def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alo
     folder = toolbox("time.sleep(600 if 'ddp' in names else 0)")
     slow = ("--image", with_volume, "--payload", "ddp", "--nproc", "1", "--toolbox", str(folder))
     killed = start(*slow)
-    wait_for(lambda: len(left()) >= 2 + 1 + 2)
+    until(lambda: len(left()) >= 2 + 1 + 2)
     killed.kill()
     killed.wait()
     orphans = left()
     assert len(orphans) == 5
     living = start(*slow)
-    wait_for(lambda: len(left()) >= 5 and not set(left()) & set(orphans))
+    until(lambda: len(left()) >= 5 and not set(left()) & set(orphans))
     done = torchbake("smoke", "--image", with_volume, "--payload", "tensor", "--toolbox", str(folder))
     assert done.returncode == 0, done.stderr
     assert "had left" not in done.stderr

@@ -16,6 +16,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import INIT, ROOT, Completed, torchbake
+from tests.e2e.waiting import until
 
 Project = Callable[..., Path]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -72,6 +73,7 @@ def container(request):
     open({mark!r}, "w").close()
 def test_slow(request):
     if "slow" in request.config.getoption("--image"):
+        open({mark!r} + ".begun", "w").close()
         time.sleep(60)
 """
 
@@ -246,6 +248,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_nothing_behind(
         if f"✓ {REF}" in line:
             break
     mark.unlink(missing_ok=True)  # that was the other image's
+    until(lambda: Path(f"{mark}.begun").exists())
     process.send_signal(number)
     _, rest = process.communicate(timeout=30)
     assert process.returncode == 130

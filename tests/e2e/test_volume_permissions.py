@@ -13,12 +13,13 @@ import stat
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.e2e.waiting import until
 
 SOURCE = Path(__file__).parents[2] / "entrypoints" / "init" / "volume-permissions.c"
 WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
@@ -496,13 +497,6 @@ def full_pipe() -> tuple[int, int]:
             os.write(writer, b" " * 4096)
     os.set_blocking(writer, True)
     return reader, writer
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
