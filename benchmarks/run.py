@@ -28,12 +28,12 @@ from torchbake.bakefile import Options, bake_file, output_for, target_name
 from torchbake.base import find_base
 from torchbake.engine import connect
 from torchbake.handover import secret_files
+from torchbake.labels import LABEL
 from torchbake.lock import inputs_of, lock_path, read_lock
 from torchbake.lockfile import Lock, format_lock
 from torchbake.mirrors import proxy_variables, read_apt_config, read_pip_config
 from torchbake.preparation import Preparation
 from torchbake.project import TOOLKIT, load_project
-from torchbake.render import LABEL
 from torchbake.revision import created, revision
 from torchbake.select import select
 from torchbake.spec import ImageSpec

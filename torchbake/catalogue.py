@@ -9,15 +9,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from torchbake.labels import LABEL, VERSIONS
 from torchbake.lockfile import Lock
 from torchbake.release import Record
-from torchbake.render import LABEL
 from torchbake.sharing import Breakdown, Layer, Stock, break_down, stock
 from torchbake.spec import ImageSpec, InitSpec, Spec
 from torchbake.verdict import Outcome, Verdict, causes, counts
 
 Presence = Literal["up-to-date", "out-of-date", "present", "absent", "unknown"]
-_VERSIONS = ("torch", "cuda", "cudnn", "nccl", "python")
 
 
 class _Frozen(BaseModel):
@@ -249,7 +248,7 @@ def checked_of(verdict: Verdict) -> Checked:
 
 def change_of(record: Record, before: Record) -> Changed:
     """What ``record`` changed against ``before``: versions by name, as (before, after), only where they differ."""
-    pairs = {name: (before.labels.get(f"{LABEL}.{name}"), record.labels.get(f"{LABEL}.{name}")) for name in _VERSIONS}
+    pairs = {name: (before.labels.get(f"{LABEL}.{name}"), record.labels.get(f"{LABEL}.{name}")) for name in VERSIONS}
     return Changed(
         since=before.tag,
         digest=before.digest,

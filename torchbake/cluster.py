@@ -17,11 +17,12 @@ from docker.types import DeviceRequest, LogConfig
 from torchbake import console
 from torchbake.engine import Engine, answering, is_local
 from torchbake.errors import EngineError
+from torchbake.labels import LABEL
 from torchbake.owner import is_gone, owner_label
 
-RUN = "org.torchbake.run"
-OWNER = "org.torchbake.owner"
-_CLUSTER = "org.torchbake.cluster"
+RUN = f"{LABEL}.run"
+OWNER = f"{LABEL}.owner"
+_CLUSTER = f"{LABEL}.cluster"
 _LOOK = 0.1  # seconds between two looks at what runs
 _KILL_SECONDS = 30  # that an engine gets to end containers that it was told to kill
 _REMOVE_SECONDS = 10  # and to end a removal that somebody else began

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from torchbake.standing import LABEL
+from torchbake.labels import VERSIONS, versions_in
 
-KEYS = ("torch", "cuda", "cudnn", "nccl", "python")
 _NONE = "none"
 
 Versions = Mapping[str, str | None]  # None: it must not be there, or is not there
@@ -18,21 +17,14 @@ def parse_expected(text: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for word in filter(None, map(str.strip, text.split(","))):
         key, _, value = (part.strip() for part in word.partition("="))
-        if key not in KEYS:
-            raise ValueError(f"{key!r} has no version to expect, there are {', '.join(KEYS)}")
+        if key not in VERSIONS:
+            raise ValueError(f"{key!r} has no version to expect, there are {', '.join(VERSIONS)}")
         if not value or key in found:
             raise ValueError(f"{word!r}: write {key}=VERSION once, or {key}={_NONE}")
         found[key] = None if value == _NONE else value
     if not found:
         raise ValueError("nothing is expected; write torch=2.10.0,cuda=12.8")
     return found
-
-
-def versions_in(labels: Mapping[str, str]) -> dict[str, str | None]:
-    """What an image's labels say of its versions; empty where they name no torch."""
-    if f"{LABEL}.torch" not in labels:
-        return {}
-    return {key: labels.get(f"{LABEL}.{key}") for key in KEYS}
 
 
 def disagreements(expected: Versions, found: Versions) -> list[str]:

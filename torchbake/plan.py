@@ -8,7 +8,7 @@ from torchbake.bakefile import Job
 from torchbake.base import Base
 from torchbake.engine import Image
 from torchbake.errors import TorchbakeError
-from torchbake.render import LABEL
+from torchbake.labels import INPUTS
 from torchbake.spec import Spec
 
 Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
@@ -83,7 +83,7 @@ def why_build(job: Job, image: Image | None, *, force: bool) -> str:
         return "not in the engine"
     if force:
         return "asked for with --no-cache or --pull"
-    known = image.labels.get(f"{LABEL}.inputs")
+    known = image.labels.get(INPUTS)
     return "" if known == job.inputs else "its inputs changed"
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from torchbake.content import Content, Source
 from torchbake.errors import RegistryError
+from torchbake.labels import INPUTS
 from torchbake.registry import Blob, Manifest, Registry
 from torchbake.release import Judgement, Moved, Record, read_record, record_tag, write_record
 from torchbake.standing import Decision, Held, ImmutableTag, Move, Standing, decide, revisions_of
@@ -192,7 +193,7 @@ class Publisher:
             id=candidate.id,
             tag=str(decision.tag),
             digest=decision.digest,
-            inputs=candidate.labels.get("org.torchbake.inputs", ""),
+            inputs=candidate.labels.get(INPUTS, ""),
             released=datetime.now(UTC).isoformat(timespec="seconds"),
             size=sum(layer.size for layer in manifest.layers),
             layers=len(manifest.layers),

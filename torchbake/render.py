@@ -9,14 +9,13 @@ from typing import Any
 import jinja2
 
 from torchbake.errors import RenderError
+from torchbake.labels import LABEL, VERSION_LABEL
 from torchbake.lockfile import Lock
 from torchbake.project import TOOLKIT
 from torchbake.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
-LABEL = "org.torchbake"
-VERSION_LABEL = "org.opencontainers.image.version"
 
 
 @dataclass(frozen=True, kw_only=True)

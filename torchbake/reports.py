@@ -11,6 +11,7 @@ from rich.text import Text
 
 from torchbake import console
 from torchbake.files import write_text
+from torchbake.labels import LABEL
 from torchbake.verdict import CheckResult, Outcome, Verdict, causes, counts, tally
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.NOT_RUN: "yellow"}
@@ -280,7 +281,7 @@ def _link(image: Tested, folder: Path) -> str:
 def _versions(labels: Mapping[str, str]) -> Iterable[str]:
     """What the image's labels say of its versions."""
     for key, value in sorted(labels.items()):
-        name = key.removeprefix("org.torchbake.")
+        name = key.removeprefix(f"{LABEL}.")
         if name != key and name not in ("id", "inputs", "flavor"):
             yield f"{name} {value}"
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torchbake.labels import ID
 from torchbake.release import Record
-from torchbake.standing import LABEL, ImmutableTag
+from torchbake.standing import ImmutableTag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Served:
     @property
     def who(self) -> str:
         """The image that the tag points at, by its label and digest."""
-        name = self.image.labels.get(f"{LABEL}.id", "") if self.image else ""
+        name = self.image.labels.get(ID, "") if self.image else ""
         return f"{name or 'an image that is not ours'} ({short(self.digest)})"
 
 

@@ -23,8 +23,6 @@ _NEEDS_ONLY_A_GPU = ("tensor", "autograd", "versions", "examples", "nccl")
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _NOT_RUN = 77  # exit code of `smoke`
 _SPARE = 60  # seconds above the payloads' own limit, in which a container starts, meets the others and ends
-_VERSIONS = ("torch", "cuda", "cudnn", "nccl", "python")
-_LABEL = "org.torchbake"
 
 Device = Literal["cpu", "cuda"]
 
@@ -177,13 +175,6 @@ def nodes_of(
     }
     command = (f"{toolbox}/run", *words)
     return tuple(Node(command=command, env={**shared, "NODE_RANK": str(rank)}) for rank in range(job.layout.nodes))
-
-
-def expected_of(labels: Mapping[str, str]) -> dict[str, str | None]:
-    """The versions that an image's labels promise; what a labelled image does not name must not be there."""
-    if f"{_LABEL}.torch" not in labels:
-        return {}
-    return {name: labels.get(f"{_LABEL}.{name}") for name in _VERSIONS}
 
 
 def judge(job: Job, ended: Sequence[Ended]) -> tuple[CheckResult, ...]:

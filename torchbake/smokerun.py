@@ -23,6 +23,7 @@ from torchbake.cluster import RUN, Box, Cluster, Ended, Node, remove, undisturbe
 from torchbake.engine import Engine, is_local
 from torchbake.errors import TorchbakeError
 from torchbake.gpu import Gpu, look_for_gpu
+from torchbake.labels import ID
 from torchbake.project import TOOLKIT
 from torchbake.reports import Tested
 from torchbake.smoke import Job, Options, jobs_of, judge, nodes_of
@@ -264,7 +265,7 @@ def _finish(tested: Tested, shown: Board) -> None:
 
 def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
     """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
-    return OWN_TOOLBOX if "org.torchbake.id" not in labels and is_local(engine) else None
+    return OWN_TOOLBOX if ID not in labels and is_local(engine) else None
 
 
 def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:

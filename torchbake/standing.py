@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
 
-LABEL = "org.torchbake"
+from torchbake.labels import ID, INPUTS, LABEL, VERSION_LABEL
+
 _IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]*)")
 
 Action = Literal["release", "finish", "nothing", "held"]
@@ -51,8 +52,8 @@ class Rank:
 
 def rank_of(labels: Mapping[str, str]) -> Rank | None:
     """From an image's labels: torch, then CUDA, then cuDNN; an init image's own version. None: not one of ours."""
-    release = labels.get("org.opencontainers.image.version", "")
-    if f"{LABEL}.id" not in labels:
+    release = labels.get(VERSION_LABEL, "")
+    if ID not in labels:
         return None
     texts = [labels.get(f"{LABEL}.{part}", "0") for part in ("torch", "cuda", "cudnn")]
     try:
@@ -70,7 +71,7 @@ class Held:
 
     @property
     def inputs(self) -> str:
-        return self.labels.get(f"{LABEL}.inputs", "")
+        return self.labels.get(INPUTS, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,10 +126,10 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
     The same inputs make the same image: nothing is written, and what the registry holds stays. Else the revision after
     the newest one. Raises ValueError where the newest revision cannot be one of this image's.
     """
-    inputs = labels.get(f"{LABEL}.inputs", "")
+    inputs = labels.get(INPUTS, "")
     newest, tag = standing.newest, standing.newest_tag
-    if newest and newest.labels.get(f"{LABEL}.id") != labels.get(f"{LABEL}.id"):
-        raise ValueError(f"{tag} holds {newest.labels.get(f'{LABEL}.id') or 'an image of somebody else'}")
+    if newest and newest.labels.get(ID) != labels.get(ID):
+        raise ValueError(f"{tag} holds {newest.labels.get(ID) or 'an image of somebody else'}")
     if newest is None or tag is None:
         return _decision("release", ImmutableTag(name=name, revision=0), digest, labels, standing)
     if newest.inputs != inputs or not inputs:
@@ -167,10 +168,10 @@ def moves_to(
 
 
 def _why_kept(labels: Mapping[str, str], held: Held | None) -> str:
-    if held is None or held.labels.get(f"{LABEL}.id") == labels.get(f"{LABEL}.id"):
+    if held is None or held.labels.get(ID) == labels.get(ID):
         return ""
     theirs, ours = rank_of(held.labels), rank_of(labels)
-    who = held.labels.get(f"{LABEL}.id", "")
+    who = held.labels.get(ID, "")
     if theirs is None or ours is None:
         return f"it holds an image that is not ours ({held.digest[:19]})"
     return f"{who} is newer" if ours < theirs else ""

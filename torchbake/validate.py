@@ -7,17 +7,17 @@ fails, what needs it is not run.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torchbake.expectation import Versions, disagreements, versions_in
+from torchbake.expectation import Versions, disagreements
+from torchbake.labels import ID, INPUTS, LABEL, VERSION_LABEL, versions_in
 from torchbake.lockfile import Lock
-from torchbake.render import VERSION_LABEL, promised_labels
+from torchbake.render import promised_labels
 from torchbake.served import Image, Revision, Served, Shelf, short
 from torchbake.spec import ImageSpec, Spec
-from torchbake.standing import LABEL, Held, moves_to, rank_of
+from torchbake.standing import Held, moves_to, rank_of
 from torchbake.verdict import CheckResult, Outcome
 
 PLATFORM = "linux/amd64"
 SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
-_INPUTS = f"{LABEL}.inputs"
 _RELEASE, _MOVE, _REMOVE = "Release it", "Put it there", "Remove it in the registry"
 NOTHING_EXPECTED = "nothing is expected: say --expect torch=VERSION"
 _SILENCE = "the registry did not answer"
@@ -50,7 +50,7 @@ class Promise:
 
 def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, unlocked: str = "") -> Promise:
     """``lock`` is None for init images, and where ``unlocked`` says why there is none."""
-    fixed = {f"{LABEL}.id": spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
+    fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
     labels = {} if unlocked else promised_labels(spec, lock)
     if not isinstance(spec, ImageSpec):
         return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release)
@@ -156,7 +156,7 @@ class _Judging:
     def _is_newer(self, labels: Mapping[str, str]) -> bool:
         """Whether this is a newer image than the promised one, that the matrix does not know."""
         ours, theirs = rank_of(self._ours), rank_of(labels)
-        unknown = labels.get(f"{LABEL}.id", "") not in ("", *self.known)
+        unknown = labels.get(ID, "") not in ("", *self.known)
         return unknown and ours is not None and theirs is not None and ours < theirs
 
     @property
@@ -207,9 +207,9 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     The newest revision must be what the row and the lock say today; older ones were made by other locks, and must be
     what the id says.
     """
-    if labels.get(f"{LABEL}.id") != promise.id:
-        return [f"{LABEL}.id is {labels.get(f'{LABEL}.id') or 'missing'}, not {promise.id}"]
-    wanted = {**promise.fixed, **(promise.labels if newest else {}), **({_INPUTS: inputs} if inputs else {})}
+    if labels.get(ID) != promise.id:
+        return [f"{ID} is {labels.get(ID) or 'missing'}, not {promise.id}"]
+    wanted = {**promise.fixed, **(promise.labels if newest else {}), **({INPUTS: inputs} if inputs else {})}
     wrong = [
         f"{key} is {labels.get(key) or 'missing'}, not {value}"
         for key, value in wanted.items()
@@ -217,7 +217,7 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     ]
     if newest and not promise.unlocked:
         ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
-        return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key != _INPUTS]
+        return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key != INPUTS]
     told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
 

@@ -10,10 +10,11 @@ from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
 from torchbake.errors import TorchbakeError
+from torchbake.labels import LABEL
 from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.project import Project, load_project
-from torchbake.render import LABEL, render
+from torchbake.render import render
 from torchbake.spec import ImageSpec, Spec
 
 NO_ROW = "no row of matrix.yaml describes this image"

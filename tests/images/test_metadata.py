@@ -9,7 +9,7 @@ from tests.images import leaks
 from tests.images.checks import KINDS, check
 from tests.images.subject import Row, Subject
 from tests.images.tell import some
-from torchbake.render import LABEL
+from torchbake.labels import LABEL
 
 # What a build fills in: https://github.com/opencontainers/image-spec/blob/main/annotations.md
 FILLED_IN = {

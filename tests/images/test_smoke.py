@@ -15,7 +15,8 @@ from torchbake.cluster import remove_leftovers
 from torchbake.engine import Engine
 from torchbake.errors import TorchbakeError
 from torchbake.gpu import Gpu
-from torchbake.smoke import Job, Options, expected_of, jobs_of
+from torchbake.labels import versions_in
+from torchbake.smoke import Job, Options, jobs_of
 from torchbake.smokerun import InContainers, Session, find_gpu, own_toolbox, smoke
 from torchbake.smokerun import Subject as Smoked
 from torchbake.verbs.common import interruptible
@@ -81,7 +82,7 @@ def runs(request: pytest.FixtureRequest, client: docker.DockerClient, subject: S
         )  # fmt: skip
         smoked = Smoked(
             name=subject.ref, ref=subject.ref, row=subject.id, digest=subject.digest, family=subject.family,
-            expected=expected_of(subject.labels), gpu=gpu, place=place,
+            expected=versions_in(subject.labels), gpu=gpu, place=place,
         )  # fmt: skip
         yield Runs(smoked, options, due)
 

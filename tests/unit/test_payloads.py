@@ -11,6 +11,7 @@ from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
 from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
 from torchbake import smoke
+from torchbake.labels import versions_in
 from torchbake.project import TOOLKIT
 
 OUTCOMES = st.lists(st.sampled_from(Outcome), max_size=6)
@@ -113,7 +114,7 @@ def test_promises_that_cannot_be_are_refused(text: str) -> None:
 
 def test_promises_are_of_the_versions_that_the_toolkit_promises() -> None:
     labels = {f"org.torchbake.{key}": "1" for key in KEYS}
-    assert parse_expected(json.dumps(smoke.expected_of(labels))) == dict.fromkeys(KEYS, "1")
+    assert parse_expected(json.dumps(versions_in(labels))) == dict.fromkeys(KEYS, "1")
 
 
 def test_a_command_line() -> None:

@@ -15,7 +15,8 @@ from entrypoints.pytorch.payloads import cli as payloads
 from tests.images.checks import as_markdown, smoke_checks
 from torchbake.cluster import Ended
 from torchbake.gpu import Gpu
-from torchbake.smoke import PAYLOADS, Job, Layout, Options, expected_of, jobs_of, judge, lines_in, nodes_of
+from torchbake.labels import versions_in
+from torchbake.smoke import PAYLOADS, Job, Layout, Options, jobs_of, judge, lines_in, nodes_of
 from torchbake.smokerun import OnHost, Session
 from torchbake.verdict import CheckResult, Outcome
 
@@ -164,7 +165,7 @@ def test_every_node_is_told_the_same_job_and_a_rank_of_its_own(nodes: int, nproc
 
 def test_expected_versions_reach_the_payload_that_compares_them() -> None:
     labels = {"org.torchbake.torch": "2.13.0+cpu", "org.torchbake.python": "3.11", "org.torchbake.id": "x"}
-    expected = expected_of(labels)
+    expected = versions_in(labels)
     assert expected == {"torch": "2.13.0+cpu", "cuda": None, "cudnn": None, "nccl": None, "python": "3.11"}
     words = only(nodes_of(Job(payloads=("tensor", "versions"), device="cpu"), expected, 60)).command  # type: ignore[arg-type,attr-defined]
     parsed = payloads.parse(list(words[1:]))
@@ -173,7 +174,7 @@ def test_expected_versions_reach_the_payload_that_compares_them() -> None:
 
 
 def test_an_image_of_somebody_else_promises_nothing() -> None:
-    assert expected_of({"org.opencontainers.image.version": "1"}) == {}
+    assert versions_in({"org.opencontainers.image.version": "1"}) == {}
 
 
 def test_each_line_is_a_result_with_its_figures() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchbake.errors import UsageError
+from torchbake.labels import LABEL
 from torchbake.reference import parse_reference, parse_registry
 from torchbake.standing import (
-    LABEL,
     Held,
     ImmutableTag,
     Standing,

@@ -11,8 +11,10 @@ from entrypoints.pytorch.payloads import expected as payload
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.cluster import Ended
 from torchbake.errors import RegistryError
-from torchbake.expectation import KEYS, disagreements, most_exact, parse_expected, versions_in
+from torchbake.expectation import disagreements, most_exact, parse_expected
 from torchbake.inside import Idle, Question, judge_release, not_run
+from torchbake.labels import VERSIONS as KEYS
+from torchbake.labels import versions_in
 from torchbake.reference import Repository
 from torchbake.registry import INDEX, MANIFEST, Blob, Manifest, Registry, sha256
 from torchbake.release import Record

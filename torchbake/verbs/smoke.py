@@ -17,9 +17,10 @@ from torchbake.cluster import ORDERS, RUN, remove_leftovers
 from torchbake.engine import Engine, Image, answering, connect
 from torchbake.errors import CheckError, UsageError
 from torchbake.gpu import MODES, Gpu, gpu_of_host
+from torchbake.labels import ID, LABEL, versions_in
 from torchbake.plan import ref_of
 from torchbake.reports import Tested, as_json, show_checks
-from torchbake.smoke import PAYLOADS, Job, Options, expected_of
+from torchbake.smoke import PAYLOADS, Job, Options
 from torchbake.smokerun import OWN_TOOLBOX, InContainers, OnHost, Session, SmokeRun, Subject, find_gpu, own_toolbox
 from torchbake.spec import ImageSpec
 from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
@@ -166,8 +167,8 @@ def _case(engine: Engine, ref: str) -> Case:
     labels = config.get("Labels") or {}
     asks = any(word.startswith("NVIDIA_VISIBLE_DEVICES=") for word in config.get("Env") or ())
     image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
-    family = "cuda" if "org.torchbake.cuda" in labels or asks else "cpu"
-    return Case(name=ref, ref=ref, row=labels.get("org.torchbake.id", ""), image=image, family=family)
+    family = "cuda" if f"{LABEL}.cuda" in labels or asks else "cpu"
+    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family)
 
 
 def _missing(case: Case) -> Tested:
@@ -196,7 +197,7 @@ def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: E
     )  # fmt: skip
     return Subject(
         name=case.name, ref=case.ref, row=case.row, digest=image.digest, family=case.family,
-        expected=expected_of(image.labels), gpu=gpu, place=place,
+        expected=versions_in(image.labels), gpu=gpu, place=place,
     )  # fmt: skip
 
 
