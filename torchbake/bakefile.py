@@ -23,12 +23,17 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to build: what the command line and the builder's abilities decide, for all images alike."""
+    """How to build: what the command line and the builder's abilities decide, for all images alike.
+
+    ``created`` is RFC 3339, for the labels; ``epoch`` is the time of the image and its history, in seconds (None: as
+    ``created`` says).
+    """
 
     output: str
     created: str
     revision: str
     arguments: Mapping[str, str]
+    epoch: int | None = None
     no_cache: bool = False
     pull: bool = False
     cache_to: tuple[str, ...] = ()
@@ -47,6 +52,14 @@ def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
+def packed_into(folder: Path, compression: str) -> str:
+    """How the finished image gets into an image layout, every time in it set back to at most the epoch."""
+    return (
+        f"type=oci,dest={folder},tar=false,oci-mediatypes=true,compression={compression},force-compression=true,"
+        "rewrite-timestamp=true"
+    )
+
+
 def output_for(driver: str, *, containerd_store: bool) -> str:
     """How the finished image gets into the engine.
 
@@ -58,6 +71,7 @@ def output_for(driver: str, *, containerd_store: bool) -> str:
 
 
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
+    epoch = int(datetime.fromisoformat(options.created).timestamp()) if options.epoch is None else options.epoch
     target: dict[str, Any] = {
         "context": str(root),
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
@@ -68,7 +82,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
             "INPUTS": job.inputs,
             "REVISION": options.revision,
             # BuildKit's own name for it: the times of the image and its history.
-            "SOURCE_DATE_EPOCH": str(int(datetime.fromisoformat(options.created).timestamp())),
+            "SOURCE_DATE_EPOCH": str(epoch),
             **options.arguments,
         },
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],

@@ -18,6 +18,7 @@ from torchbake.errors import BaseError
 from torchbake.files import write_text
 from torchbake.mirrors import AptConfig
 from torchbake.oci import layout_digest, write_layout
+from torchbake.revision import content_epoch, rfc3339
 from torchbake.spec import BaseSpec
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
@@ -114,7 +115,7 @@ def _bootstrap(spec: BaseSpec, state: Path, apt: AptConfig, say: Callable[[str],
             f"{spec.name}: cannot be bootstrapped: mmdebstrap is not installed.",
             hint="apt-get install mmdebstrap (or: nox -s setup); or make a registry with the image reachable.",
         )
-    created = datetime.fromtimestamp(_source_date_epoch(), UTC).isoformat().replace("+00:00", "Z")
+    created = rfc3339(content_epoch())
     layout = _layout(state, spec)
     layout.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as folder:
@@ -144,7 +145,8 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
         str(rootfs),
         *_one_line_sources(spec.suite, apt),
     ]
-    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(_source_date_epoch()))
+    # The day it was made would make every base another.
+    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(content_epoch()))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
@@ -180,11 +182,6 @@ def _one_line_sources(suite: str, apt: AptConfig) -> list[str]:
 
 def _mirrors(apt: AptConfig) -> tuple[str, str]:
     return apt.mirror or _MIRROR, apt.security_mirror or _SECURITY
-
-
-def _source_date_epoch() -> int:
-    """All times inside a bootstrapped base. The day it was made would make every base another."""
-    return int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))  # 2025-01-01
 
 
 def _now() -> str:

@@ -1,9 +1,11 @@
 """One run of builds: several images side by side, each tagged when it is done, one failure ending one image."""
 
+import contextlib
 import json
+import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ class BuildRun:
         Raises KeyboardInterrupt after ending what runs; an image that was finished by then has all its tags.
         """
         ready, results = self._prepare(plan.jobs)
-        with self._secrets(ready, apt) as secrets:
+        packing = self.store.layout.written() if self.store.layout else contextlib.nullcontext()
+        with packing, self._secrets(ready, apt) as secrets:
             bake = folder / "bake.json"
             write_text(
                 bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
@@ -55,6 +58,7 @@ class BuildRun:
                     console.say("stopping; what is finished is kept …", style="yellow")
                     builder.stop()
                     raise
+        self.store.tidy()
         return results
 
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
@@ -76,11 +80,22 @@ class BuildRun:
 
     def _one(self, builder: Builder, job: Job, folder: Path, shown: Board, reason: str) -> Outcome:
         shown.start(job.spec.id, reason)
-        return builder.build(
+        outcome = builder.build(
             target_name(job.spec),
             folder / f"{job.spec.id}.log",
             lambda progress, steps: shown.step(job.spec.id, progress, steps),
         )
+        return self._taken_in(outcome, job, shown) if self.store.layout and outcome.ok else outcome
+
+    def _taken_in(self, outcome: Outcome, job: Job, shown: Board) -> Outcome:
+        """The packed image, handed to the engine."""
+        started = time.monotonic()
+        shown.look(job.spec.id, "handing it to the engine")
+        try:
+            self.store.take_in(outcome.digests[0])
+        except TorchbakeError as error:
+            return replace(outcome, errors=(error.message,))
+        return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
 
     def _collect(self, futures: dict[Future[Outcome], Job], folder: Path, shown: Board) -> list[Result]:
         results, waiting = [], set(futures)

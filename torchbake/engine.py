@@ -17,6 +17,7 @@ from requests import RequestException
 
 from torchbake.errors import EngineError
 
+_ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 
 
@@ -88,6 +89,15 @@ class Engine:
         with answering():
             return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
+    def load(self, archive: Iterable[bytes]) -> None:
+        """Take in an image from an archive of an OCI layout; it gets no tag."""
+        # It says nothing while it unpacks, which takes minutes for some images.
+        with answering(), contextlib.closing(_client(_UNPACKING)) as client:
+            events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
+            for event in events:
+                if "error" in event:
+                    raise EngineError(f"The engine does not take the image: {event['error']}")
+
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
         for tag in tags:
@@ -102,7 +112,7 @@ def connect() -> Engine:
     for library in ("docker", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
-        client = docker.DockerClient(**_address(), timeout=60)  # asks for the engine's version, so it answers
+        client = _client(_ANSWERING)
     except (DockerException, OSError) as error:
         reason = re.sub(r"^Error while fetching server API version: ", "", str(error))
         raise EngineError(f"No container engine answers: {reason}", hint=hint) from None
@@ -143,6 +153,11 @@ def builder_driver(builder: str | None) -> str:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
     return match[1]
+
+
+def _client(timeout: int) -> docker.DockerClient:
+    """Asks for the engine's version, so it answers."""
+    return docker.DockerClient(**_address(), timeout=timeout)
 
 
 def _address() -> dict[str, Any]:

@@ -98,6 +98,11 @@ class PublishError(TorchbakeError):
     meaning = "an image was not released, or a rolling tag not moved; the others are finished"
 
 
+class ReproduceError(TorchbakeError):
+    exit_code = 17
+    meaning = "two builds of one image differ, or could not be made"
+
+
 INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
 
 

@@ -50,10 +50,12 @@ def make_plan(
     images: Callable[[], Mapping[str, Image]],
     *,
     force: bool = False,
+    lacks: Callable[[str], str] | None = None,
 ) -> Plan:
     """Decide for each image. An image whose base or lock failed is skipped, with that as its reason.
 
-    ``images`` is asked when every job is prepared: the engine may take its time meanwhile.
+    ``images`` is asked when every job is prepared: the engine may take its time meanwhile. ``lacks`` says why an
+    image of the engine, by its digest, is not enough.
     """
     plan, jobs = Plan(), []
     for spec in specs:
@@ -68,7 +70,7 @@ def make_plan(
     there = images()
     for job in jobs:
         image = there.get(job.ref)
-        reason = why_build(job, image, force=force)
+        reason = why_build(job, image, force=force) or (lacks(image.digest) if image and lacks else "")
         if image and not reason:
             plan.fresh.append((job, image))
         else:

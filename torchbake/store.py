@@ -12,15 +12,20 @@ from torchbake.bakefile import Job
 from torchbake.engine import Engine, Image
 from torchbake.errors import EngineError
 from torchbake.files import write_text
+from torchbake.layout import Layout
 from torchbake.plan import Result, Status
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image."""
+    """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
+
+    With a ``layout`` images are packed there, and the engine gets them from it.
+    """
 
     engine: Engine
     sizes: Path
+    layout: Layout | None = None
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -37,6 +42,16 @@ class Store:
                 self.tag(image.digest, job)
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
         return results
+
+    def take_in(self, digest: str) -> None:
+        """Hand a packed image to the engine, unless that has it already."""
+        if self.layout and self.engine.find([digest]) is None:
+            self.engine.load(self.layout.archive(digest))
+
+    def tidy(self) -> None:
+        """Drop packed layers of images that the engine has no more."""
+        if self.layout:
+            self.layout.tidy({image.digest for image in self.engine.images().values()})
 
     def measured(self, image: Image) -> Image:
         """The image with its unpacked size; the engine's own figure also counts the packed layers."""

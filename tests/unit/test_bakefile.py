@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +62,19 @@ def test_contexts_are_handed_on() -> None:
 
 
 def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
-    seconds = int(datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp())
     assert target(image())["args"] == {
         "BASE_DIGEST": "sha256:2",
         "CREATED": "2025-01-02T03:04:05Z",
         "INPUTS": "sha256:1",
         "REVISION": "abc",
-        "SOURCE_DATE_EPOCH": str(seconds),
+        "SOURCE_DATE_EPOCH": "1735787045",
         "HTTP_PROXY": "http://proxy",
     }
+
+
+def test_the_image_has_the_time_of_its_label_unless_another_is_given() -> None:
+    assert target(image())["args"]["SOURCE_DATE_EPOCH"] == "1735787045"
+    assert target(image(), epoch=0)["args"]["SOURCE_DATE_EPOCH"] == "0"
 
 
 @pytest.mark.parametrize(

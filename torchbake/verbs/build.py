@@ -5,21 +5,23 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from rich.text import Text
 
 from torchbake import console
-from torchbake.bakefile import Options, output_for
+from torchbake.bakefile import Options, output_for, packed_into
 from torchbake.base import Base, find_base, make_base
 from torchbake.builderlock import make_builder_lock
 from torchbake.engine import Engine, Image, builder_driver, check_buildx, connect
-from torchbake.errors import BuildError, TorchbakeError, UsageError
+from torchbake.errors import BuildError, EngineError, TorchbakeError, UsageError
+from torchbake.layout import COMPRESSIONS, Compression, Layout, layout_of
 from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
 from torchbake.plan import Plan, Result, make_plan
 from torchbake.preparation import Preparation
 from torchbake.project import Project
-from torchbake.revision import created, revision
+from torchbake.revision import content_epoch, created, revision
 from torchbake.select import Selection
 from torchbake.store import Store, up_to_date
 from torchbake.verbs.base import bases_of
@@ -30,6 +32,7 @@ EXAMPLES = (
     "nox -s build -- cpu",
     "nox -s build -- cuda12 '!devel' --jobs 2",
     "nox -s build -- 2.10.0 --dry-run",
+    "nox -s build -- cuda12 --reproducible",
     "nox -s build -- all --prune --format json > images.json",
     "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache,mode=max "
     "--cache-from type=registry,ref=HOST/cache",
@@ -55,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
     parser.add_argument("--prune", action="store_true", help="one image at a time, and drop the build cache after each")
     parser.add_argument("--builder", metavar="NAME", help="a buildx builder, also a remote or Kubernetes one")
+    parser.add_argument(
+        "--reproducible", action="store_true",
+        help="pack once, the same bytes each time, and keep them for publish",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compression", choices=COMPRESSIONS, help="of --reproducible layers; gzip for old clients (default: zstd)"
+    )
     parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
 
@@ -62,8 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
     engine = connect()
+    store = Store(engine=engine, sizes=project.state / "sizes.json", layout=_layout(args, project, engine))
     with interruptible():
-        results = _build(args, project, selection, engine)
+        results = _build(args, project, selection, store)
     _show(results, args.format)
     bad = [result.id for result in results if result.status in ("failed", "skipped")]
     if bad:
@@ -71,17 +82,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _build(args: argparse.Namespace, project: Project, selection: Selection, engine: Engine) -> list[Result]:
+def _layout(args: argparse.Namespace, project: Project, engine: Engine) -> Layout | None:
+    """Where images are packed reproducibly; None where that is not asked for."""
+    if not args.reproducible:
+        if args.compression:
+            raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
+        return None
+    if not engine.containerd_store:
+        raise EngineError(
+            "This engine takes images apart, so what it tests would be another image than the one that is packed.",
+            hint='Let it use the containerd image store ("features": {"containerd-snapshotter": true}): nox -s setup',
+        )
+    return layout_of(project)
+
+
+def _build(args: argparse.Namespace, project: Project, selection: Selection, store: Store) -> list[Result]:
     # The engine takes about as long to list its images as we take to prepare the jobs.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return _plan_and_build(args, project, selection, engine, pool.submit(engine.images))
+        return _plan_and_build(args, project, selection, store, pool.submit(store.engine.images))
 
 
 def _plan_and_build(
     args: argparse.Namespace,
     project: Project,
     selection: Selection,
-    engine: Engine,
+    store: Store,
     listing: Future[dict[str, Image]],
 ) -> list[Result]:
     pip, apt = read_pip_config(), read_apt_config()
@@ -90,9 +115,9 @@ def _plan_and_build(
         make_builder_lock(project.root, pip)
     bases = _bases(args, project, selection, apt)
     force = args.no_cache or args.pull
-    plan = make_plan(selection.specs, project.tags, bases, preparation.job, listing.result, force=force)
+    lacks = partial(store.layout.lacks, compression=_compression(args)) if store.layout else None
+    plan = make_plan(selection.specs, project.tags, bases, preparation.job, listing.result, force=force, lacks=lacks)
     images = listing.result()
-    store = Store(engine=engine, sizes=project.state / "sizes.json")
     if args.dry_run:
         results = plan.decided + [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
     else:
@@ -111,7 +136,7 @@ def _build_jobs(
 
     check_buildx()
     project = preparation.project
-    options = _options(args, project, store.engine)
+    options = _options(args, project, store)
     build = BuildRun(store=store, preparation=preparation, builder=args.builder, prune=args.prune)
     if args.dry_run:
         return _dry_run(plan, build.bake_file(plan.jobs, options, apt))
@@ -135,15 +160,21 @@ def _bases(
     return bases
 
 
-def _options(args: argparse.Namespace, project: Project, engine: Engine) -> Options:
+def _compression(args: argparse.Namespace) -> Compression:
+    return args.compression or "zstd"
+
+
+def _options(args: argparse.Namespace, project: Project, store: Store) -> Options:
     driver = builder_driver(args.builder)
     caches = (*args.cache_to, *args.cache_from)
     wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
     if wrong:
         raise UsageError(f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME.")
+    unpacked = output_for(driver, containerd_store=store.engine.containerd_store)
     return Options(
-        output=output_for(driver, containerd_store=engine.containerd_store),
+        output=packed_into(store.layout.folder, _compression(args)) if store.layout else unpacked,
         created=created(project.root),
+        epoch=content_epoch() if store.layout else None,
         revision=revision(project.root),
         arguments=proxy_variables(),
         no_cache=args.no_cache,
