@@ -1,6 +1,7 @@
 # /// script
 # dependencies = [
 #     "nox>=2025.2.9",
+#     "cyclonedx-python-lib>=11,<12",
 #     "docker>=7.1,<8",
 #     "jinja2>=3.1,<4",
 #     "packaging>=24.2",
@@ -93,6 +94,12 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def reproduce(session: nox.Session) -> None:
+    """Build images twice and compare them: nox -s reproduce -- cpu"""
+    verb(session, "reproduce")
+
+
+@nox.session(venv_backend="none")
 def test(session: nox.Session) -> None:
     """Test images in the engine: nox -s test -- cpu"""
     verb(session, "test")
@@ -102,6 +109,12 @@ def test(session: nox.Session) -> None:
 def smoke(session: nox.Session) -> None:
     """Run torch in real containers, one for each node, or on a host: nox -s smoke -- cpu --nodes 3 --nproc 2"""
     verb(session, "smoke")
+
+
+@nox.session(venv_backend="none")
+def sbom(session: nox.Session) -> None:
+    """Write what images hold, and under which licences: nox -s sbom -- cpu --licences"""
+    verb(session, "sbom")
 
 
 @nox.session(venv_backend="none")
@@ -142,13 +155,19 @@ def teardown(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check this project's style and types: ruff, mypy, shellcheck, hadolint."""
+    """Check this project's style, types and CI files: ruff, mypy, shellcheck, hadolint, check-jsonschema."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run")
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
+    github, gitlab = (sorted(map(str, Path().glob(names))) for names in (".github/workflows/*.yml", "ci/*.yml"))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
+    session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", *gitlab)
+    scripts = Path(session.create_tmp())
+    session.run("python", "-m", "tests.pipelines", str(scripts))
+    session.run("shellcheck", *map(str, sorted(scripts.glob("*.sh"))))
 
 
 @nox.session

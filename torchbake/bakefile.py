@@ -26,7 +26,7 @@ class Options:
     """How to build: what the command line and the builder's abilities decide, for all images alike.
 
     ``created`` is RFC 3339, for the labels; ``epoch`` is the time of the image and its history, in seconds (None: as
-    ``created`` says).
+    ``created`` says). With ``exports``, a folder, each image goes to a folder of its own in it, named as its target.
     """
 
     output: str
@@ -34,6 +34,7 @@ class Options:
     revision: str
     arguments: Mapping[str, str]
     epoch: int | None = None
+    exports: Path | None = None
     no_cache: bool = False
     pull: bool = False
     cache_to: tuple[str, ...] = ()
@@ -52,10 +53,10 @@ def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
-def packed_into(folder: Path, compression: str) -> str:
+def packed(compression: str) -> str:
     """How the finished image gets into an image layout, every time in it set back to at most the epoch."""
     return (
-        f"type=oci,dest={folder},tar=false,oci-mediatypes=true,compression={compression},force-compression=true,"
+        f"type=oci,tar=false,oci-mediatypes=true,compression={compression},force-compression=true,"
         "rewrite-timestamp=true"
     )
 
@@ -72,6 +73,7 @@ def output_for(driver: str, *, containerd_store: bool) -> str:
 
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
     epoch = int(datetime.fromisoformat(options.created).timestamp()) if options.epoch is None else options.epoch
+    place = f",dest={options.exports / target_name(job.spec)}" if options.exports else ""
     target: dict[str, Any] = {
         "context": str(root),
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
@@ -87,7 +89,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         },
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # No tags: an image is named when it is whole, and then by all its tags at once.
-        "output": [options.output],
+        "output": [options.output + place],
         # An attestation of the time of day would make every build another image.
         "attest": ["type=provenance,disabled=true"],
     }

@@ -40,7 +40,8 @@ class BuildRun:
         """
         ready, results = self._prepare(plan.jobs)
         packing = self.store.layout.written() if self.store.layout else contextlib.nullcontext()
-        with packing, self._secrets(ready, apt) as secrets:
+        with packing as exports, self._secrets(ready, apt) as secrets:
+            options = replace(options, exports=exports)
             bake = folder / "bake.json"
             write_text(
                 bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
@@ -48,7 +49,10 @@ class BuildRun:
             builder = Builder(bake, self.builder)
             with board(len(ready), doing="building") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
                 futures = {
-                    pool.submit(self._one, builder, job, folder, shown, plan.reasons[job.spec.id]): job for job in ready
+                    pool.submit(
+                        self._one, builder, job, folder, shown, reason=plan.reasons[job.spec.id], exports=exports
+                    ): job
+                    for job in ready
                 }
                 try:
                     results += self._collect(futures, folder, shown)
@@ -78,23 +82,28 @@ class BuildRun:
     def _secrets(self, jobs: Sequence[Job], apt: AptConfig) -> Any:
         return secret_files(self.preparation.pip, apt, {job.spec.base.suite for job in jobs})
 
-    def _one(self, builder: Builder, job: Job, folder: Path, shown: Board, reason: str) -> Outcome:
+    def _one(
+        self, builder: Builder, job: Job, folder: Path, shown: Board, *, reason: str, exports: Path | None
+    ) -> Outcome:
         shown.start(job.spec.id, reason)
+        export = exports / target_name(job.spec) if exports else None
+        if export:
+            self.store.lend(export)
         outcome = builder.build(
             target_name(job.spec),
             folder / f"{job.spec.id}.log",
             lambda progress, steps: shown.step(job.spec.id, progress, steps),
         )
-        return self._taken_in(outcome, job, shown) if self.store.layout and outcome.ok else outcome
+        return self._taken_in(outcome, export, job, shown) if export and outcome.ok else outcome
 
-    def _taken_in(self, outcome: Outcome, job: Job, shown: Board) -> Outcome:
-        """The packed image, handed to the engine."""
+    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
+        """The packed image, kept and handed to the engine."""
         started = time.monotonic()
         shown.look(job.spec.id, "handing it to the engine")
         try:
-            self.store.take_in(outcome.digests[0])
-        except TorchbakeError as error:
-            return replace(outcome, errors=(error.message,))
+            self.store.take_in(outcome.digests[0], export)
+        except (TorchbakeError, OSError) as error:
+            return replace(outcome, errors=(str(error),))
         return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
 
     def _collect(self, futures: dict[Future[Outcome], Job], folder: Path, shown: Board) -> list[Result]:
@@ -123,7 +132,7 @@ class BuildRun:
         return result_of(job, "built", "", self.store.measured(image), outcome.seconds)
 
     def _failure(self, job: Job, outcome: Outcome, log: Path, shown: Board) -> Result:
-        full = any(_FULL in line for line in (*outcome.errors, *outcome.tail))
+        full = any(_FULL in line.lower() for line in (*outcome.errors, *outcome.tail))
         reason = "the engine's disk is full" if full else outcome.errors[0].strip()
         shown.end(job.spec.id, f"failed after {outcome.seconds:.1f} s", good=False)
         for line in outcome.tail:

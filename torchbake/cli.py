@@ -14,8 +14,8 @@ from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageErr
 
 # In the order of the flow; `nox -l` and `--help` show them so.
 VERBS = (
-    "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "test", "smoke", "publish",
-    "promote", "rollback", "validate", "report",
+    "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "reproduce", "test", "smoke",
+    "sbom", "publish", "promote", "rollback", "validate", "report",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -85,6 +86,8 @@ def _config(sides: Sequence[_Side]) -> Difference | None:
 
 
 def _first_key(one: Any, other: Any, path: str = "") -> str:
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted({*one, *other})
         return next(filter(None, (_first_key(one.get(key), other.get(key), f"{path}.{key}") for key in keys)), "")
@@ -130,7 +133,8 @@ def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file, _unpacked(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
+    with path.open("rb") as file, _unpacked(file) as stream, read(fileobj=stream) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             yield {
@@ -139,11 +143,20 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 "mode": oct(member.mode),
                 "owner": f"{member.uid}:{member.gid}",
                 "link": member.linkname,
-                "time": datetime.fromtimestamp(member.mtime, UTC).isoformat(),
+                "time": _time(member),
                 "size": member.size,
                 "content": hashlib.file_digest(content, "sha256").hexdigest()[:12] if content else "",  # type: ignore[arg-type]
                 "attributes": {key: value for key, value in member.pax_headers.items() if key != "mtime"},
             }
+
+
+def _time(member: tarfile.TarInfo) -> str:
+    exact = member.pax_headers.get("mtime", "")  # tarfile rounds it to what a float holds
+    try:
+        shown = datetime.fromtimestamp(int(member.mtime), UTC).isoformat()
+    except (OSError, OverflowError, ValueError):  # a time that no calendar has
+        shown = f"{member.mtime} s"
+    return f"{shown} ({exact})" if exact else shown
 
 
 @contextmanager

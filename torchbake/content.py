@@ -1,4 +1,4 @@
-"""An image's packed content out of the engine: the bytes that were built and tested, and no others."""
+"""An image's packed content: the bytes that were built and tested, and no others."""
 
 import tarfile
 from collections.abc import Callable
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from torchbake.engine import Engine, answering
+from torchbake.engine import CONTAINERD_STORE, Engine, answering
 from torchbake.errors import EngineError
+from torchbake.layout import Layout
 from torchbake.registry import INDEX, MANIFEST, Blob, Manifest
 
 _BLOBS = "blobs/sha256/"
@@ -53,47 +54,49 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayoutSource:
+    """The images that were packed reproducibly, as they lie there; any others come from ``otherwise``."""
+
+    layout: Layout
+    otherwise: Source
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        manifest = self.layout.find(digest)
+        if manifest is None:
+            return self.otherwise.take_out(digest, folder, wanted)
+        return Content(manifest=manifest, folder=self.layout.blobs)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineSource:
-    """The images of an engine."""
+    """The images of an engine.
+
+    It packed their layers when they were built; they are taken as they are, so that digests stay. Raises EngineError
+    where the engine keeps no packed layers.
+    """
 
     engine: Engine
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        return take_out(self.engine, digest, folder, wanted)
-
-
-class NoSource:
-    """For moving tags: nothing is taken from anywhere."""
-
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        raise EngineError(f"Nobody can take out {digest} here.")
-
-
-def take_out(engine: Engine, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-    """Read an image once, and keep what is small and the layers whose digest is ``wanted``.
-
-    The engine packed its layers when it was built; they are taken as they are, so that the digest stays. Raises
-    EngineError where the engine keeps no packed layers.
-    """
-    if not engine.containerd_store:
-        raise EngineError(
-            "This engine keeps no packed layers, so what it would push is another image than the one that was tested.",
-            hint='Let it use the containerd image store ("features": {"containerd-snapshotter": true}): nox -s setup',
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    with answering():
-        stream: Any = _Stream(engine.client.api.get_image(digest, chunk_size=2**20))
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                _take(archive, member, folder, wanted)
-    path = folder / digest.removeprefix("sha256:")
-    if not path.exists():
-        raise EngineError(f"The engine did not hand out {digest}.")
-    data = path.read_bytes()
-    media_type = Manifest(data=data, media_type=MANIFEST).content.get("mediaType", MANIFEST)
-    if media_type == INDEX:
-        raise EngineError(f"{digest} is an index of several images.", hint="Build it again: nox -s build")
-    return Content(manifest=Manifest(data=data, media_type=media_type), folder=folder)
+        if not self.engine.containerd_store:
+            raise EngineError(
+                "This engine keeps no packed layers: what it would push is another image than the one that was tested.",
+                hint=f"{CONTAINERD_STORE}: nox -s setup",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with answering():
+            stream: Any = _Stream(self.engine.client.api.get_image(digest, chunk_size=2**20))
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    _take(archive, member, folder, wanted)
+        path = folder / digest.removeprefix("sha256:")
+        if not path.exists():
+            raise EngineError(f"The engine did not hand out {digest}.")
+        data = path.read_bytes()
+        media_type = Manifest(data=data, media_type=MANIFEST).content.get("mediaType", MANIFEST)
+        if media_type == INDEX:
+            raise EngineError(f"{digest} is an index of several images.", hint="Build it again: nox -s build")
+        return Content(manifest=Manifest(data=data, media_type=media_type), folder=folder)
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, wanted: Callable[[str], bool]) -> None:

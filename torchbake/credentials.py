@@ -22,6 +22,11 @@ class Login:
     token: str = field(default="", repr=False)
 
 
+def config_key(host: str) -> str:
+    """The name of a registry in docker's configuration."""
+    return _HUB_KEY if host == _HUB else host
+
+
 def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
     """The environment's login, for whichever registry; else what `docker login` has kept for this one.
 
@@ -30,7 +35,7 @@ def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
     if env.get(USERNAME):
         return Login(username=env[USERNAME], password=env.get(PASSWORD, ""))
     try:
-        found = auth.load_config().resolve_authconfig(_HUB_KEY if host == _HUB else host)
+        found = auth.load_config().resolve_authconfig(config_key(host))
     except (DockerException, ValueError) as error:
         raise HostConfigError(
             f"docker's configuration has no usable login for {host}: {error}",

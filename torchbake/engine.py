@@ -18,6 +18,7 @@ from requests import RequestException
 from torchbake.errors import EngineError
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
+CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 
 

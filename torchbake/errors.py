@@ -103,6 +103,11 @@ class ReproduceError(TorchbakeError):
     meaning = "two builds of one image differ, or could not be made"
 
 
+class SignatureError(TorchbakeError):
+    exit_code = 18
+    meaning = "a signature that must be there was not made, or does not verify"
+
+
 INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
 
 

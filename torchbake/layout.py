@@ -11,20 +11,22 @@ import json
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from torchbake.errors import BuildError
 from torchbake.files import write_text
 from torchbake.project import Project
-from torchbake.registry import MANIFEST, Blob, Manifest
+from torchbake.registry import MANIFEST, Blob, Manifest, UnsoundError
 
 Compression: TypeAlias = Literal["zstd", "gzip"]
 COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 _CHUNK = 2**20
-_MARK = json.dumps({"imageLayoutVersion": "1.0.0"}).encode()
+_EXPORTS = ".exports-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +47,10 @@ class Layout:
         """The manifest of an image that is here with all its blobs, each of the size it must have."""
         try:
             manifest = Manifest(data=self.path(digest).read_bytes(), media_type=MANIFEST)
-        except OSError:
+            sizes = {self.path(blob.digest).stat().st_size == blob.size for blob in manifest.blobs}
+        except (OSError, UnsoundError):
             return None
-        whole = manifest.digest == digest and all(_size(self.path(blob.digest)) == blob.size for blob in manifest.blobs)
-        return manifest if whole else None
+        return manifest if manifest.digest == digest and sizes == {True} else None
 
     def lacks(self, digest: str, compression: Compression) -> str:
         """Why an image must be packed once more; empty when it is here, packed so."""
@@ -66,11 +68,8 @@ class Layout:
         manifest = self.find(digest)
         if manifest is None:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
-        described = {"mediaType": manifest.media_type, "digest": digest, "size": len(manifest.data)}
-        index = {"schemaVersion": 2, "manifests": [described]}
-        yield from _packed("oci-layout", io.BytesIO(_MARK), len(_MARK))
-        data = json.dumps(index).encode()
-        yield from _packed("index.json", io.BytesIO(data), len(data))
+        for name, text in _frame([manifest]).items():
+            yield from _packed(name, io.BytesIO(text.encode()), len(text.encode()))
         blobs = (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs)
         for blob in {blob.digest: blob for blob in blobs}.values():
             path = self.path(blob.digest)
@@ -79,10 +78,28 @@ class Layout:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     @contextlib.contextmanager
-    def written(self) -> Iterator[None]:
-        """While somebody exports into it, nobody tidies it."""
-        with self._lock(fcntl.LOCK_SH):
-            yield
+    def written(self) -> Iterator[Path]:
+        """A new folder, for the exports of one run; with all that is left in it, it goes. Nobody tidies meanwhile."""
+        own = partial(tempfile.TemporaryDirectory, prefix=_EXPORTS, ignore_cleanup_errors=True)
+        with self._lock(fcntl.LOCK_SH), own(dir=self.folder) as folder:
+            yield Path(folder)
+
+    def lend(self, export: Path) -> None:
+        """Put the blobs of all images here into the folder of an export: what is there is not written again."""
+        lent = Layout(folder=export)
+        lent.blobs.mkdir(parents=True)
+        for blob in self._needed(self._listed()):
+            with contextlib.suppress(OSError):  # a file system without links: it is written again
+                lent.path(blob).hardlink_to(self.path(blob))
+
+    def take(self, export: Path, digest: str) -> None:
+        """Move an exported image in here, to be found by its digest."""
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        for path in Layout(folder=export).blobs.iterdir():
+            path.replace(self.blobs / path.name)
+        with self._lock(fcntl.LOCK_EX, ".index.lock"):
+            self._list({*self._listed(), digest})
+        shutil.rmtree(export)
 
     def tidy(self, kept: Iterable[str]) -> int:
         """Drop what no image of ``kept`` needs; the bytes that this frees. Nothing, while somebody exports into it."""
@@ -90,37 +107,43 @@ class Layout:
             return 0
         try:
             with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return self._drop(kept)
+                return self._drop(set(kept))
         except BlockingIOError:
             return 0
 
-    def _drop(self, kept: Iterable[str]) -> int:
-        manifests = [manifest for manifest in map(self.find, kept) if manifest]
-        needed = {blob.digest for manifest in manifests for blob in manifest.blobs}
-        needed |= {manifest.digest for manifest in manifests}
-        freed = 0
+    def _drop(self, kept: set[str]) -> int:
+        needed, freed = self._needed(kept), 0
         for path in self.blobs.iterdir():
             if f"sha256:{path.name}" not in needed:
                 freed += path.stat().st_size
                 path.unlink()
-        shutil.rmtree(self.folder / "ingest", ignore_errors=True)  # what killed exports left
-        self._forget({manifest.digest for manifest in manifests})
+        for left in self.folder.glob(f"{_EXPORTS}*"):  # by runs that were killed
+            shutil.rmtree(left, ignore_errors=True)
+        self._list(kept)
         return freed
 
-    def _forget(self, kept: set[str]) -> None:
-        """Take what is gone out of the exporter's own list."""
-        path = self.folder / "index.json"
+    def _needed(self, digests: Iterable[str]) -> set[str]:
+        """The digests of all blobs of those images that are here."""
+        manifests = [manifest for manifest in map(self.find, digests) if manifest]
+        return {digest for found in manifests for digest in (found.digest, *(blob.digest for blob in found.blobs))}
+
+    def _listed(self) -> set[str]:
         try:
-            index = json.loads(path.read_text())
-            index["manifests"] = [entry for entry in index["manifests"] if entry["digest"] in kept]
+            index = json.loads((self.folder / "index.json").read_text())
+            return {str(entry["digest"]) for entry in index["manifests"]}
         except (OSError, ValueError, LookupError, TypeError):
-            return
-        write_text(path, json.dumps(index))
+            return set()
+
+    def _list(self, digests: Iterable[str]) -> None:
+        """Write the index, so that other tools find the images too."""
+        manifests = [manifest for manifest in map(self.find, sorted(digests)) if manifest]
+        for name, text in _frame(manifests).items():
+            write_text(self.folder / name, text)
 
     @contextlib.contextmanager
-    def _lock(self, how: int) -> Iterator[None]:
+    def _lock(self, how: int, name: str = ".lock") -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, how)
             yield
@@ -133,11 +156,16 @@ def layout_of(project: Project) -> Layout:
     return Layout(folder=project.state / "layout")
 
 
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
+def _frame(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """The files that make a folder of blobs a layout of these images, by name."""
+    described = [
+        {"mediaType": manifest.media_type, "digest": manifest.digest, "size": len(manifest.data)}
+        for manifest in manifests
+    ]
+    return {
+        "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}),
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": described}),
+    }
 
 
 def _packed(name: str, file: "io.BufferedIOBase", size: int) -> Iterator[bytes]:

@@ -11,114 +11,114 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from torchbake.content import Content, Source
+from torchbake.artifact import ARTIFACTS, artifact_tag, put_artifact, subject_of
+from torchbake.candidate import Candidate, Parcel, Published, Sent, Supply
+from torchbake.content import Content
 from torchbake.errors import RegistryError
 from torchbake.labels import INPUTS
 from torchbake.registry import Blob, Manifest, Registry
-from torchbake.release import Judgement, Moved, Record, read_record, record_tag, write_record
-from torchbake.standing import Decision, Held, ImmutableTag, Move, Standing, decide, revisions_of
+from torchbake.release import Moved, Record, read_record, record_tag, write_record
+from torchbake.signature import Idle, Signer
+from torchbake.standing import Decision, Held, ImmutableTag, Move, Standing, decide, revisions_of, without_moves
 
 _UPLOADS = 3  # side by side
 _LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
+_UNSIGNED = Idle(hindrance="no key was given")
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last."""
-
-    id: str
-    digest: str
-    labels: Mapping[str, str]
-    tags: tuple[str, ...]
-    verdict: Judgement | None
-    waived: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sent:
-    """What went over the wire: bytes and layers that were sent, and bytes of all layers."""
-
-    bytes: int
-    layers: int
-    whole: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """What became of a candidate. ``decision`` is what was found to be due when it began."""
-
-    decision: Decision
-    sent: Sent | None = None
 
 
 class Publisher:
     """Releases the images of one repository. Every method may raise RegistryError and EngineError.
 
-    ``mounts`` are other repositories of the registry that may have layers already.
+    ``mounts`` are other repositories of the registry that may have layers already; ``signer`` signs what is released.
+    ``keep_rolling`` releases under immutable tags alone.
     """
 
-    def __init__(self, registry: Registry, source: Source, *, mounts: Sequence[str] = ()) -> None:
-        self._registry, self._source, self._mounts = registry, source, mounts
+    def __init__(
+        self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = _UNSIGNED, keep_rolling: bool = False
+    ) -> None:
+        self._registry, self._mounts, self._signer, self._keep_rolling = registry, mounts, signer, keep_rolling
         self._held: dict[str, Held] = {}
 
-    def standing(self, name: str, tags: Sequence[str], known: Sequence[str] | None = None) -> Standing:
-        """What the registry holds of the image whose own tag is ``name``; ``known``: the registry's tags, if asked."""
-        there = self._registry.tags() if known is None else known
+    def standing(self, name: str, tags: Sequence[str]) -> Standing:
+        """What the registry holds of the image whose own tag is ``name``."""
+        there = self._registry.tags()
         revisions = revisions_of(name, there)
         newest = revisions[-1] if revisions else None
         return Standing(
             newest_tag=newest,
             newest=self._listed(str(newest)) if newest else None,
             recorded=newest is not None and self._is_recorded(str(newest), there),
-            rolling={tag: self._listed(tag) if tag in there else None for tag in tags},
+            rolling=self.rolling(tags, there),
         )
+
+    def rolling(self, tags: Sequence[str], there: Collection[str]) -> dict[str, Held | None]:
+        """What each of the tags points at; ``there``: all tags of the registry."""
+        return {tag: self._listed(tag) if tag in there else None for tag in tags}
 
     def decide(self, candidate: Candidate) -> Decision:
         """What is due for a candidate; changes nothing."""
         name = candidate.tags[0]
         try:
-            return decide(name, candidate.digest, candidate.labels, self.standing(name, candidate.tags))
+            standing = self.standing(name, candidate.tags)
+            decision = decide(name, candidate.digest, candidate.labels, standing)
         except ValueError as error:
             raise RegistryError(f"{self._registry.repository}: {error}.", hint="Look who else writes there.") from None
+        return without_moves(decision, recorded=standing.recorded) if self._keep_rolling else decision
 
-    def publish(self, candidate: Candidate, tell: Tell, count: Callable[[int], None]) -> Published:
+    def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Callable[[int], None]) -> Published:
         """Release it, or finish its release, or find that nothing is due.
 
         Layers go without a lock, as they can do no harm; tags are read and set by one release at a time.
         """
         with locked(self._registry):
             decision = self.decide(candidate)
-        sent, manifest = None, None
-        if decision.action == "release":
-            sent, manifest = self._send(candidate, tell, count)
         if decision.action in ("nothing", "held"):
+            self._sign_late(decision, tell)
             return Published(decision=decision)
+        parcel = self._send(candidate, supply, tell, count) if decision.action == "release" else None
         tell("waiting for other releases")
         with locked(self._registry):
             decision = self.decide(candidate)
             if decision.action == "release":
-                if manifest is None:
+                if parcel is None:
                     raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
-                self._set_immutable(manifest, decision.tag)
+                self._set_immutable(parcel, decision.tag)
             if decision.action in ("release", "finish"):
                 self._roll(candidate, decision, tell)
-        return Published(decision=decision, sent=sent)
+        return Published(decision=decision, sent=parcel.sent if parcel else None)
 
     def _roll(self, candidate: Candidate, decision: Decision, tell: Tell) -> None:
         manifest = self._manifest(decision.digest)
         record = self._record(candidate, decision, manifest)
+        self._sign([record.digest, *record.attached.values()], tell)
         tell("moving tags")
         write_record(self._registry, record, manifest)
         self.move(manifest, decision.due)
-        write_record(self._registry, record.model_copy(update={"state": "released"}), manifest)
+        done = record.model_copy(update={"state": "released"})
+        write_record(self._registry, done, manifest, sign=lambda digest: self._sign([digest], tell))
+
+    def _sign(self, digests: Sequence[str], tell: Tell) -> None:
+        if not self._signer.hindrance:
+            tell("signing")
+            self._signer.sign(self._registry.repository, digests)
+
+    def _sign_late(self, decision: Decision, tell: Tell) -> None:
+        """What was released without a signature, and now could have one."""
+        record = None if self._signer.hindrance else read_record(self._registry, str(decision.tag))
+        if record is None or record.signature == self._signer.how or record.digest != decision.digest:
+            return
+        with locked(self._registry):
+            self._sign([record.digest, *record.attached.values()], tell)
+            signed = record.model_copy(update={"signature": self._signer.how})
+            manifest = self._manifest(record.digest)
+            write_record(self._registry, signed, manifest, sign=lambda digest: self._sign([digest], tell))
 
     def move(self, manifest: Manifest, moves: Sequence[Move]) -> None:
         """Set rolling tags, in order; where one cannot be set, those before it go back, and the error is raised."""
@@ -143,27 +143,38 @@ class Publisher:
                 with contextlib.suppress(RegistryError):  # the first error is the one to tell
                     self._registry.put(self._manifest(move.before), move.tag)
 
-    def _send(self, candidate: Candidate, tell: Tell, count: Callable[[int], None]) -> tuple[Sent, Manifest]:
+    def _send(self, candidate: Candidate, supply: Supply, tell: Tell, count: Callable[[int], None]) -> Parcel:
         """All that the image's manifest needs."""
         with tempfile.TemporaryDirectory(prefix="torchbake-publish-") as folder:
             tell("reading the image")
-            content = self._source.take_out(candidate.digest, Path(folder), lambda digest: not self._there(digest))
+            content = supply.source.take_out(
+                candidate.digest, Path(folder), lambda digest: supply.needs(digest) or not self._there(digest)
+            )
+            artifacts = tuple(supply.describe(content))
             tell("sending layers")
             blobs = content.manifest.blobs
             with ThreadPoolExecutor(_UPLOADS) as pool:
                 needed = list(pool.map(lambda blob: self._upload(content, blob, count), blobs))
         sizes = [blob.size for blob, sent in zip(blobs, needed, strict=True) if sent]
         whole = sum(blob.size for blob in content.manifest.layers)
-        return Sent(bytes=sum(sizes), layers=len(sizes), whole=whole), content.manifest
+        return Parcel(
+            manifest=content.manifest,
+            artifacts=artifacts,
+            sent=Sent(bytes=sum(sizes), layers=len(sizes), whole=whole),
+        )
 
-    def _set_immutable(self, manifest: Manifest, tag: ImmutableTag) -> None:
-        """Asked for before and after: it is never written over."""
+    def _set_immutable(self, parcel: Parcel, tag: ImmutableTag) -> None:
+        """Asked for before and after: it is never written over. What is said of the image is there before it is."""
+        manifest = parcel.manifest
         taken = self._registry.digest(str(tag))
         if taken not in (None, manifest.digest):
             raise RegistryError(
                 f"{self._registry.repository}:{tag} was taken by another release meanwhile ({taken}).",
                 hint="Publish again: it finds the next revision.",
             )
+        for artifact in parcel.artifacts:
+            beside = put_artifact(self._registry, artifact, manifest)
+            self._registry.put(beside, artifact_tag(str(tag), artifact.name))
         if taken is None:
             self._registry.put(manifest, str(tag))
 
@@ -205,7 +216,14 @@ class Publisher:
             kept=decision.kept,
             verdict=candidate.verdict,
             waived=candidate.waived,
+            attached=self._attached(str(decision.tag), decision.digest),
+            signature=self._signer.how,
         )
+
+    def _attached(self, tag: str, digest: str) -> dict[str, str]:
+        """What lies beside an image by name: the digests of artifacts that are of this very image."""
+        found = {name: self._registry.manifest(artifact_tag(tag, name)) for name in ARTIFACTS}
+        return {name: beside.digest for name, beside in found.items() if beside and subject_of(beside) == digest}
 
     def _manifest(self, digest: str) -> Manifest:
         found = self._registry.manifest(digest)
@@ -246,8 +264,7 @@ def labels_of(registry: Registry, digest: str) -> dict[str, str] | None:
         return None
     if manifest.is_index:
         return {}
-    config = Manifest(data=registry.read(manifest.config), media_type=manifest.config.media_type).content
-    return (config.get("config") or {}).get("Labels") or {}
+    return (registry.config(manifest).get("config") or {}).get("Labels") or {}
 
 
 _THREADS: dict[str, threading.Lock] = {}

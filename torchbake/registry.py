@@ -210,6 +210,11 @@ class Registry:
             self._push,
         )  # fmt: skip
 
+    def config(self, manifest: Manifest) -> dict[str, Any]:
+        """An image's configuration."""
+        blob = manifest.config
+        return Manifest(data=self.read(blob), media_type=blob.media_type).content
+
     def read(self, blob: Blob) -> bytes:
         """A small blob, hashed."""
         for _ in range(ATTEMPTS):

@@ -1,25 +1,18 @@
-"""A release record: what was released, moved and known then, as JSON beside the image in its registry.
+"""A release record: what was released, moved and known then, as JSON beside the image in its registry."""
 
-It is an OCI artifact (image specification 1.1, "artifactType" and "subject") under the tag ``<immutable tag>.release``,
-so that registries without the referrers API serve it too.
-"""
-
-import json
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from torchbake.artifact import Artifact, artifact_tag, put_artifact, read_artifact
 from torchbake.errors import RegistryError
-from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
+from torchbake.registry import Manifest, Registry
 from torchbake.verdict import Outcome
 
 ARTIFACT = "application/vnd.torchbake.release.v1+json"
-SUFFIX = ".release"
-_EMPTY = b"{}"  # the empty descriptor of the image specification
-_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+NAME = "release"
+SUFFIX = f".{NAME}"
 
 
 class Judgement(BaseModel):
@@ -48,7 +41,8 @@ class Record(BaseModel):
     """One release. ``state`` is ``begun`` until its rolling tags are where they belong.
 
     ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the packed bytes of all
-    layers; ``labels`` are the image's own, its versions among them.
+    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the artifacts
+    beside it by name; ``signature`` says how all of them and the image are signed, or why they are not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,6 +61,8 @@ class Record(BaseModel):
     kept: Mapping[str, str] = Field(default_factory=dict)
     verdict: Judgement | None = None
     waived: Mapping[str, str] = Field(default_factory=dict)
+    attached: Mapping[str, str] = Field(default_factory=dict)
+    signature: str = ""
 
     def text(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
@@ -74,43 +70,25 @@ class Record(BaseModel):
 
 def record_tag(tag: str) -> str:
     """Where the record of an immutable tag is."""
-    return f"{tag}{SUFFIX}"
+    return artifact_tag(tag, NAME)
 
 
 def read_record(registry: Registry, tag: str) -> Record | None:
     """The record of an immutable tag; None where there is none. Raises RegistryError for one that is broken."""
-    manifest = registry.manifest(record_tag(tag))
-    if manifest is None:
+    found = read_artifact(registry, tag, NAME)
+    if found is None:
         return None
     try:
-        return Record.model_validate_json(registry.read(manifest.layers[0]))
-    except (ValidationError, IndexError) as error:
+        return Record.model_validate_json(found[1])
+    except ValidationError as error:
         raise RegistryError(f"{registry.repository}:{record_tag(tag)} is no release record: {error}") from None
 
 
-def write_record(registry: Registry, record: Record, subject: Manifest) -> None:
-    """Put it beside its image."""
-    data = record.text().encode()
-    for content in (data, _EMPTY):
-        _send(registry, content)
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": ARTIFACT,
-        "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY)},
-        "layers": [{"mediaType": ARTIFACT, "digest": sha256(data), "size": len(data)}],
-        "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.data)},
-        "annotations": {"org.opencontainers.image.created": record.released},
-    }
-    packed = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
-    registry.put(Manifest(data=packed, media_type=MANIFEST), record_tag(record.tag))
-
-
-def _send(registry: Registry, data: bytes) -> None:
-    blob = Blob(digest=sha256(data), size=len(data))
-    if registry.has(blob):
-        return
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        registry.upload(blob, Path(file.name))
+def write_record(
+    registry: Registry, record: Record, subject: Manifest, sign: Callable[[str], None] = lambda digest: None
+) -> None:
+    """Put it beside its image. It is signed, by its digest, before its tag shows it."""
+    artifact = Artifact(name=NAME, media_type=ARTIFACT, text=record.text(), created=record.released)
+    manifest = put_artifact(registry, artifact, subject)
+    sign(manifest.digest)
+    registry.put(manifest, record_tag(record.tag))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchbake.bakefile import Job, Options, bake_file, packed_into, target_name
+from torchbake.bakefile import Job, Options, bake_file, packed, target_name
 from torchbake.board import Board
 from torchbake.builder import Builder, Outcome
 from torchbake.comparison import Comparison, compare
@@ -64,16 +64,15 @@ class Reproduction:
     def _build_twice(self, job: Job, folder: Path, shown: Board) -> list[tuple[Layout, str]]:
         ready, built = self.preparation.with_wheels(job), []
         for which, builder in zip(BUILDS, self.builders, strict=True):
-            layout = Layout(folder=folder / which)
-            outcome = self._build(ready, layout, builder, which, shown)
+            outcome = self._build(ready, folder / which, builder, which, shown)
             if not outcome.ok:
                 log = self._log(job, which)
                 raise ReproduceError(f"The {which} build failed: {outcome.errors[0].strip()}\nthe whole log: {log}")
-            built.append((layout, outcome.digests[0]))
+            built.append((Layout(folder=folder / which / target_name(job.spec)), outcome.digests[0]))
         return built
 
-    def _build(self, job: Job, layout: Layout, builder: str | None, which: str, shown: Board) -> Outcome:
-        options = replace(self.options, output=packed_into(layout.folder, self.compression), no_cache=True)
+    def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
+        options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
         root, log = self.preparation.project.root, self._log(job, which)
         with secret_files(self.preparation.pip, self.apt, {job.spec.base.suite}) as secrets:
             bake = log.with_suffix(".bake.json")

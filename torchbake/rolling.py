@@ -49,16 +49,14 @@ def _plan(registry: Registry, publisher: Publisher, tags: Sequence[str], to: int
     revisions = revisions_of(name, there)
     if not revisions:
         raise PublishError(f"{registry.repository} has no release of {name}.", hint="See: nox -s publish -- --help")
-    digests = {tag.revision: registry.digest(str(tag)) for tag in revisions}
-    rolling = publisher.standing(name, tags, there).rolling
+    rolling = publisher.rolling(tags, there)
     own = rolling[name]
-    current = next((tag for tag in reversed(revisions) if own and digests[tag.revision] == own.digest), None)
+    current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)
     target = _target(revisions, current, to, back=back)
-    digest = digests[target.revision]
-    if digest is None:
-        raise RegistryError(f"{registry.repository}:{target} is gone.")
     held = publisher.look(str(target))
-    moves, kept = moves_to(digest, held.labels if held else {}, rolling)
+    if held is None:
+        raise RegistryError(f"{registry.repository}:{target} is gone.")
+    moves, kept = moves_to(held.digest, held.labels, rolling)
     return Shift(current=current, target=target, moves=moves, kept=kept)
 
 

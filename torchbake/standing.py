@@ -6,7 +6,7 @@ All other tags roll, the image's own tag first of all: that one says which revis
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
@@ -141,6 +141,13 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
     if standing.recorded and not decision.due:
         return Decision(action="nothing", tag=tag, digest=newest.digest, moves=decision.moves, kept=decision.kept)
     return decision
+
+
+def without_moves(decision: Decision, *, recorded: bool) -> Decision:
+    """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has ended before."""
+    action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
+    kept = {move.tag: "left to `nox -s promote`" for move in decision.due}
+    return replace(decision, action=action, moves=(), kept={**decision.kept, **kept})
 
 
 def _decision(

@@ -43,9 +43,17 @@ class Store:
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
         return results
 
-    def take_in(self, digest: str) -> None:
-        """Hand a packed image to the engine, unless that has it already."""
-        if self.layout and self.engine.find([digest]) is None:
+    def lend(self, export: Path) -> None:
+        """Spare an export what is packed already."""
+        if self.layout:
+            self.layout.lend(export)
+
+    def take_in(self, digest: str, export: Path) -> None:
+        """Move an exported image into the layout, and hand it to the engine unless that has it already."""
+        if not self.layout:
+            return
+        self.layout.take(export, digest)
+        if self.engine.find([digest]) is None:
             self.engine.load(self.layout.archive(digest))
 
     def tidy(self) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,46 +19,20 @@ import requests
 
 from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
+from tests.e2e.small import Small
 from tests.e2e.unreliable import at_random, unreliable
-from torchbake.content import Content
+from torchbake.candidate import Candidate, Published
 from torchbake.errors import TorchbakeError
-from torchbake.publish import Candidate, Published, Publisher
+from torchbake.publish import Publisher
 from torchbake.reference import Repository
-from torchbake.registry import MANIFEST, Manifest, Registry, sha256
+from torchbake.registry import Registry
 from torchbake.release import read_record
 from torchbake.rolling import shift
 from torchbake.transport import Request, Transport
 
 TOOLS = ROOT / ".torchbake/tools"
+BESIDE = (".release", ".sbom", ".provenance")
 TAGS = {"2.7.0": ("2.7", "cuda12", "latest"), "2.7.1": ("2.7", "cuda12", "latest")}
-
-
-@dataclass(frozen=True)
-class Small:
-    """Images of a few bytes, made as they are asked for: of an id, a torch version and inputs."""
-
-    images: dict[str, tuple[Manifest, dict[str, bytes]]] = field(default_factory=dict)
-
-    def candidate(self, name: str, *, torch: str, inputs: str, tags: Sequence[str]) -> Candidate:
-        labels = {"org.torchbake.id": name, "org.torchbake.torch": torch, "org.torchbake.inputs": inputs}
-        config = json.dumps({"os": "linux", "architecture": "amd64", "config": {"Labels": labels}}).encode()
-        layers = [b"shared by all", f"of {name} from {inputs}".encode() * 100]
-        blobs = {sha256(data): data for data in (config, *layers)}
-        described = [
-            {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
-            for digest, data in blobs.items()
-        ]
-        content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[0], "layers": described[1:]}
-        manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
-        self.images[manifest.digest] = manifest, blobs
-        return Candidate(id=name, digest=manifest.digest, labels=labels, tags=(name, *tags), verdict=None)
-
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        manifest, blobs = self.images[digest]
-        for name, data in blobs.items():
-            if wanted(name):
-                (folder / name.removeprefix("sha256:")).write_bytes(data)
-        return Content(manifest=manifest, folder=folder)
 
 
 @dataclass(frozen=True)
@@ -73,9 +47,9 @@ class Place:
         return Registry(Transport(host, **options), Repository(host=host, path=self.path))
 
     def state(self) -> dict[str, str | None]:
-        """Digests by tag, without the records."""
+        """Digests by tag, without what lies beside images."""
         there = self.registry()
-        return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(".release")}
+        return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(BESIDE)}
 
     def remove(self) -> None:
         """Forget the repository, so that the next round begins anew."""
@@ -94,11 +68,18 @@ def place(running: Running, request: pytest.FixtureRequest) -> Place:
 
 
 def publish(registry_: Registry, small: Small, candidate: Candidate) -> Published:
-    return Publisher(registry_, small).publish(candidate, lambda _: None, lambda _: None)
+    return Publisher(registry_).publish(candidate, small.supply, lambda _: None, lambda _: None)
+
+
+def make(small: Small, name: str, *, torch: str, inputs: str, tags: Sequence[str]) -> Candidate:
+    """A candidate of an id, a torch version and inputs."""
+    labels = {"org.torchbake.id": name, "org.torchbake.torch": torch, "org.torchbake.inputs": inputs}
+    made = small.make(labels, [b"shared by all", f"of {name} from {inputs}".encode() * 100])
+    return Candidate(id=name, digest=made.digest, labels=labels, tags=(name, *tags), verdict=None)
 
 
 def image(small: Small, torch: str, inputs: str = "a") -> Candidate:
-    return small.candidate(f"{torch}-cuda12.6", torch=torch, inputs=inputs, tags=TAGS[torch])
+    return make(small, f"{torch}-cuda12.6", torch=torch, inputs=inputs, tags=TAGS[torch])
 
 
 def test_a_release_again_a_change_and_back(place: Place) -> None:
@@ -127,7 +108,7 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     assert record.state == "released"
     assert {moved.tag: moved.before for moved in record.rolling} == dict.fromkeys(tags, first.digest)
 
-    publisher = Publisher(there, small)
+    publisher = Publisher(there)
     back = shift(there, publisher, second.tags, to=None, back=True)
     assert (str(back.current), str(back.target)) == ("2.7.1-cuda12.6-r1", "2.7.1-cuda12.6-r0")
     assert place.state() == after | dict.fromkeys(tags, first.digest)
@@ -151,7 +132,7 @@ def test_an_old_patch_release_takes_nothing_from_a_newer_one(place: Place, order
 
 def test_what_somebody_else_put_under_our_names_is_not_touched(place: Place) -> None:
     small, there = Small(), place.registry()
-    stranger = small.candidate("stranger", torch="9.9", inputs="x", tags=())
+    stranger = make(small, "stranger", torch="9.9", inputs="x", tags=())
     publish(there, small, stranger)
     manifest = there.manifest("stranger")
     assert manifest

@@ -14,15 +14,18 @@ import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
-from torchbake.content import Content, EngineSource
+from tests.e2e.small import Small
+from torchbake.candidate import Candidate
+from torchbake.content import EngineSource
+from torchbake.description import supply_of
 from torchbake.engine import connect
 from torchbake.expectation import parse_expected
 from torchbake.inside import Idle
 from torchbake.lock import read_lock
 from torchbake.project import Project, load_project
-from torchbake.publish import Candidate, Publisher
+from torchbake.publish import Publisher
 from torchbake.reference import Reference, Repository
-from torchbake.registry import MANIFEST, Manifest, Registry, sha256
+from torchbake.registry import Manifest, Registry
 from torchbake.release import read_record, write_record
 from torchbake.render import promised_labels
 from torchbake.rolling import shift
@@ -45,7 +48,7 @@ class Place:
     running: Running
     namespace: str
     project: Project
-    _images: dict[str, tuple[Manifest, dict[str, bytes]]] = field(default_factory=dict)
+    small: Small = field(default_factory=Small)
 
     @property
     def where(self) -> str:
@@ -66,32 +69,16 @@ class Place:
         labels = promised_labels(spec, read_lock(self.project.root, spec))
         labels |= {"org.torchbake.inputs": INPUTS[inputs], **(lies or {})}
         # Blobs are shared by all repositories of a registry: what one test breaks, no other may have.
-        about = {"os": "linux", "architecture": "amd64", "author": self.namespace}
-        config = json.dumps({**about, "config": {"Labels": labels}}).encode()
         layer = f"of {name} from {inputs} in {self.namespace}".encode()
-        blobs = {sha256(data): data for data in (config, layer)}
-        described = [
-            {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
-            for digest, data in blobs.items()
-        ]
-        content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[0], "layers": described[1:]}
-        manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
-        self._images[manifest.digest] = manifest, blobs
+        manifest = self.small.make(labels, [layer], author=self.namespace)
         return Candidate(
             id=name, digest=manifest.digest, labels=labels, tags=self.project.tags[name], verdict=None
         )  # fmt: skip
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        manifest, blobs = self._images[digest]
-        for name, data in blobs.items():
-            if wanted(name):
-                (folder / name.removeprefix("sha256:")).write_bytes(data)
-        return Content(manifest=manifest, folder=folder)
-
     def publish(self, name: str, inputs: str = "a", lies: Mapping[str, str] | None = None) -> Manifest:
         candidate = self.candidate(name, inputs, lies)
-        Publisher(self.registry(), self).publish(candidate, lambda _: None, lambda _: None)
-        return self._images[candidate.digest][0]
+        Publisher(self.registry()).publish(candidate, self.small.supply, lambda _: None, lambda _: None)
+        return self.small.images[candidate.digest][0]
 
     def validate(self, name: str) -> dict[str, tuple[CheckResult, ...]]:
         """The checks of each tag of an image."""
@@ -173,7 +160,7 @@ def test_what_was_published_is_good(place: Place, validate: Callable[..., Comple
 def test_after_a_rollback_all_is_good(place: Place) -> None:
     place.publish(NEW)
     place.publish(NEW, "b")
-    shift(place.registry(), Publisher(place.registry(), place), place.project.tags[NEW], to=None, back=True)
+    shift(place.registry(), Publisher(place.registry()), place.project.tags[NEW], to=None, back=True)
     assert place.failures(NEW) == {}
 
 
@@ -203,7 +190,7 @@ def test_a_tag_moved_to_what_is_newer_is_not_told_to_be_promoted_alone(place: Pl
     assert f"and should point at {OLD}-r0" in failed["rolling"]
     assert f"Remove it in the registry, as promote leaves it alone ({NEW} is newer). Put it there" in failed["rolling"]
     place.forget_tag("2.9")
-    shift(place.registry(), Publisher(place.registry(), place), place.project.tags[OLD], to=0, back=False)
+    shift(place.registry(), Publisher(place.registry()), place.project.tags[OLD], to=0, back=False)
     assert place.failures(OLD) == {}
 
 
@@ -335,14 +322,18 @@ def test_a_repository_that_does_not_answer_hides_no_other(place: Place, validate
 
 
 def test_real_images_are_pulled_by_digest_and_looked_into(
-    place: Place, validate: Callable[..., Completed], engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+    place: Place,
+    validate: Callable[..., Completed],
+    engine: docker.DockerClient,
+    built: dict[str, dict[str, Any]],
+    tmp_path: Path,
 ) -> None:
     images, named = connect().images(), _names(engine)
     init = images[built[INIT]["ref"]]
     tags = place.project.tags[INIT]
     candidate = Candidate(id=INIT, digest=init.digest, labels=init.labels, tags=tags, verdict=None)
-    publisher = Publisher(place.registry(INIT), EngineSource(engine=connect()))
-    publisher.publish(candidate, lambda _: None, lambda _: None)
+    supply = supply_of(INIT, EngineSource(engine=connect()), tmp_path)
+    Publisher(place.registry(INIT)).publish(candidate, supply, lambda _: None, lambda _: None)
     done = validate(INIT, "--registry", place.where, "--format", "json")
     assert done.returncode == 0, done.stdout
     checks = [check for image in json.loads(done.stdout)["images"] for check in image["checks"]]

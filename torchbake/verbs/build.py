@@ -11,10 +11,10 @@ from typing import Any
 from rich.text import Text
 
 from torchbake import console
-from torchbake.bakefile import Options, output_for, packed_into
+from torchbake.bakefile import Options, output_for, packed
 from torchbake.base import Base, find_base, make_base
 from torchbake.builderlock import make_builder_lock
-from torchbake.engine import Engine, Image, builder_driver, check_buildx, connect
+from torchbake.engine import CONTAINERD_STORE, Engine, Image, builder_driver, check_buildx, connect
 from torchbake.errors import BuildError, EngineError, TorchbakeError, UsageError
 from torchbake.layout import COMPRESSIONS, Compression, Layout, layout_of
 from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
@@ -91,7 +91,7 @@ def _layout(args: argparse.Namespace, project: Project, engine: Engine) -> Layou
     if not engine.containerd_store:
         raise EngineError(
             "This engine takes images apart, so what it tests would be another image than the one that is packed.",
-            hint='Let it use the containerd image store ("features": {"containerd-snapshotter": true}): nox -s setup',
+            hint=f"{CONTAINERD_STORE}: nox -s setup",
         )
     return layout_of(project)
 
@@ -172,9 +172,11 @@ def _options(args: argparse.Namespace, project: Project, store: Store) -> Option
         raise UsageError(f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME.")
     unpacked = output_for(driver, containerd_store=store.engine.containerd_store)
     return Options(
-        output=packed_into(store.layout.folder, _compression(args)) if store.layout else unpacked,
+        output=packed(_compression(args)) if store.layout else unpacked,
         created=created(project.root),
         epoch=content_epoch() if store.layout else None,
+        # As a dry run shows it; each run makes its own.
+        exports=store.layout.folder / "exports" if store.layout else None,
         revision=revision(project.root),
         arguments=proxy_variables(),
         no_cache=args.no_cache,

@@ -10,15 +10,19 @@ from pathlib import Path
 
 from torchbake import console
 from torchbake.board import Board, board
-from torchbake.content import EngineSource
-from torchbake.engine import Engine, Image, connect
+from torchbake.candidate import Candidate, Published, Supply
+from torchbake.content import EngineSource, LayoutSource
+from torchbake.description import supply_of
+from torchbake.engine import Image, connect
 from torchbake.errors import CheckError, PublishError, TorchbakeError, UsageError
+from torchbake.layout import layout_of
 from torchbake.plan import ref_of
 from torchbake.project import Project
-from torchbake.publish import Candidate, Published, Publisher
+from torchbake.publish import Publisher
 from torchbake.reference import Repository
 from torchbake.release import Judgement
 from torchbake.reports import Reports
+from torchbake.signature import Signer
 from torchbake.spec import Spec
 from torchbake.standing import Decision
 from torchbake.standing import as_json as decision_json
@@ -31,12 +35,14 @@ from torchbake.verbs.common import (
     registry_of,
     repository_of,
 )  # fmt: skip
+from torchbake.verbs.signing import add_signing, signer_of
 from torchbake.verdict import Outcome, Verdict, counts
 
 SUMMARY = "release tested images: an immutable tag each, then their rolling tags"
 EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
+    "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
 _PAGE = "GITHUB_STEP_SUMMARY"
@@ -51,6 +57,7 @@ class Due:
     spec: Spec
     candidate: Callable[[], Candidate]
     publisher: Publisher
+    supply: Supply
     repository: Repository
 
 
@@ -71,6 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--waive", action="append", default=[], metavar="CHECK=REASON",
         help="release although this check failed; the reason stays in the release record; again for more",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep-rolling", action="store_true", help="the immutable tag alone; `promote` moves the rolling ones later"
+    )
+    add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
     parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
@@ -78,14 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
-    waivers, engine = _waivers(args.waive), connect()
+    waivers, signer, engine = _waivers(args.waive), signer_of(args), connect()
     images = engine.images()
-    publishers = _publishers(args, selection.specs, engine)
+    publishers = _publishers(args, selection.specs, signer)
+    source = LayoutSource(layout=layout_of(project), otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,
             candidate=partial(_candidate, project, spec, images, waivers),
             publisher=publishers[spec.repository],
+            supply=supply_of(spec.repository, source, project.state / "packages"),
             repository=repository_of(args, spec),
         )
         for spec in selection.specs
@@ -110,13 +123,16 @@ def _waivers(words: Sequence[str]) -> dict[str, str]:
     return {check.strip(): reason.strip() for check, _, reason in pairs}
 
 
-def _publishers(args: argparse.Namespace, specs: Sequence[Spec], engine: Engine) -> dict[str, Publisher]:
+def _publishers(args: argparse.Namespace, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
     """One for each repository; what one of them holds can be mounted into the others."""
     where = {spec.repository: repository_of(args, spec) for spec in specs}
     paths = {repository.path for repository in where.values()}
     return {
         name: Publisher(
-            registry_of(args, repository), EngineSource(engine=engine), mounts=sorted(paths - {repository.path})
+            registry_of(args, repository),
+            mounts=sorted(paths - {repository.path}),
+            signer=signer,
+            keep_rolling=args.keep_rolling,
         )
         for name, repository in where.items()
     }
@@ -175,8 +191,9 @@ def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
 def _one(due: Due, shown: Board) -> Ended:
     name = due.spec.id
     shown.start(name, f"to {due.repository}")
-    sent = _Count(lambda text: shown.look(name, text))
-    ended = _ended(due, lambda: due.publisher.publish(due.candidate(), lambda text: shown.look(name, text), sent.add))
+    look = partial(shown.look, name)
+    sent = _Count(look)
+    ended = _ended(due, lambda: due.publisher.publish(due.candidate(), due.supply, look, sent.add))
     words = ended.problem or (_summary(ended.published) if ended.published else "")
     shown.end(name, words, good=not ended.problem)
     return ended

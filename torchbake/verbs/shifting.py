@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchbake import console
-from torchbake.content import NoSource
 from torchbake.errors import PublishError, TorchbakeError
 from torchbake.project import Project
 from torchbake.publish import Publisher
@@ -62,7 +61,7 @@ def _revision(text: str) -> int:
 
 def _one(args: argparse.Namespace, project: Project, spec: Spec, *, back: bool) -> Ended:
     registry = registry_of(args, repository_of(args, spec))
-    publisher = Publisher(registry, NoSource())
+    publisher = Publisher(registry)
     try:
         moved = shift(registry, publisher, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run)
     except TorchbakeError as error:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchbake import console
-from torchbake.content import NoSource
+from torchbake.candidate import Candidate
 from torchbake.engine import Image, connect
 from torchbake.errors import UsageError
 from torchbake.plan import ref_of
 from torchbake.project import Project
-from torchbake.publish import Candidate, Publisher
+from torchbake.publish import Publisher
 from torchbake.render import promised_labels
 from torchbake.spec import Spec
 from torchbake.standing import Decision
@@ -75,7 +75,7 @@ def _show_registry(args: argparse.Namespace, project: Project, specs: Sequence[S
 def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
     """Every rolling tag of an image, the immutable one of its next release first."""
     repository, tags = repository_of(args, spec), project.tags[spec.id]
-    publisher = Publisher(registry_of(args, repository), NoSource())
+    publisher = Publisher(registry_of(args, repository))
     decision = publisher.decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}

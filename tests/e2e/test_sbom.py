@@ -1,0 +1,172 @@
+"""The bill of materials of real images: against their locks, and against what their own tools say inside of them."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
+from torchbake.lockfile import parse_lock
+
+Built = dict[str, dict[str, Any]]
+Run = Callable[..., str]
+# Every distribution of the file system, as Python's own reader sees it: folder, name, version.
+DISTRIBUTIONS = """
+import importlib.metadata, json, os, re
+found = []
+for folder, names, _ in os.walk("/"):
+    names[:] = [name for name in names if os.path.join(folder, name) not in ("/proc", "/sys", "/dev")]
+    for name in names:
+        if name.endswith(".dist-info"):
+            one = importlib.metadata.Distribution.at(os.path.join(folder, name))
+            found.append((folder, re.sub("[-_.]+", "-", one.metadata["Name"]).lower(), one.version))
+print(json.dumps(sorted(found)))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bills of the three images, their memory being that of the project."""
+    folder = tmp_path_factory.mktemp("bills")
+    done = torchbake("sbom", CPU, CUDA, INIT, "--output", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def bill(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / name / "sbom.cdx.json").read_text())
+    return found
+
+
+def of_type(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [part for part in found["components"] if part["purl"].startswith(f"pkg:{kind}/")]
+
+
+def places(component: dict[str, Any]) -> list[str]:
+    return [place["location"] for place in component["evidence"]["occurrences"]]
+
+
+@pytest.mark.parametrize("name", [CPU, CUDA])
+def test_what_was_locked_is_there_and_nothing_else_but_what_that_bundles(folder: Path, name: str) -> None:
+    lock = parse_lock((ROOT / "images" / name / "requirements.lock").read_text(), name)
+    wheels = of_type(bill(folder, name), "pypi")
+    installed = [part for part in wheels if any("/_vendor" not in place for place in places(part))]
+    assert {part["name"]: part["version"] for part in installed} == {p.name: p.version for p in lock.pins.values()}
+    assert len(installed) == len(lock.pins)
+
+
+@pytest.mark.parametrize("name", [CPU, CUDA])
+def test_the_distributions_are_those_that_python_finds(folder: Path, built: Built, run: Run, name: str) -> None:
+    wheels = of_type(bill(folder, name), "pypi")
+    found = sorted([place, part["name"], part["version"]] for part in wheels for place in places(part))
+    assert found == json.loads(run(built[name]["ref"], "python", "-c", DISTRIBUTIONS, user="0"))
+
+
+@pytest.mark.parametrize("name", [CPU, CUDA])
+def test_the_debian_packages_are_those_that_dpkg_lists(folder: Path, built: Built, run: Run, name: str) -> None:
+    form = "${Package} ${Version} ${Architecture} ${source:Package} ${source:Version} ${db:Status-Status}\n"
+    listed = [line.split() for line in run(built[name]["ref"], "dpkg-query", "-W", "-f", form).splitlines()]
+    assert {line[5] for line in listed} == {"installed"}
+    wanted = sorted((line[0], line[1], line[2]) for line in listed)
+    parts = of_type(bill(folder, name), "deb")
+    assert sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts) == wanted
+    assert all("distro=debian-12" in part["purl"] for part in parts)
+    sources = {(line[0], f"{line[3]} {line[4]}") for line in listed if line[3:5] != line[0:2]}
+    named = {(part["name"], source(part["purl"])) for part in parts if "upstream=" in part["purl"]}
+    assert named == sources
+
+
+def source(purl: str) -> str:
+    name, _, version = purl.partition("upstream=")[2].partition("%40")
+    return f"{name} {version}".replace("%2B", "+").replace("%7E", "~")
+
+
+def test_licences_are_what_packages_say(folder: Path) -> None:
+    parts = {part["name"]: part for part in bill(folder, CUDA)["components"]}
+
+    def said(name: str) -> list[str]:
+        stated = parts[name]["licenses"]
+        return sorted(one.get("expression") or one["license"].get("id") or one["license"]["name"] for one in stated)
+
+    assert said("torch") == ["BSD-3-Clause"]
+    assert said("nvidia-cudnn-cu12") == ["NVIDIA Proprietary Software"]
+    assert said("triton") == ["MIT"]
+    assert said("tini") == ["MIT"]
+    assert "curl" in said("libcurl3-gnutls")
+
+
+@pytest.mark.parametrize("name", [CPU, CUDA, INIT])
+def test_the_bill_is_valid_and_of_the_image(folder: Path, built: Built, name: str) -> None:
+    text = (folder / name / "sbom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    subject = json.loads(text)["metadata"]["component"]
+    assert subject["purl"].endswith(f"@{built[name]['digest']}")
+    assert built[name]["ref"] == f"{subject['name']}:{subject['version']}"
+
+
+def test_an_image_of_one_program_has_no_packages(folder: Path) -> None:
+    assert bill(folder, INIT)["components"] == []
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_a_second_look_gives_the_same_bytes(folder: Path, tmp_path: Path, seed: str) -> None:
+    done = torchbake("sbom", CPU, INIT, "--output", str(tmp_path), env={"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo"})
+    assert done.returncode == 0, done.stderr
+    for name in (CPU, INIT):
+        assert (tmp_path / name / "sbom.cdx.json").read_bytes() == (folder / name / "sbom.cdx.json").read_bytes()
+
+
+def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
+    folder: Path, tmp_path: Path, project: Callable[..., Path]
+) -> None:
+    """In a project of its own, which has read nothing yet and has the same image."""
+    matrix = project("rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]", repository="torchbake/pytorch")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    arguments = ("sbom", CPU, "--matrix", str(matrix), "--output", str(tmp_path / "bills"))
+    done = torchbake(*arguments, env={"TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "bills" / CPU / "sbom.cdx.json").read_bytes() == (folder / CPU / "sbom.cdx.json").read_bytes()
+    assert list(temporary.iterdir()) == []
+    memory = {path.name: path.stat().st_size for path in (tmp_path / ".torchbake/packages").iterdir()}
+    assert len([name for name in memory if name.endswith(".manifest.json")]) == 1
+    assert sum(memory.values()) < 4_000_000
+
+
+def test_the_result_is_json_alone_and_the_licences_come_with_their_packages(folder: Path, built: Built) -> None:
+    done = torchbake("sbom", CPU, INIT, "--licences", "--format", "json", "--output", str(folder))
+    cpu, init = sorted(json.loads(done.stdout)["images"], key=lambda image: image["id"])
+    assert (cpu["id"], cpu["digest"], cpu["problem"]) == (CPU, built[CPU]["digest"], "")
+    assert cpu["path"] == str(folder / CPU / "sbom.cdx.json")
+    rows = {row["licence"]: [package["name"] for package in row["packages"]] for row in cpu["licences"]}
+    assert {"filelock", "setuptools", "tini"} <= set(rows["MIT"])
+    assert "torch" in rows["Apache-2.0 WITH LLVM-exception"]
+    without = {package["name"] for package in cpu["packages_without"]}
+    assert cpu["unsaid"] == len(cpu["packages_without"])
+    everything = {part["name"] for part in bill(folder, CPU)["components"]}
+    assert without | {name for names in rows.values() for name in names} == everything
+    assert not without & {name for names in rows.values() for name in names}
+    assert (init["python"], init["debian"], init["licences"]) == (0, 0, [])
+
+
+def test_the_table_shows_an_image_that_is_not_built_as_such(folder: Path, built: Built) -> None:
+    done = torchbake("sbom", INIT, "2.15.0-cuda13.2-cudnn9-devel-debian12", "--output", str(folder))
+    assert done.returncode == 7
+    assert "none: it is not in the engine" in done.stdout
+    assert str(folder / INIT / "sbom.cdx.json") in done.stdout
+    assert "nox -s build sbom -- 2.15.0-cuda13.2-cudnn9-devel-debian12" in done.stderr
+
+
+def test_the_licences_are_a_table_an_image(built: Built, folder: Path) -> None:
+    done = torchbake("sbom", CPU, "--licences", "--output", str(folder))
+    lines = done.stdout.splitlines()
+    assert lines[0].strip() == CPU
+    rows = {columns[0]: int(columns[1]) for line in lines[2:] if len(columns := re.split(r"\s{2,}", line.strip())) > 2}
+    assert rows["MIT"] > 10
+    assert rows["(not said)"] > 0
+    assert "\x1b" not in done.stdout

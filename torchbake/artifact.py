@@ -1,0 +1,81 @@
+"""What lies beside an image in its registry: JSON as an OCI artifact, bound to the image's digest.
+
+Image specification 1.1, "artifactType" and "subject": registries with the referrers API list it with its image. Each
+has a tag of its own besides, ``<immutable tag>.<name>``, so that registries without that API serve it too.
+"""
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.errors import RegistryError
+from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
+
+SBOM, PROVENANCE = "sbom", "provenance"
+ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
+_EMPTY = b"{}"  # the empty descriptor of the image specification
+_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A text about an image. ``name`` ends its tag, ``media_type`` says what it is; ``created`` is RFC 3339."""
+
+    name: str
+    media_type: str
+    text: str
+    created: str = ""
+
+
+def artifact_tag(tag: str, name: str) -> str:
+    """Where an immutable tag's artifact is."""
+    return f"{tag}.{name}"
+
+
+def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> Manifest:
+    """Put it beside its image, under its own digest; the same text is the same artifact. Raises RegistryError."""
+    data = artifact.text.encode()
+    for content in (data, _EMPTY):
+        _send(registry, content)
+    content_of = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": artifact.media_type,
+        "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY)},
+        "layers": [{"mediaType": artifact.media_type, "digest": sha256(data), "size": len(data)}],
+        "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.data)},
+    }
+    if artifact.created:
+        content_of["annotations"] = {"org.opencontainers.image.created": artifact.created}
+    packed = json.dumps(content_of, sort_keys=True, separators=(",", ":")).encode()
+    manifest = Manifest(data=packed, media_type=MANIFEST)
+    registry.put(manifest, manifest.digest)
+    return manifest
+
+
+def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, bytes] | None:
+    """An immutable tag's artifact; None where there is none. Raises RegistryError for what is no artifact."""
+    where = artifact_tag(tag, name)
+    manifest = registry.manifest(where)
+    if manifest is None:
+        return None
+    if not manifest.layers:
+        raise RegistryError(f"{registry.repository}:{where} holds nothing.")
+    return manifest, registry.read(manifest.layers[0])
+
+
+def subject_of(manifest: Manifest) -> str:
+    """The digest of the image that an artifact is of; empty where it names none."""
+    subject = manifest.content.get("subject")
+    return str(subject.get("digest", "")) if isinstance(subject, dict) else ""
+
+
+def _send(registry: Registry, data: bytes) -> None:
+    blob = Blob(digest=sha256(data), size=len(data))
+    if registry.has(blob):
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        registry.upload(blob, Path(file.name))

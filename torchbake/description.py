@@ -1,0 +1,38 @@
+"""What is said of an image beside it in a registry: its bill of materials and its provenance."""
+
+from functools import partial
+from pathlib import Path
+
+from torchbake.artifact import PROVENANCE, SBOM, Artifact
+from torchbake.candidate import Supply
+from torchbake.content import Content, Source
+from torchbake.contents import sbom_of, unread
+from torchbake.labels import VERSION_LABEL
+from torchbake.provenance import MEDIA_TYPE, provenance_text
+from torchbake.registry import Manifest
+
+SBOM_TYPE = "application/vnd.cyclonedx+json"
+_CREATED = "org.opencontainers.image.created"
+
+
+def supply_of(name: str, source: Source, memory: Path) -> Supply:
+    """Where an image of the repository ``name`` is, and its description; ``memory`` remembers what layers hold."""
+    return Supply(source=source, describe=partial(describe, name, memory=memory), needs=unread(memory))
+
+
+def describe(name: str, content: Content, memory: Path) -> tuple[Artifact, ...]:
+    """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
+    labels = _labels(content)
+    created = labels.get(_CREATED)
+    sbom = sbom_of(content, memory, name=name, version=labels.get(VERSION_LABEL, ""), created=created)
+    provenance = provenance_text(name, content.manifest.digest, labels)
+    return (
+        Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),
+        Artifact(name=PROVENANCE, media_type=MEDIA_TYPE, text=provenance),
+    )
+
+
+def _labels(content: Content) -> dict[str, str]:
+    blob = content.manifest.config
+    config = Manifest(data=content.path(blob).read_bytes(), media_type=blob.media_type).content
+    return (config.get("config") or {}).get("Labels") or {}

@@ -1,0 +1,193 @@
+"""Signatures by cosign, of digests in a registry: https://docs.sigstore.dev/cosign/
+
+Keys never pass through here: cosign reads them itself, and their password from COSIGN_PASSWORD.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torchbake.credentials import config_key, find_login
+from torchbake.errors import SignatureError
+from torchbake.reference import Repository
+
+_TIMEOUT = 300  # seconds for one call; a keyless one asks two services
+_MISSING = "cosign is not installed"
+_UNSIGNED = ("no signatures found", "no matching signatures", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
+
+
+class Signer(Protocol):
+    """Signs digests of one registry's repositories."""
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing is signed; empty when it is."""
+
+    @property
+    def how(self) -> str:
+        """In words for a release record."""
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        """Sign, then verify what was signed. Raises SignatureError."""
+
+
+class Verifier(Protocol):
+    """Verifies signatures."""
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing is verified; empty when it is."""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        """Why a digest's signature does not hold; empty when it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle:
+    """Signs and verifies nothing, for a reason."""
+
+    hindrance: str
+
+    @property
+    def how(self) -> str:
+        return f"not-run: {self.hindrance}"
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        """Nothing."""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        return self.hindrance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Whose signatures are believed: a public key (file or KMS address), or an identity and who vouches for it."""
+
+    key: str = ""
+    identity: str = ""
+    issuer: str = ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        if self.key:
+            return ("--key", self.key)
+        return ("--certificate-identity-regexp", self.identity, "--certificate-oidc-issuer-regexp", self.issuer)
+
+    def __bool__(self) -> bool:
+        return bool(self.key or (self.identity and self.issuer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosign:
+    """The cosign program. ``plain``: the registry may speak HTTP. ``log``: use the public transparency log."""
+
+    program: str
+    plain: bool = False
+    log: bool = True
+    hindrance: str = ""
+
+    def run(self, *arguments: str, host: str = "") -> str:
+        """Its standard output. Raises SignatureError with its last words."""
+        with _settings(host) as settings:
+            try:
+                done = subprocess.run(
+                    [self.program, *arguments], env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+                    capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                raise SignatureError(f"cosign {arguments[0]} did not end within {_TIMEOUT} s.") from None
+            except OSError as error:
+                raise SignatureError(f"{self.program} cannot be run: {error.strerror}") from None
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+            raise SignatureError(f"cosign {arguments[0]}: {' '.join(said[-2:]) or f'ended with {done.returncode}'}")
+        return done.stdout
+
+    @property
+    def registry_arguments(self) -> tuple[str, ...]:
+        return ("--allow-http-registry",) if self.plain else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosignSigner:
+    """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty)."""
+
+    cosign: Cosign
+    key: str = ""
+    hindrance: str = ""
+
+    @property
+    def how(self) -> str:
+        return f"cosign, {'with a key' if self.key else 'keyless'}"
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        names = [f"{repository}@{digest}" for digest in digests]
+        arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *self.cosign.registry_arguments]
+        arguments += ["--key", self.key] if self.key else []
+        self.cosign.run("sign", *arguments, *names, host=repository.host)
+        with self._trust() as trust:
+            verifier = CosignVerifier(cosign=self.cosign, trust=trust)
+            for digest in digests:
+                problem = verifier.problem(repository, digest)
+                if problem:
+                    raise SignatureError(f"{repository}@{digest} was signed, and it does not verify: {problem}")
+
+    @contextlib.contextmanager
+    def _trust(self) -> Iterator[Trust]:
+        """Our own signature's: that it holds is asked, not whose it is."""
+        if not self.key:
+            yield Trust(identity=".*", issuer=".*")
+            return
+        with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
+            file.write(self.cosign.run("public-key", "--key", self.key))
+            file.flush()
+            yield Trust(key=file.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosignVerifier:
+    """Believes the signatures of ``trust``."""
+
+    cosign: Cosign
+    trust: Trust
+    hindrance: str = ""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
+        arguments += [] if self.cosign.log else ["--insecure-ignore-tlog=true"]
+        try:
+            self.cosign.run("verify", *arguments, "--output", "json", f"{repository}@{digest}", host=repository.host)
+        except SignatureError as error:
+            return "it is not signed" if any(word in error.message for word in _UNSIGNED) else error.message
+        return ""
+
+
+def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
+    """The program on the PATH."""
+    program = shutil.which("cosign")
+    return Cosign(program=program, plain=plain, log=log) if program else Idle(hindrance=_MISSING)
+
+
+@contextlib.contextmanager
+def _settings(host: str) -> Iterator[dict[str, str]]:
+    """Environment variables by which cosign logs in and trusts as we do; a login of the environment goes by a file."""
+    settings = {}
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE")
+    if bundle:
+        settings["SSL_CERT_FILE"] = bundle
+    login = find_login(host) if host else None
+    if login is None or not login.password:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="torchbake-cosign-") as folder:
+        secret = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+        Path(folder, "config.json").write_text(json.dumps({"auths": {config_key(host): {"auth": secret}}}))
+        yield settings | {"DOCKER_CONFIG": folder}

@@ -1,0 +1,140 @@
+"""What packages say of their licence, in SPDX's words where that is certain, and as they said it where it is not.
+
+Expressions: https://spdx.github.io/spdx-spec/v2.3/SPDX-license-expressions/
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+_LONGEST = 1000  # characters of an expression; what is longer is a text
+_SHORT = 100  # characters of a name; what is longer is the licence's text
+# What wheels write that can mean one licence only. "BSD" and "Apache Software License" are not among them: they name no
+# version (https://peps.python.org/pep-0639/#mapping-license-classifiers-to-spdx-identifiers).
+_ALIASES = {
+    "apache 2": "Apache-2.0",
+    "apache 2.0": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "apache license, version 2.0": "Apache-2.0",
+    "apache license version 2.0": "Apache-2.0",
+    "apache software license 2.0": "Apache-2.0",
+    "apache-2": "Apache-2.0",
+    "2-clause bsd license": "BSD-2-Clause",
+    "bsd 2-clause": "BSD-2-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
+    "bsd 3-clause": "BSD-3-Clause",
+    "bsd 3-clause license": "BSD-3-Clause",
+    "bsd-3-clause license": "BSD-3-Clause",
+    "modified bsd license": "BSD-3-Clause",
+    "new bsd license": "BSD-3-Clause",
+    "expat": "MIT",
+    "mit license": "MIT",
+    "the mit license": "MIT",
+    "the mit license (mit)": "MIT",
+    "isc license": "ISC",
+    "isc license (iscl)": "ISC",
+    "lgplv3": "LGPL-3.0-only",
+    "gnu lesser general public license v3 (lgplv3)": "LGPL-3.0-only",
+    "gnu lesser general public license v3 or later (lgplv3+)": "LGPL-3.0-or-later",
+    "gnu lesser general public license v2 or later (lgplv2+)": "LGPL-2.0-or-later",
+    "gplv2": "GPL-2.0-only",
+    "gplv3": "GPL-3.0-only",
+    "gnu general public license v2 (gplv2)": "GPL-2.0-only",
+    "gnu general public license v2 or later (gplv2+)": "GPL-2.0-or-later",
+    "gnu general public license v3 (gplv3)": "GPL-3.0-only",
+    "gnu general public license v3 or later (gplv3+)": "GPL-3.0-or-later",
+    "mpl 2.0": "MPL-2.0",
+    "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
+    "cc0 1.0 universal (cc0 1.0) public domain dedication": "CC0-1.0",
+    "boost software license 1.0 (bsl-1.0)": "BSL-1.0",
+    "historical permission notice and disclaimer (hpnd)": "HPND",
+    "the unlicense (unlicense)": "Unlicense",
+    "universal permissive license (upl)": "UPL-1.0",
+    "zlib/libpng license": "Zlib",
+}
+_SAME = {"bsd license": "BSD"}  # no SPDX name, but one spelling
+_SILENT = {"", "unknown", "none", "license", "other", "other/proprietary license", "osi approved"}
+_GNU = re.compile(r"(?P<family>[AL]?GPL|GFDL)(?P<niv>-NIV)?-(?P<major>\d)(?:\.(?P<minor>\d))?(?P<later>\+)?", re.I)
+_TERM = re.compile(r"[\w.+~/()-]+(?:\s+with\s+[\w.+ -]{1,60}?\s+exceptions?|\s+with\s+[\w.+-]+)?", re.I)
+_JOINT = re.compile(r"(,?\s+and\s+|,?\s+or\s+|,\s*)", re.I)
+
+
+def expression(said: str) -> str | None:
+    """``said`` as a canonical SPDX expression; None where it is none."""
+    if len(said) > _LONGEST:
+        return None
+    try:
+        return str(canonicalize_license_expression(said))
+    except InvalidLicenseExpression:
+        return None
+
+
+def normal(said: str) -> str:
+    """One statement: SPDX's words where it can mean one licence only, else as it was said, on one line."""
+    said = " ".join(said.split())
+    return expression(said) or _ALIASES.get(said.lower()) or _SAME.get(said.lower(), said)
+
+
+def of_wheel(
+    *, stated: str = "", field: str = "", classifiers: Iterable[str] = (), files: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What the metadata of a wheel say: its expression, else what is most exact among its field and classifiers.
+
+    ``field`` is the old License field, in which some wheels have the licence's whole text; ``classifiers`` are those
+    below ``License ::``. Where only ``files`` are named, that is what is said. Source:
+    https://packaging.python.org/en/latest/specifications/core-metadata/
+    """
+    if stated.strip():
+        return (normal(stated),)
+    name = _name(field)
+    classes = tuple(dict.fromkeys(normal(text.rpartition("::")[2]) for text in classifiers))
+    classes = tuple(text for text in classes if text.lower() not in _SILENT)
+    if name and expression(name):
+        return (name,)
+    if classes and all(map(expression, classes)):
+        return tuple(sorted(classes))
+    if name or classes:
+        return (name,) if name else tuple(sorted(classes))
+    return (f"said in {', '.join(files)}",) if files else ()
+
+
+def _name(field: str) -> str:
+    """The name in a License field: what is on its one line, or the title of a text where that is a known licence's."""
+    lines = [line.strip(" \t|") for line in field.splitlines() if line.strip(" \t|")]
+    title = normal(lines[0]) if lines else ""
+    if title.lower() in _SILENT or len(title) > _SHORT or (len(lines) > 1 and not expression(title)):
+        return ""
+    return title
+
+
+def of_debian(synopsis: str) -> str | None:
+    """The short name of a `License:` field, or names with `and` and `or`; None for what is a text.
+
+    Source: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/#license-short-name
+    """
+    said = " ".join(synopsis.split())
+    parts = _JOINT.split(said)
+    terms, joints = parts[::2], {joint.strip(" ,").upper() for joint in parts[1::2]}
+    if len(said) > _LONGEST or not all(map(_TERM.fullmatch, terms)):
+        return None
+    known = [_debian_term(term) for term in terms]
+    # A comma changes what binds first, so only names with one and the same word between them are put into SPDX's.
+    if not all(map(expression, known)) or len(joints) > 1 or "," in said:
+        return known[0] if len(known) == 1 else said
+    return f" {''.join(joints)} ".join(dict.fromkeys(known))
+
+
+def _debian_term(term: str) -> str:
+    found = _GNU.fullmatch(term)
+    if not found:
+        return normal(term)
+    version = f"{found['family'].upper()}-{found['major']}.{found['minor'] or 0}"
+    return f"{version}{'-no-invariants' if found['niv'] else ''}-{'or-later' if found['later'] else 'only'}"
+
+
+def at_once(said: str) -> tuple[str, ...]:
+    """The licences that hold together: ``A AND B`` are two, ``A OR B`` is one choice."""
+    if expression(said) and "(" not in said and " OR " not in said:
+        return tuple(dict.fromkeys(said.split(" AND ")))
+    return (said,)
