@@ -1,12 +1,14 @@
 """A release against `docker push` of the same image, each to an empty registry of its own."""
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.registries import Running, registry
@@ -31,22 +33,48 @@ def push(args: argparse.Namespace) -> None:
     sizes: dict[str, int] = {}
     _run("docker", "buildx", "build", "-q", "--output", f"type=image,name={gzipped},{_GZIP}", "--provenance=false", "-",
          text=f"FROM {ref}\n")  # fmt: skip
-    for _ in range(rounds):
-        for way, work in _ways(name, ref, gzipped).items():
-            with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
-                work(running, times.setdefault(way, []))
-                sizes[way] = _stored(running)
+    with _older_store(ref) as older:
+        for _ in range(rounds):
+            for way, work in _ways(name, ref, gzipped, older).items():
+                with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
+                    work(running, times.setdefault(way, []))
+                    sizes[way] = _stored(running)
     _run("docker", "rmi", gzipped)
     _show(times, sizes)
 
 
-def _ways(name: str, ref: str, gzipped: str) -> dict[str, Callable[[Running, list[float]], None]]:
-    def pushed(what: str) -> Callable[[Running, list[float]], None]:
+@contextmanager
+def _older_store(ref: str) -> Iterator[str]:
+    """The address of an engine with the store that Docker comes with, which holds the image, and packs at each push."""
+    with tempfile.TemporaryDirectory(prefix="tb-") as folder:
+        settings = Path(folder, "engine.json")
+        settings.write_text(json.dumps({"features": {"containerd-snapshotter": False}}))
+        socket = f"unix://{folder}/s"
+        places = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
+        with Path(folder, "log").open("wb") as log, subprocess.Popen(
+            ["dockerd", f"--config-file={settings}", f"--host={socket}", "--bridge=none", "--iptables=false", *places],
+            stdout=log, stderr=log, start_new_session=True,
+        ) as engine:  # fmt: skip
+            try:
+                for _ in range(100):
+                    time.sleep(0.2)
+                    if not subprocess.run(
+                        ["docker", "-H", socket, "info"], capture_output=True, check=False
+                    ).returncode:
+                        break
+                _run("sh", "-c", f"docker save {ref} | docker -H {socket} load -q")
+                yield socket
+            finally:
+                engine.terminate()
+
+
+def _ways(name: str, ref: str, gzipped: str, older: str) -> dict[str, Callable[[Running, list[float]], None]]:
+    def pushed(what: str, *engine: str) -> Callable[[Running, list[float]], None]:
         def work(running: Running, times: list[float]) -> None:
             target = f"{running.host}/bench/pytorch:{name}"
-            _run("docker", "tag", what, target)
-            times.append(_timed("docker", "push", "-q", target))
-            _run("docker", "rmi", target)
+            _run("docker", *engine, "tag", what, target)
+            times.append(_timed("docker", *engine, "push", "-q", target))
+            _run("docker", *engine, "rmi", target)
 
         return work
 
@@ -57,6 +85,7 @@ def _ways(name: str, ref: str, gzipped: str) -> dict[str, Callable[[Running, lis
         console.say(f"again, nothing to do: {_timed(*verb, 'publish', name, *where):.2f} s")
 
     return {
+        "docker push, Docker's own store": pushed(ref, "-H", older),
         "docker push, gzip layers": pushed(gzipped),
         "docker push, our zstd layers": pushed(ref),
         "publish": published,

@@ -14,6 +14,7 @@ from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
 
 SBOM, PROVENANCE = "sbom", "provenance"
 ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
+_LARGEST = 64 * 2**20  # bytes; a large bill of materials has one or two million
 _EMPTY = b"{}"  # the empty descriptor of the image specification
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
@@ -43,7 +44,15 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
         "mediaType": MANIFEST,
         "artifactType": artifact.media_type,
         "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY)},
-        "layers": [{"mediaType": artifact.media_type, "digest": sha256(data), "size": len(data)}],
+        "layers": [
+            {
+                "mediaType": artifact.media_type,
+                "digest": sha256(data),
+                "size": len(data),
+                # The file that `oras pull` writes; without a title it writes none.
+                "annotations": {"org.opencontainers.image.title": f"{artifact.name}.json"},
+            }
+        ],
         "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.data)},
     }
     if artifact.created:
@@ -58,11 +67,17 @@ def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, by
     """An immutable tag's artifact; None where there is none. Raises RegistryError for what is no artifact."""
     where = artifact_tag(tag, name)
     manifest = registry.manifest(where)
-    if manifest is None:
-        return None
-    if not manifest.layers:
+    return None if manifest is None else (manifest, text_of(registry, manifest, where))
+
+
+def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
+    """What an artifact says; ``where`` names it. Raises RegistryError for what is no artifact, or is far too large."""
+    layers = manifest.layers
+    if not layers:
         raise RegistryError(f"{registry.repository}:{where} holds nothing.")
-    return manifest, registry.read(manifest.layers[0])
+    if layers[0].size > _LARGEST:
+        raise RegistryError(f"{registry.repository}:{where} has {layers[0].size} bytes, which is no text of ours.")
+    return registry.read(layers[0])
 
 
 def subject_of(manifest: Manifest) -> str:

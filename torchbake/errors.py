@@ -22,6 +22,11 @@ class TorchbakeError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def sentence(self) -> str:
+        """All of it on one line, for a row of a table."""
+        return " ".join(filter(None, (self.message, self.hint)))
+
 
 class UsageError(TorchbakeError):
     exit_code = 2

@@ -70,8 +70,7 @@ class Layout:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         for name, text in _frame([manifest]).items():
             yield from _packed(name, io.BytesIO(text.encode()), len(text.encode()))
-        blobs = (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs)
-        for blob in {blob.digest: blob for blob in blobs}.values():
+        for blob in (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs):
             path = self.path(blob.digest)
             with path.open("rb") as file:
                 yield from _packed(f"blobs/sha256/{path.name}", file, blob.size)

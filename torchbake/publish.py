@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _UPLOADS = 3  # side by side
 _LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
 _UNSIGNED = Idle(hindrance="no key was given")
 Tell = Callable[[str], None]
+Count = Callable[[Blob, int], None]  # bytes of a blob that went; a minus where they must go again
 
 
 class Publisher:
@@ -70,9 +72,13 @@ class Publisher:
             decision = decide(name, candidate.digest, candidate.labels, standing)
         except ValueError as error:
             raise RegistryError(f"{self._registry.repository}: {error}.", hint="Look who else writes there.") from None
-        return without_moves(decision, recorded=standing.recorded) if self._keep_rolling else decision
+        return self._keeping(decision) if self._keep_rolling else decision
 
-    def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Callable[[int], None]) -> Published:
+    def _keeping(self, decision: Decision) -> Decision:
+        recorded = decision.action == "finish" and read_record(self._registry, str(decision.tag)) is not None
+        return without_moves(decision, recorded=recorded)
+
+    def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Published:
         """Release it, or finish its release, or find that nothing is due.
 
         Layers go without a lock, as they can do no harm; tags are read and set by one release at a time.
@@ -91,16 +97,50 @@ class Publisher:
                     raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
                 self._set_immutable(parcel, decision.tag)
             if decision.action in ("release", "finish"):
-                self._roll(candidate, decision, tell)
+                record = self._begin(candidate, decision, tell)
+                if not self._keep_rolling:
+                    self._roll(record, decision.due, tell)
         return Published(decision=decision, sent=parcel.sent if parcel else None)
 
-    def _roll(self, candidate: Candidate, decision: Decision, tell: Tell) -> None:
+    def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
+        """Finish the newest release of the image whose tags these are, its own tag first; None where it has none.
+
+        What was rolled back is ``held``, and stays. Raises RegistryError, also where the release has no record.
+        """
+        with locked(self._registry):
+            standing = self.standing(tags[0], tags)
+            if standing.newest is None:
+                return None
+            decision = decide(tags[0], standing.newest.digest, standing.newest.labels, standing)
+            if decision.action == "finish" and not dry:
+                record = self._begun(decision)
+                self._sign([record.digest, *record.attached.values()], tell)
+                self._roll(record, decision.due, tell)
+        return decision
+
+    def _begun(self, decision: Decision) -> Record:
+        """The record of a release that was begun, with the moves that are due now."""
+        record = read_record(self._registry, str(decision.tag))
+        if record is None:
+            raise RegistryError(
+                f"{self._registry.repository}:{decision.tag} has no record: its release was interrupted.",
+                hint="Publish it again.",
+            )
+        rolling = _moved(decision, record)
+        update = {"rolling": rolling, "kept": dict(decision.kept), "signature": self._signer.how}
+        return record.model_copy(update=update)
+
+    def _begin(self, candidate: Candidate, decision: Decision, tell: Tell) -> Record:
         manifest = self._manifest(decision.digest)
         record = self._record(candidate, decision, manifest)
         self._sign([record.digest, *record.attached.values()], tell)
-        tell("moving tags")
         write_record(self._registry, record, manifest)
-        self.move(manifest, decision.due)
+        return record
+
+    def _roll(self, record: Record, moves: Sequence[Move], tell: Tell) -> None:
+        tell("moving tags")
+        manifest = self._manifest(record.digest)
+        self.move(manifest, moves)
         done = record.model_copy(update={"state": "released"})
         write_record(self._registry, done, manifest, sign=lambda digest: self._sign([digest], tell))
 
@@ -143,23 +183,23 @@ class Publisher:
                 with contextlib.suppress(RegistryError):  # the first error is the one to tell
                     self._registry.put(self._manifest(move.before), move.tag)
 
-    def _send(self, candidate: Candidate, supply: Supply, tell: Tell, count: Callable[[int], None]) -> Parcel:
+    def _send(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Parcel:
         """All that the image's manifest needs."""
         with tempfile.TemporaryDirectory(prefix="torchbake-publish-") as folder:
             tell("reading the image")
             content = supply.source.take_out(
                 candidate.digest, Path(folder), lambda digest: supply.needs(digest) or not self._there(digest)
             )
-            artifacts = tuple(supply.describe(content))
             tell("sending layers")
             blobs = content.manifest.blobs
-            with ThreadPoolExecutor(_UPLOADS) as pool:
+            with ThreadPoolExecutor(_UPLOADS + 1) as pool:
+                described = pool.submit(supply.describe, content)
                 needed = list(pool.map(lambda blob: self._upload(content, blob, count), blobs))
         sizes = [blob.size for blob, sent in zip(blobs, needed, strict=True) if sent]
         whole = sum(blob.size for blob in content.manifest.layers)
         return Parcel(
             manifest=content.manifest,
-            artifacts=artifacts,
+            artifacts=tuple(described.result()),
             sent=Sent(bytes=sum(sizes), layers=len(sizes), whole=whole),
         )
 
@@ -181,14 +221,14 @@ class Publisher:
     def _there(self, digest: str) -> bool:
         return self._registry.size_of(digest) is not None
 
-    def _upload(self, content: Content, blob: Blob, count: Callable[[int], None]) -> bool:
+    def _upload(self, content: Content, blob: Blob, count: Count) -> bool:
         """Whether it had to be sent."""
         if self._registry.has(blob) or any(self._registry.mount(blob, source) for source in self._mounts):
             return False
         path = content.path(blob)
         if not path.exists():
             raise RegistryError(f"{self._registry.repository} had {blob.digest}, and now it has not.", hint="Again.")
-        self._registry.upload(blob, path, count)
+        self._registry.upload(blob, path, partial(count, blob))
         return True
 
     def _is_recorded(self, tag: str, there: Sequence[str]) -> bool:
@@ -198,7 +238,6 @@ class Publisher:
     def _record(self, candidate: Candidate, decision: Decision, manifest: Manifest) -> Record:
         """Where rolling tags pointed before is what the run that began this release saw."""
         begun = read_record(self._registry, str(decision.tag)) if decision.action == "finish" else None
-        earlier = {moved.tag: moved.before for moved in begun.rolling} if begun else {}
         return Record(
             state="begun",
             id=candidate.id,
@@ -209,10 +248,7 @@ class Publisher:
             size=sum(layer.size for layer in manifest.layers),
             layers=len(manifest.layers),
             labels=dict(candidate.labels),
-            rolling=tuple(
-                Moved(tag=move.tag, before=earlier.get(move.tag, move.before), after=move.after)
-                for move in decision.moves
-            ),
+            rolling=_moved(decision, begun),
             kept=decision.kept,
             verdict=candidate.verdict,
             waived=candidate.waived,
@@ -255,6 +291,14 @@ class Publisher:
                 return None
             self._held[digest] = Held(digest=digest, labels=labels)
         return self._held[digest]
+
+
+def _moved(decision: Decision, begun: Record | None) -> tuple[Moved, ...]:
+    """Where rolling tags pointed before is what the run saw that began to move them."""
+    earlier = {moved.tag: moved.before for moved in begun.rolling} if begun else {}
+    return tuple(
+        Moved(tag=move.tag, before=earlier.get(move.tag, move.before), after=move.after) for move in decision.moves
+    )
 
 
 def labels_of(registry: Registry, digest: str) -> dict[str, str] | None:

@@ -76,12 +76,15 @@ def record_tag(tag: str) -> str:
 def read_record(registry: Registry, tag: str) -> Record | None:
     """The record of an immutable tag; None where there is none. Raises RegistryError for one that is broken."""
     found = read_artifact(registry, tag, NAME)
-    if found is None:
-        return None
+    return parse_record(found[1], f"{registry.repository}:{record_tag(tag)}") if found else None
+
+
+def parse_record(data: bytes, where: str) -> Record:
+    """Raises RegistryError, which names ``where`` it is from."""
     try:
-        return Record.model_validate_json(found[1])
+        return Record.model_validate_json(data)
     except ValidationError as error:
-        raise RegistryError(f"{registry.repository}:{record_tag(tag)} is no release record: {error}") from None
+        raise RegistryError(f"{where} is no release record: {error}") from None
 
 
 def write_record(

@@ -1,7 +1,7 @@
 """What a registry served, as plain facts: its answer for a tag, the image behind it, the releases of an image. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchbake.labels import ID
 from torchbake.release import Record
@@ -52,13 +52,30 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """An artifact beside an image, as its tag serves it. ``digest`` is None where there is no such tag.
+
+    ``subject`` is the digest of the image that it names, ``data`` what it says. ``unread``: why that is not known.
+    """
+
+    digest: str | None = None
+    subject: str = ""
+    data: bytes = b""
+    unread: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Revision:
-    """An immutable tag and its release record. ``problem``: why the record cannot be read."""
+    """An immutable tag and its release record. ``problem``: why the record cannot be read.
+
+    ``beside`` are the artifacts whose tags the registry lists, by name; the record itself is one of them.
+    """
 
     tag: ImmutableTag
     served: Served
     record: Record | None = None
     problem: str = ""
+    beside: Mapping[str, Beside] = field(default_factory=dict)
 
     @property
     def digest(self) -> str | None:
@@ -81,6 +98,17 @@ class Shelf:
     tags: Mapping[str, Served]
     revisions: tuple[Revision, ...] = ()
     unlisted: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signatures:
+    """What was found of signatures: by digest, why it does not hold (empty: it does).
+
+    ``hindrance``: why none was verified.
+    """
+
+    problems: Mapping[str, str] = field(default_factory=dict)
+    hindrance: str = ""
 
 
 def short(digest: str | None) -> str:

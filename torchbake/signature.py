@@ -21,7 +21,14 @@ from torchbake.reference import Repository
 
 _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
 _MISSING = "cosign is not installed"
-_UNSIGNED = ("no signatures found", "no matching signatures", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
+_UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
+_OTHERS = "no matching signatures"
+_HINTS = {  # by what cosign says
+    "inappropriate ioctl": "The key's password is to be in COSIGN_PASSWORD (set, and empty, for a key without one).",
+    "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
+    "TUF remote mirror": "Without a way to the public transparency log: --no-transparency-log",
+    "rekor": "Without a way to the public transparency log: --no-transparency-log",
+}
 
 
 class Signer(Protocol):
@@ -81,6 +88,9 @@ class Trust:
             return ("--key", self.key)
         return ("--certificate-identity-regexp", self.identity, "--certificate-oidc-issuer-regexp", self.issuer)
 
+    def __str__(self) -> str:
+        return f"the key {self.key}" if self.key else f"{self.identity}, for whom {self.issuer} vouches"
+
     def __bool__(self) -> bool:
         return bool(self.key or (self.identity and self.issuer))
 
@@ -95,7 +105,7 @@ class Cosign:
     hindrance: str = ""
 
     def run(self, *arguments: str, host: str = "") -> str:
-        """Its standard output. Raises SignatureError with its last words."""
+        """Its standard output. Raises SignatureError with what it says of its failure."""
         with _settings(host) as settings:
             try:
                 done = subprocess.run(
@@ -107,8 +117,9 @@ class Cosign:
             except OSError as error:
                 raise SignatureError(f"{self.program} cannot be run: {error.strerror}") from None
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
-            raise SignatureError(f"cosign {arguments[0]}: {' '.join(said[-2:]) or f'ended with {done.returncode}'}")
+            said = _complaint(done.stderr) or f"ended with {done.returncode}"
+            hint = next((hint for words, hint in _HINTS.items() if words in said), None)
+            raise SignatureError(f"cosign {arguments[0]}: {said}", hint=hint)
         return done.stdout
 
     @property
@@ -166,7 +177,12 @@ class CosignVerifier:
         try:
             self.cosign.run("verify", *arguments, "--output", "json", f"{repository}@{digest}", host=repository.host)
         except SignatureError as error:
-            return "it is not signed" if any(word in error.message for word in _UNSIGNED) else error.message
+            if any(word in error.message for word in _UNSIGNED):
+                return "not signed"
+            if _OTHERS in error.message:
+                why = error.message.partition(_OTHERS)[2].strip(": ")
+                return f"signed, but not by {self.trust}" + (f" ({why})" if why else "")
+            return " ".join(filter(None, (error.message, error.hint)))
         return ""
 
 
@@ -176,13 +192,20 @@ def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
     return Cosign(program=program, plain=plain, log=log) if program else Idle(hindrance=_MISSING)
 
 
+def _complaint(text: str) -> str:
+    """The error among what cosign wrote; it says it twice."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    errors = [line.partition("Error: ")[2] for line in lines if "Error: " in line]
+    return " ".join(errors[-1:] or lines[-2:])
+
+
 @contextlib.contextmanager
 def _settings(host: str) -> Iterator[dict[str, str]]:
     """Environment variables by which cosign logs in and trusts as we do; a login of the environment goes by a file."""
     settings = {}
     bundle = os.environ.get("REQUESTS_CA_BUNDLE")
     if bundle:
-        settings["SSL_CERT_FILE"] = bundle
+        settings["SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE"] = bundle
     login = find_login(host) if host else None
     if login is None or not login.password:
         yield settings

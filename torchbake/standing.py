@@ -146,7 +146,7 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
 def without_moves(decision: Decision, *, recorded: bool) -> Decision:
     """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has ended before."""
     action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
-    kept = {move.tag: "left to `nox -s promote`" for move in decision.due}
+    kept = {move.tag: "left to `promote --finish`" for move in decision.due}
     return replace(decision, action=action, moves=(), kept={**decision.kept, **kept})
 
 

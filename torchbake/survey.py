@@ -4,10 +4,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from torchbake.artifact import ARTIFACTS, artifact_tag, subject_of, text_of
 from torchbake.errors import RegistryError
 from torchbake.registry import Blob, Manifest, Registry, UnsoundError
-from torchbake.release import SUFFIX, read_record, record_tag
-from torchbake.served import Image, Piece, Revision, Served, Shelf
+from torchbake.release import NAME as RECORD
+from torchbake.release import SUFFIX, parse_record
+from torchbake.served import Beside, Image, Piece, Revision, Served, Shelf
 from torchbake.standing import ImmutableTag, revisions_of
 
 _LARGEST_CONFIG = 8 * 2**20  # bytes; ours has some thousand
@@ -55,13 +57,29 @@ class Survey:
         return Served(tag=key, digest=digest, image=found)
 
     def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
-        served, record, problem = self.look_up(str(tag), look), None, ""
-        if record_tag(str(tag)) in there:
+        served, record = self.look_up(str(tag), look), None
+        places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
+        beside = {name: self._beside(place) for name, place in places.items() if place in there}
+        said = beside.get(RECORD, Beside())
+        problem = said.unread
+        if said.digest and not problem:
             try:
-                record = read_record(self._registry, str(tag))
+                record = parse_record(said.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
                 problem = error.message
-        return Revision(tag=tag, served=served, record=record, problem=problem)
+        return Revision(tag=tag, served=served, record=record, problem=problem, beside=beside)
+
+    def _beside(self, tag: str) -> Beside:
+        """An artifact by its own tag."""
+        digest = None
+        try:
+            manifest = self._registry.manifest(tag)
+            if manifest is None:
+                return Beside()
+            digest, subject = manifest.digest, subject_of(manifest)
+            return Beside(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
+        except RegistryError as error:
+            return Beside(digest=digest, unread=error.message)
 
     def _content(self, digest: str) -> Image | str:
         if digest not in self._images:

@@ -4,6 +4,7 @@ The protocol is the OCI distribution specification 1.1; tokens are the Docker re
 """
 
 import ipaddress
+import logging
 import re
 import threading
 import time
@@ -69,6 +70,9 @@ class Transport:
     def __init__(
         self, host: str, *, plain: bool = False, login: Login | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
+        # nox shows every library's debug lines; a line for each request would bury ours.
+        logging.getLogger("urllib3").setLevel(logging.WARNING)
+        logging.getLogger("docker").setLevel(logging.WARNING)
         self.host = host
         self._login = login
         self._asked = login is not None

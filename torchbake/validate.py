@@ -4,31 +4,28 @@ A tag is judged in steps: the registry answers, the tag is there, its manifest i
 fails, what needs it is not run.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from torchbake.beside import IMAGE, signed_parts, unsigned, wrong_provenance, wrong_sbom
 from torchbake.expectation import Versions, disagreements
 from torchbake.labels import ID, INPUTS, LABEL, VERSION_LABEL, versions_in
 from torchbake.lockfile import Lock
 from torchbake.render import promised_labels
-from torchbake.served import Image, Revision, Served, Shelf, short
+from torchbake.served import Image, Revision, Served, Shelf, Signatures, short
 from torchbake.spec import ImageSpec, Spec
 from torchbake.standing import Held, moves_to, rank_of
+from torchbake.steps import MOVE, RELEASE, REMOVE, Unknown
 from torchbake.verdict import CheckResult, Outcome
 
 PLATFORM = "linux/amd64"
 SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
-_RELEASE, _MOVE, _REMOVE = "Release it", "Put it there", "Remove it in the registry"
 NOTHING_EXPECTED = "nothing is expected: say --expect torch=VERSION"
 _SILENCE = "the registry did not answer"
+_STRANGER = "it is no release of this image"
+UNASKED = Signatures(hindrance="no --key and no --identity was given")
 
 Inside = tuple[CheckResult, ...]  # what `pull` and `versions` found of one digest
-
-
-class Unknown(str):
-    """Why a check could not run; any other text that is not empty says what is wrong."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +75,31 @@ def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
 
 
 def judge(
-    promise: Promise, shelf: Shelf, inside: Mapping[str, Inside], known: Collection[str] = ()
+    promise: Promise,
+    shelf: Shelf,
+    inside: Mapping[str, Inside],
+    known: Collection[str] = (),
+    signatures: Signatures = UNASKED,
 ) -> dict[str, tuple[CheckResult, ...]]:
     """The checks of each tag of an image: its rolling tags, then its revisions.
 
-    ``inside`` has what containers found, by digest. ``known`` are the ids of the whole matrix: a rolling tag that is
-    held by a newer image which the matrix does not know is not judged.
+    ``inside`` has what containers found, and ``signatures`` what was found of them, by digest. ``known`` are the ids
+    of the whole matrix: a rolling tag that is held by a newer image which the matrix does not know is not judged.
     """
-    judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id})
+    judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
     found = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
     return found | {str(one.tag): tuple(judging.immutable(one)) for one in shelf.revisions}
 
 
-def judge_reference(served: Served, expected: Versions, inside: Mapping[str, Inside]) -> tuple[CheckResult, ...]:
+def judge_reference(
+    served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = UNASKED
+) -> tuple[CheckResult, ...]:
     """The checks of an image that the matrix does not promise; ``expected`` are the versions that it must have."""
     steps, stop = _steps(served, f"{served.tag} is not there")
     labels = _when("labels", _unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
-    return (*steps, labels, *_inside(served, inside, stop))
+    parts = {IMAGE: served.digest or ""}
+    signed = _told("signature", stop, lambda: unsigned(signatures, repository, parts))
+    return (*steps, labels, signed, *_inside(served, inside, stop))
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ class _Judging:
     shelf: Shelf
     inside: Mapping[str, Inside]
     known: frozenset[str]
+    signatures: Signatures
 
     @property
     def current(self) -> Revision | None:
@@ -114,6 +120,7 @@ class _Judging:
         yield _when("rolling", stop, lambda image: self._place(served, image), served)
         revision = next((one for one in reversed(self.shelf.revisions) if one.digest == served.digest), None)
         yield self._labels(served, stop, revision)
+        yield self._signed(revision, {IMAGE: served.digest or ""}, stop)
         yield from _inside(served, self.inside, stop)
 
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
@@ -125,7 +132,24 @@ class _Judging:
         unknown = "" if record else "there is no release record to compare with"
         yield _when("immutable", stop or unknown, lambda _: _overwritten(revision), served)
         yield self._labels(served, stop, revision)
+        yield from self._described(revision, stop)
+        yield self._signed(revision, signed_parts(revision), stop)
         yield from _inside(served, self.inside, stop)
+
+    def _described(self, revision: Revision, stop: str) -> Iterator[CheckResult]:
+        """What is said of the image beside it."""
+        served, where = revision.served, self.shelf.repository
+        again = self._publish() if revision == self.shelf.revisions[-1] else ""
+        stop = _unread(served, stop) or ("it is not what was released" if _overwritten(revision) else "")
+        torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
+        yield _told("sbom", stop, lambda: wrong_sbom(where, revision, torch, again))
+        yield _told("provenance", stop, lambda: wrong_provenance(where, revision, again))
+
+    def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: str) -> CheckResult:
+        stop = stop or ("" if revision else _STRANGER)
+        newest = revision is not None and revision == self.shelf.revisions[-1]
+        again = self._publish().partition(": ")[2] if newest else ""
+        return _told("signature", stop, lambda: unsigned(self.signatures, self.shelf.repository, parts, again))
 
     def _missing(self, tag: str) -> str:
         if self.shelf.unlisted:
@@ -150,7 +174,7 @@ class _Judging:
         wrong = f"points at {served.who}, and should point at {current.name}"
         held = Held(digest=image.digest, labels=image.labels)
         kept = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
-        first = f"{_REMOVE}, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
+        first = f"{REMOVE}, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
         return f"{wrong}\n{first}{self._promote(current)}"
 
     def _is_newer(self, labels: Mapping[str, str]) -> bool:
@@ -190,11 +214,11 @@ class _Judging:
         return _when("labels", _unread(served, stop), problem, served)
 
     def _publish(self) -> str:
-        return f"{_RELEASE}: nox -s build test publish -- {self.promise.id} --registry {self._registry}"
+        return f"{RELEASE}: nox -s build test publish -- {self.promise.id} --registry {self._registry}"
 
     def _promote(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"
-        return f"{_MOVE}: nox -s promote -- {self.promise.id} {where}"
+        return f"{MOVE}: nox -s promote -- {self.promise.id} {where}"
 
     @property
     def _registry(self) -> str:
@@ -220,13 +244,6 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key != INPUTS]
     told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
-
-
-def next_steps(checks: Iterable[CheckResult]) -> tuple[str, ...]:
-    """What puts failed checks right, each command once."""
-    failed = (check for check in checks if check.outcome is Outcome.FAILED)
-    lines = (line for check in failed for line in check.reason.splitlines()[1:])
-    return tuple(dict.fromkeys(line for line in lines if line.startswith((_RELEASE, _MOVE, _REMOVE))))
 
 
 def _steps(served: Served, missing: str) -> tuple[list[CheckResult], str]:
@@ -282,7 +299,7 @@ def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> str:
 
 def _inside(served: Served, inside: Mapping[str, Inside], stop: str) -> Inside:
     """What a container found of the tag's image; only images of the tag's own are pulled."""
-    stop = stop or ("" if served.image and served.image.digest in inside else "it is no release of this image")
+    stop = stop or ("" if served.image and served.image.digest in inside else _STRANGER)
     if stop or served.image is None:
         return tuple(_check(name, "", stop) for name in ("pull", "versions"))
     return inside[served.image.digest]
@@ -292,8 +309,14 @@ def _when(name: str, stop: str, problem: Callable[[Image], str], served: Served)
     """A check of an image, unless something before it stops it."""
     if stop or served.image is None:
         return _check(name, "", stop or "there is no image")
-    found = problem(served.image)
-    return _check(name, "", found) if isinstance(found, Unknown) else _check(name, found)
+    image = served.image
+    return _told(name, "", lambda: problem(image))
+
+
+def _told(name: str, stop: str, problem: Callable[[], str]) -> CheckResult:
+    """A check of whose problem only is asked where nothing stops it."""
+    found = "" if stop else problem()
+    return _check(name, "", stop or found) if stop or isinstance(found, Unknown) else _check(name, found)
 
 
 def _check(name: str, problem: str, stop: str = "") -> CheckResult:

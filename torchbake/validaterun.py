@@ -1,13 +1,14 @@
 """A run of validations: images and references side by side, each asked of its registry, pulled, judged and reported."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from torchbake import console
+from torchbake.beside import signed_digests
 from torchbake.board import Board, board
 from torchbake.cluster import RUN, remove, undisturbed
 from torchbake.engine import Engine
@@ -17,14 +18,16 @@ from torchbake.inside import Look, Looker, Question
 from torchbake.reference import Reference, Repository
 from torchbake.registry import Registry
 from torchbake.reports import Reports, Tested
-from torchbake.served import Image, Served, Shelf
+from torchbake.served import Image, Served, Shelf, Signatures, short
+from torchbake.signature import Idle, Verifier
 from torchbake.smokerun import Session
 from torchbake.survey import Survey
-from torchbake.validate import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
+from torchbake.validate import NOTHING_EXPECTED, UNASKED, Inside, Promise, judge, judge_reference, own_digests
 from torchbake.verdict import CheckResult, Outcome, Verdict
 
 SUITE = "validate"
 _NO_DIGEST = "none"
+_NOBODY = Idle(hindrance=UNASKED.hindrance)  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,12 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """An image of the matrix; ``known`` are the ids of all of them."""
+    """An image of the matrix; ``known`` are the ids of all of them, ``verifier`` verifies signatures."""
 
     promise: Promise
     registry: Registry
     known: frozenset[str]
+    verifier: Verifier = _NOBODY
 
     @property
     def name(self) -> str:
@@ -74,10 +78,11 @@ class Row:
         shelf = Survey(self.registry).shelf(self.promise.tags, look)
         own = own_digests(self.promise, shelf)
         inside = {image.digest: looker.look_into(self._question(image), look) for image in _images(shelf, own)}
+        signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
         served = {**shelf.tags, **{str(one.tag): one.served for one in shelf.revisions}}
         return [
             Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
-            for tag, checks in judge(self.promise, shelf, inside, self.known).items()
+            for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
         ]
 
     def _question(self, image: Image) -> Question:
@@ -94,6 +99,7 @@ class Foreign:
     reference: Reference
     registry: Registry
     expected: Versions
+    verifier: Verifier = _NOBODY
 
     @property
     def name(self) -> str:
@@ -110,8 +116,21 @@ class Foreign:
             expected = most_exact(self.expected, served.image.labels) if not self.expected else self.expected
             question = _question(self.registry.repository, served.image, expected)
             inside[served.image.digest] = looker.look_into(question, look)
-        checks = judge_reference(served, self.expected, inside)
+        repository = self.registry.repository
+        signatures = _verify(self.verifier, repository, [served.digest] if served.digest else [], look)
+        checks = judge_reference(served, self.expected, inside, str(repository), signatures)
         return [Found(ref=self.name, row="", served=served, checks=checks)]
+
+
+def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
+    """Ask for each digest once."""
+    if verifier.hindrance:
+        return Signatures(hindrance=verifier.hindrance)
+    problems = {}
+    for digest in digests:
+        look(f"signature of {short(digest)}")
+        problems[digest] = verifier.problem(repository, digest)
+    return Signatures(problems=problems)
 
 
 def _images(shelf: Shelf, digests: frozenset[str]) -> list[Image]:

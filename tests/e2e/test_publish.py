@@ -68,7 +68,7 @@ def place(running: Running, request: pytest.FixtureRequest) -> Place:
 
 
 def publish(registry_: Registry, small: Small, candidate: Candidate) -> Published:
-    return Publisher(registry_).publish(candidate, small.supply, lambda _: None, lambda _: None)
+    return Publisher(registry_).publish(candidate, small.supply, lambda _: None, lambda *_: None)
 
 
 def make(small: Small, name: str, *, torch: str, inputs: str, tags: Sequence[str]) -> Candidate:
@@ -117,6 +117,46 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     assert place.state() == after | dict.fromkeys(tags, first.digest)
     shift(there, publisher, second.tags, to=None, back=False)
     assert place.state() == after
+
+
+def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
+    small, there = Small(), place.registry()
+    one, other = image(small, "2.7.1"), image(small, "2.7.1", "b")
+    own, keeping, publisher = "2.7.1-cuda12.6", Publisher(there, keep_rolling=True), Publisher(there)
+    assert publisher.finish(one.tags, print) is None
+
+    for action in ("release", "nothing"):
+        assert keeping.publish(one, small.supply, print, lambda *_: None).decision.action == action
+        assert place.state() == {f"{own}-r0": one.digest}
+    (begun, finished) = (read_record(there, f"{own}-r0"), publisher.finish(one.tags, print))
+    assert begun
+    assert finished
+    assert (begun.state, finished.action) == ("begun", "finish")
+    assert place.state() == dict.fromkeys((*one.tags, f"{own}-r0"), one.digest)
+    record = read_record(there, f"{own}-r0")
+    assert record
+    assert (record.state, {moved.tag for moved in record.rolling}) == ("released", set(one.tags))
+
+    keeping.publish(other, small.supply, print, lambda *_: None)
+    publisher.finish(other.tags, print)
+    assert place.state()["latest"] == other.digest
+    shift(there, publisher, other.tags, to=None, back=True)
+    # What somebody rolled back is not taken forward by the job that runs next.
+    held = publisher.finish(other.tags, print)
+    assert held
+    assert held.action == "held"
+    assert place.state()["latest"] == one.digest
+
+
+def test_a_release_without_a_record_is_not_finished_by_a_promotion(place: Place) -> None:
+    small, there = Small(), place.registry()
+    candidate = image(small, "2.7.1")
+    Publisher(there, keep_rolling=True).publish(candidate, small.supply, print, lambda *_: None)
+    tags = place.running.folder / "docker/registry/v2/repositories" / place.path / "_manifests/tags"
+    shutil.rmtree(tags / "2.7.1-cuda12.6-r0.release")
+    with pytest.raises(TorchbakeError, match="has no record"):
+        Publisher(there).finish(candidate.tags, print)
+    assert set(place.state()) == {"2.7.1-cuda12.6-r0"}
 
 
 @pytest.mark.parametrize("order", [("2.7.0", "2.7.1"), ("2.7.1", "2.7.0")])

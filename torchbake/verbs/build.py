@@ -25,7 +25,7 @@ from torchbake.revision import content_epoch, created, revision
 from torchbake.select import Selection
 from torchbake.store import Store, up_to_date
 from torchbake.verbs.base import bases_of
-from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
+from torchbake.verbs.common import add_selectors, add_shard, interruptible, load_selection, positive
 
 SUMMARY = "build and tag the selected images; what is up to date is left alone"
 EXAMPLES = (
@@ -48,6 +48,7 @@ _STYLES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
+    add_shard(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
     parser.add_argument(

@@ -1,9 +1,11 @@
 """What several verbs share: selectors on the command line, and reading what is committed."""
 
 import argparse
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torchbake.errors import UsageError
@@ -26,6 +28,18 @@ def add_selectors(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("selectors", nargs="*", metavar="SELECTOR", help=SELECTOR_HELP)
 
 
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    """`load_selection` takes this part alone; one that holds no image is no error."""
+    parser.add_argument("--shard", type=_shard, metavar="I/N", help="the I-th of N equal parts, for N machines")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
+    return int(match[1]), int(match[2])
+
+
 def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
     """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
     project = load_project(args.matrix)
@@ -33,7 +47,11 @@ def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
-    return project, select(project.expansion.specs, args.selectors)
+    selection = select(project.expansion.specs, args.selectors)
+    if getattr(args, "shard", None):
+        part, parts = args.shard
+        selection = replace(selection, specs=selection.specs[part - 1 :: parts])
+    return project, selection
 
 
 def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 from typing import Any
 
 from rich.text import Text
@@ -11,7 +10,7 @@ from torchbake import console
 from torchbake.project import Project
 from torchbake.select import Selection
 from torchbake.spec import InitSpec, Spec
-from torchbake.verbs.common import add_selectors, load_selection
+from torchbake.verbs.common import add_selectors, add_shard, load_selection
 
 SUMMARY = "show the selected images, and with --explain why not the others"
 EXAMPLES = (
@@ -24,17 +23,14 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
+    add_shard(parser)
     parser.add_argument("--format", choices=("table", "json", "github"), default="table", help="default: table")
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
-    parser.add_argument("--shard", type=_shard, metavar="I/N", help="the I-th of N equal parts, for N machines")
 
 
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
     specs = list(selection.specs)
-    if args.shard:
-        part, parts = args.shard
-        specs = specs[part - 1 :: parts]
     if args.format == "json":
         console.show_json(
             {"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)}
@@ -44,13 +40,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _table(project, selection, specs, explain=args.explain)
     return 0
-
-
-def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
-    if not match or int(match[1]) > int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
-    return int(match[1]), int(match[2])
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:

@@ -2,18 +2,25 @@
 
 import argparse
 
-from torchbake.verbs.shifting import add_shift, run_shift
+from torchbake.verbs.shifting import add_shift, run_finish, run_shift
+from torchbake.verbs.signing import add_signing
 
 SUMMARY = "move rolling tags to a release, by default to the newest"
 EXAMPLES = (
     "nox -s promote -- cpu --registry ghcr.io/acme",
     "nox -s promote -- 2.7.1 --registry ghcr.io/acme --to r3 --dry-run",
+    "nox -s promote -- all --registry ghcr.io/acme --finish",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shift(parser, to="the newest")
+    parser.add_argument(
+        "--finish", action="store_true",
+        help="only what `publish --keep-rolling` began; what was rolled back, or has no release, is left alone",
+    )  # fmt: skip
+    add_signing(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_shift(args, back=False)
+    return run_finish(args) if args.finish else run_shift(args, back=False)

@@ -20,6 +20,7 @@ from torchbake.plan import ref_of
 from torchbake.project import Project
 from torchbake.publish import Publisher
 from torchbake.reference import Repository
+from torchbake.registry import Blob
 from torchbake.release import Judgement
 from torchbake.reports import Reports
 from torchbake.signature import Signer
@@ -29,6 +30,7 @@ from torchbake.standing import as_json as decision_json
 from torchbake.verbs.common import (
     add_registry,
     add_selectors,
+    add_shard,
     interruptible,
     load_selection,
     positive,
@@ -73,13 +75,16 @@ class Ended:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
+    add_shard(parser)
     add_registry(parser)
     parser.add_argument(
         "--waive", action="append", default=[], metavar="CHECK=REASON",
         help="release although this check failed; the reason stays in the release record; again for more",
     )  # fmt: skip
     parser.add_argument(
-        "--keep-rolling", action="store_true", help="the immutable tag alone; `promote` moves the rolling ones later"
+        "--keep-rolling",
+        action="store_true",
+        help="the immutable tag alone; `promote --finish` then moves the rolling ones",
     )
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
@@ -204,20 +209,21 @@ def _ended(due: Due, work: Callable[[], Published]) -> Ended:
     try:
         return Ended(id=due.spec.id, repository=due.repository, published=work())
     except TorchbakeError as error:
-        return Ended(
-            id=due.spec.id, repository=due.repository, problem=" ".join(filter(None, (error.message, error.hint)))
-        )
+        return Ended(id=due.spec.id, repository=due.repository, problem=error.sentence)
 
 
 class _Count:
-    """Bytes that went, as words."""
+    """Layers on their way, as words."""
 
     def __init__(self, look: Callable[[str], None]) -> None:
-        self._look, self._sent = look, 0
+        self._look, self._sent = look, dict[Blob, int]()
 
-    def add(self, count: int) -> None:
-        self._sent += count
-        self._look(f"sent {self._sent / 1e6:.0f} MB")
+    def add(self, blob: Blob, count: int) -> None:
+        self._sent[blob] = self._sent.get(blob, 0) + count
+        going = [f"{part / 1e6:.0f} of {one.size / 1e6:.0f}" for one, part in self._sent.items() if part < one.size]
+        done = [one for one, part in self._sent.items() if part >= one.size]
+        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)} MB" if going else ""]
+        self._look("; ".join(filter(None, words)))
 
 
 def _summary(published: Published) -> str:

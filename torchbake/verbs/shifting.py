@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchbake import console
-from torchbake.errors import PublishError, TorchbakeError
+from torchbake.errors import PublishError, TorchbakeError, UsageError
 from torchbake.project import Project
 from torchbake.publish import Publisher
 from torchbake.rolling import Shift, shift
+from torchbake.signature import Signer
 from torchbake.spec import Spec
 from torchbake.verbs.common import (
     add_registry,
@@ -19,6 +20,7 @@ from torchbake.verbs.common import (
     registry_of,
     repository_of,
 )
+from torchbake.verbs.signing import signer_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,33 @@ def run_shift(args: argparse.Namespace, *, back: bool) -> int:
     project, selection = load_selection(args)
     with interruptible():
         ended = [_one(args, project, spec, back=back) for spec in selection.specs]
+    return _conclude(args, ended)
+
+
+def run_finish(args: argparse.Namespace) -> int:
+    """Finish what was begun of every selected image."""
+    if args.to is not None:
+        raise UsageError("--finish is about the newest release.", hint="Leave --to out.")
+    project, selection = load_selection(args)
+    signer = signer_of(args)
+    with interruptible():
+        ended = [_finish(args, project, spec, signer) for spec in selection.specs]
+    return _conclude(args, ended)
+
+
+def _finish(args: argparse.Namespace, project: Project, spec: Spec, signer: Signer) -> Ended:
+    publisher = Publisher(registry_of(args, repository_of(args, spec)), signer=signer)
+    try:
+        decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
+    except TorchbakeError as error:
+        return Ended(id=spec.id, problem=error.sentence)
+    if decision is None:
+        return Ended(id=spec.id)
+    kept = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.kept)
+    return Ended(id=spec.id, shift=Shift(current=None, target=decision.tag, moves=decision.moves, kept=kept))
+
+
+def _conclude(args: argparse.Namespace, ended: Sequence[Ended]) -> int:
     _show(ended, args.format, dry=args.dry_run)
     bad = [one.id for one in ended if one.problem]
     if bad:
@@ -65,7 +94,7 @@ def _one(args: argparse.Namespace, project: Project, spec: Spec, *, back: bool) 
     try:
         moved = shift(registry, publisher, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run)
     except TorchbakeError as error:
-        return Ended(id=spec.id, problem=" ".join(filter(None, (error.message, error.hint))))
+        return Ended(id=spec.id, problem=error.sentence)
     return Ended(id=spec.id, shift=moved)
 
 
@@ -73,7 +102,10 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
         console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
         return
-    rows = [(one.id, *_words(one.shift, dry=dry)) if one.shift else (one.id, "", "", one.problem) for one in ended]
+    rows = [
+        (one.id, *_words(one.shift, dry=dry)) if one.shift else (one.id, "", "", one.problem or "no release")
+        for one in ended
+    ]
     console.show_table(("image", "from", "to", "rolling tags"), rows)
 
 

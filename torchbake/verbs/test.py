@@ -20,7 +20,7 @@ from torchbake.smokerun import Session, find_gpu
 from torchbake.spec import ImageSpec, Spec
 from torchbake.suite import CHECKS, suite_digest
 from torchbake.testrun import Options, Suite, Target, TestRun
-from torchbake.verbs.common import add_selectors, interruptible, load_selection, positive
+from torchbake.verbs.common import add_selectors, add_shard, interruptible, load_selection, positive
 from torchbake.verdict import Outcome, Verdict
 
 SUMMARY = "check the selected images in the engine; what passed and has not changed is not checked again"
@@ -46,6 +46,7 @@ class Case:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
+    add_shard(parser)
     parser.add_argument(
         "--image", action="append", default=[], metavar="REF",
         help="instead of a selector: any image in the engine; again for more",

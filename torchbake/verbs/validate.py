@@ -14,18 +14,22 @@ from torchbake.project import Project
 from torchbake.reference import Repository, parse_reference
 from torchbake.registry import Registry
 from torchbake.reports import Reports, Tested, as_json, show_run
+from torchbake.signature import Verifier
 from torchbake.smokerun import Session
 from torchbake.spec import Spec
+from torchbake.steps import next_steps
 from torchbake.transport import Transport
-from torchbake.validate import SILENT, Promise, next_steps, promise_of
+from torchbake.validate import SILENT, Promise, promise_of
 from torchbake.validaterun import Foreign, Row, Subject, ValidateRun
 from torchbake.verbs.common import SELECTOR_HELP, interruptible, load_selection, lock_of, positive, repository_of
+from torchbake.verbs.signing import add_verifying, verifier_of
 from torchbake.verdict import Outcome
 
 SUMMARY = "prove that a registry serves what the matrix promises, or that any image is what you expect"
 EXAMPLES = (
     "nox -s validate -- cuda12 --registry ghcr.io/acme",
     "nox -s validate -- all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
+    "nox -s validate -- cuda12 --registry ghcr.io/acme --key cosign.pub",
     "nox -s validate -- pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
 )
 _SHOWN = 5
@@ -42,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--expect", type=_expected, default={}, metavar="NAME=VERSION,…",
         help="what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not",
     )  # fmt: skip
+    add_verifying(parser)
     parser.add_argument("--no-pull", action="store_true", help="look into no image: start no container, ask no engine")
     parser.add_argument(
         "--timeout", type=positive("--timeout"), default=300, metavar="S",
@@ -52,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    session = Session()
+    session, verifier = Session(), verifier_of(args)
     with interruptible():
-        subjects = _subjects(args, session)
+        subjects = _subjects(args, session, verifier)
         engine, reason = _engine(args)
         looker = InEngine(engine=engine, session=session, timeout=args.timeout) if engine else Idle(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
@@ -83,23 +88,28 @@ def _conclude(results: Sequence[Tested], page: Path) -> int:
     raise ValidateError(f"{len(bad)} of {len(results)} tags are not what they should be: {names}.", hint=hint)
 
 
-def _subjects(args: argparse.Namespace, session: Session) -> list[Subject]:
+def _subjects(args: argparse.Namespace, session: Session, verifier: Verifier) -> list[Subject]:
     words = list(dict.fromkeys(args.words))
     references = [word for word in words if "/" in word or ":" in word]
     selectors = [word for word in words if word not in references]
     if args.expect and not references:
         raise UsageError("--expect is for image references; the matrix says itself what its images hold.")
     registries = _Registries(session, plain=args.plain_http)
-    rows = _rows(args, selectors, registries) if selectors or not references else []
+    rows = _rows(args, selectors, registries, verifier) if selectors or not references else []
     parsed = list(dict.fromkeys(map(parse_reference, references)))
     foreign = [
-        Foreign(reference=reference, registry=registries.of(reference.repository), expected=args.expect)
+        Foreign(
+            reference=reference,
+            registry=registries.of(reference.repository),
+            expected=args.expect,
+            verifier=verifier,
+        )
         for reference in parsed
     ]
     return [*rows, *foreign]
 
 
-def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registries") -> list[Row]:
+def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registries", verifier: Verifier) -> list[Row]:
     project, selection = load_selection(argparse.Namespace(matrix=args.matrix, selectors=selectors))
     if not args.registry:
         raise UsageError(
@@ -107,7 +117,12 @@ def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registri
         )
     known = frozenset(spec.id for spec in project.expansion.specs)
     return [
-        Row(promise=_promise(project, spec), registry=registries.of(repository_of(args, spec)), known=known)
+        Row(
+            promise=_promise(project, spec),
+            registry=registries.of(repository_of(args, spec)),
+            known=known,
+            verifier=verifier,
+        )
         for spec in selection.specs
     ]
 

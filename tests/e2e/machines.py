@@ -1,0 +1,132 @@
+"""Machines as GitHub and GitLab give them to jobs: a fresh checkout, a home of their own, and a shell.
+
+The commands are those of the CI files, run by the real bash against the real engine. Not run: actions (`uses:`), which
+prepare a machine that is ready here, and `apt-get`, by which a GitLab job changes its own container.
+"""
+
+import os
+import shutil
+import string
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.conftest import ROOT
+from tests.pipelines import Job, Task, fill, holds
+
+# What tells a machine how to reach others; the rest of our environment is none of its business.
+_KEPT = ("PIP_", "UV_", "DOCKER_HOST", "TORCHBAKE_", "SSL_CERT", "REQUESTS_CA", "HTTP", "NO_PROXY", "http", "no_proxy")
+_PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
+
+
+@dataclass
+class Machine:
+    """One machine. ``said`` is all that was printed on it, ``page`` what a GitHub job wrote for people."""
+
+    checkout: Path
+    home: Path
+    venv: Path
+    said: str = ""
+    page: str = ""
+
+    def shell(self, text: str, env: Mapping[str, str], options: Sequence[str]) -> int:
+        """Run commands by bash in the checkout; their exit code."""
+        script = self.home / "commands.sh"
+        script.write_text(text)
+        kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
+        own = {"HOME": str(self.home), "PATH": f"{self.venv}/bin:{os.environ['PATH']}", "PIP_CACHE_DIR": _PIP_CACHE}
+        done = subprocess.run(
+            ["bash", *options, script], cwd=self.checkout, env={**kept, **own, "CI": "true", "LANG": "C.UTF-8", **env},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
+        )  # fmt: skip
+        self.said += done.stdout
+        return done.returncode
+
+
+@dataclass
+class Machines:
+    """Hands out machines, each with its own checkout of the working tree.
+
+    They share a Python environment and what nox puts into it, and the bases of the project: on real machines each of
+    these costs minutes, and is the same every time.
+    """
+
+    folder: Path
+    used: list[Machine] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """The commit that all of them check out; its images have a repository of their own in the engine."""
+        source = self.folder / "source"
+        names = _git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
+        for name in filter(None, names):
+            if (ROOT / name).is_file():
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, source / name)
+        matrix = source / "matrix.yaml"
+        matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/"))
+        _git(source, "init", "-q")
+        _git(source, "add", "-A")
+        _git(source, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "as it is")
+        subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
+        (self.folder / "nox").mkdir()
+
+    def new(self) -> Machine:
+        home = self.folder / f"home{len(self.used)}"
+        home.mkdir()
+        checkout = home / "work"
+        _git(self.folder, "clone", "-q", str(self.folder / "source"), str(checkout))
+        (checkout / ".torchbake").mkdir()
+        (checkout / ".torchbake/bases").symlink_to(ROOT / ".torchbake/bases")
+        (checkout / ".nox").symlink_to(self.folder / "nox")
+        self.used.append(Machine(checkout=checkout, home=home, venv=self.folder / "venv"))
+        return self.used[-1]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A GitHub job that has ended: whether well, and what its steps left by id."""
+
+    good: bool
+    steps: Mapping[str, Any]
+    ran: tuple[str, ...]
+
+
+def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> Ended:
+    """The steps of a job, in order; after one has failed only those that ask for that."""
+    good, steps, ran = True, dict[str, Any](), list[str]()
+    output, page = machine.home / "output", machine.home / "page"
+    for step in job.steps:
+        known = {**contexts, "steps": steps}
+        if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, known)):
+            steps[step.name] = {"outputs": {}, "outcome": "skipped"}
+            continue
+        output.write_text("")
+        env = {name: fill(str(value), known) for name, value in {**job.env, **step.env}.items()}
+        env |= {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(page), "GITHUB_ACTIONS": "true"}
+        code = machine.shell(fill(step.run, known), env, ("--noprofile", "--norc", "-eo", "pipefail"))
+        good = good and code == 0
+        pairs = dict(line.split("=", 1) for line in output.read_text().splitlines())
+        steps[step.name] = {"outputs": pairs, "outcome": "failure" if code else "success"}
+        ran.append(step.run)
+    machine.page = page.read_text() if page.exists() else ""
+    return Ended(good=good, steps=steps, ran=tuple(ran))
+
+
+def run_gitlab(task: Task, variables: Mapping[str, str], given: Mapping[str, str], machine: Machine) -> bool:
+    """The commands of a job; whether they ended well. ``variables`` are the file's, ``given`` those of GitLab."""
+    own = {name: string.Template(str(value)).safe_substitute(given) for name, value in variables.items()}
+    env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(given)
+    options = ("-eo", "pipefail")
+    lines = [line for line in (*task.before, *task.script) if not line.startswith("apt-get ")]
+    code = machine.shell("\n".join(lines), env, options)
+    if task.after:
+        code = machine.shell("\n".join(task.after), env, options) or code
+    return code == 0

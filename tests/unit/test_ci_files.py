@@ -1,0 +1,286 @@
+"""The CI files ask for sessions and options that exist, decide nothing themselves, and release where they should."""
+
+import argparse
+import contextlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines import (
+    GITHUB,
+    GITLAB,
+    Block,
+    Job,
+    blocks,
+    evaluate,
+    fill,
+    github_jobs,
+    gitlab_tasks,
+    holds,
+    read,
+    tasks_of,
+)
+from tests.unit.test_house import NOXFILE
+from torchbake import cli
+from torchbake.project import TOOLKIT
+
+IMAGES, VALIDATE = (TOOLKIT / ".github/workflows" / name for name in ("images.yml", "validate.yml"))
+PARENT, CHILD = (TOOLKIT / "ci" / name for name in ("gitlab-ci.yml", "gitlab-images.yml"))
+BLOCKS = tuple(blocks())
+JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()]
+TASKS = list(gitlab_tasks(CHILD).values())
+# What a command may be; all else would be logic, which belongs to the toolkit.
+PLAIN = (
+    r"#.*",
+    r"apt-get [^;&|]*",
+    r"pip install nox",
+    r"(matrix=\$\()?nox -s [^;&|()]*\)?",
+    r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
+    r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$REGISTRY"',
+    r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
+)
+SAMPLES = {
+    "IMAGES": "cpu volume-permissions !devel",
+    "IMAGE": "volume-permissions",
+    "REGISTRY": "ghcr.io/acme",
+    "GPU": "require",
+    "CI_NODE_INDEX": "2",
+    "CI_NODE_TOTAL": "4",
+}
+
+every_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
+every_job = pytest.mark.parametrize(("path", "job"), JOBS, ids=lambda part: getattr(part, "stem", None) or part.name)
+
+
+def commands() -> Iterator[tuple[list[str], list[str]]]:
+    """Every nox command of the CI files: its sessions, and the words behind `--`."""
+    for block in BLOCKS:
+        for line in re.findall(r"nox (-s [^)\n]*)", block.text):
+            sessions = [{"SESSION": one} for one in sessions_of_ci()] if "$SESSION" in line else [{}]
+            for more in sessions:
+                filled = re.sub(r"\$(\w+)", lambda found, more=more: (SAMPLES | more)[found[1]], line)  # type: ignore[misc]
+                front, _, back = filled.partition(" -- ")
+                yield shlex.split(front)[1:], shlex.split(back)
+
+
+def sessions_of_ci() -> list[str]:
+    names: list[str] = github_jobs(TOOLKIT / ".github/workflows/ci.yml")["check"].raw["strategy"]["matrix"]["session"]
+    return names
+
+
+def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
+    """What GitHub knows where somebody has set these variables."""
+    github = {"event_name": event, "ref": ref, "actor": "somebody", "token": "t0ken", "run_id": "7"}
+    return {"github": github, "vars": variables, "secrets": {"REGISTRY_PASSWORD": "s3cret"}, "inputs": {}}
+
+
+MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
+
+
+def test_there_are_files_to_check() -> None:
+    assert {path.name for path in GITHUB} == {"ci.yml", "images.yml", "validate.yml"}
+    assert {path.name for path in GITLAB} == {"gitlab-ci.yml", "gitlab-images.yml"}
+    assert len(list(commands())) > 20
+
+
+@pytest.mark.parametrize(("sessions", "words"), list(commands()), ids=" ".join)
+def test_every_session_and_option_exists(sessions: list[str], words: list[str]) -> None:
+    for session in sessions:
+        if session in cli.VERBS:
+            assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace)
+        else:
+            assert re.search(rf"(?m)^def {session}\(session", NOXFILE)
+            assert not words
+
+
+@every_block
+def test_a_command_is_plain(block: Block) -> None:
+    lines = [line for line in block.text.splitlines() if line.strip()]
+    assert lines
+    assert [line for line in lines if not any(re.fullmatch(plain, line) for plain in PLAIN)] == []
+
+
+@every_block
+def test_nothing_is_written_into_a_command_before_the_shell_reads_it(block: Block) -> None:
+    assert "${{" not in block.text
+    assert "secrets." not in block.text
+
+
+@every_job
+def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> None:
+    assert job.raw["timeout-minutes"] <= 360
+    allowed = {"contents": "read"} | ({"packages": "read"} if path == VALIDATE else {})
+    assert read(path)["permissions"] == allowed
+    assert job.raw.get("permissions", allowed) in (allowed, {"contents": "read", "packages": "write"})
+    assert ("permissions" in job.raw) == any("docker login" in step.run for step in job.steps) or path == VALIDATE
+
+
+@every_job
+def test_actions_have_a_major_version_and_checkouts_keep_no_login(path: Path, job: Job) -> None:
+    for raw in job.raw["steps"]:
+        if "uses" in raw:
+            assert re.fullmatch(r"(actions|docker)/[\w-]+@v\d+", raw["uses"])
+        if "checkout" in raw.get("uses", ""):
+            assert raw["with"]["persist-credentials"] == "false" or raw["with"]["persist-credentials"] is False
+
+
+@every_job
+def test_every_variable_of_a_github_command_is_set(path: Path, job: Job) -> None:
+    for step in job.steps:
+        used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "matrix"}
+        assert used <= {*job.env, *step.env}
+
+
+def test_every_variable_of_a_gitlab_command_is_set() -> None:
+    given = {"CI_NODE_INDEX", "CI_NODE_TOTAL"}
+    for task in TASKS:
+        text = "\n".join((*task.before, *task.script, *task.after))
+        assert set(re.findall(r"\$(\w+)", text)) <= {*read(CHILD)["variables"], *given}
+
+
+def release_of(contexts: Mapping[str, Any]) -> str:
+    """What the plan says about releasing."""
+    return fill(github_jobs(IMAGES)["plan"].raw["outputs"]["release"], contexts)
+
+
+def running(contexts: Mapping[str, Any]) -> str:
+    """The commands that the job of an image runs there, when all is well."""
+    needs = {"plan": {"outputs": {"release": release_of(contexts)}}}
+    more = {"needs": needs, "runner": {"environment": "github-hosted"}, "steps": {"test": {"outcome": "success"}}}
+    steps = github_jobs(IMAGES)["image"].steps
+    return "\n".join(step.run for step in steps if holds(step.condition, {**contexts, **more}))
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [
+        on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme"),
+        on("workflow_dispatch", "refs/heads/other", REGISTRY="ghcr.io/acme"),
+        on("push", "refs/heads/main"),
+    ],
+    ids=["a pull request", "another branch", "no registry"],
+)
+def test_what_is_not_the_main_branch_is_tested_and_not_released(contexts: dict[str, Any]) -> None:
+    assert release_of(contexts) == "false"
+    assert not holds(
+        github_jobs(IMAGES)["promote"].raw["if"],
+        {**contexts, "needs": {"plan": {"outputs": {"release": release_of(contexts)}}}},
+    )
+    text = running(contexts)
+    assert "nox -s build" in text
+    assert "nox -s test" in text
+    assert "docker login" not in text
+    assert "publish" not in text
+
+
+@pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
+def test_the_main_branch_releases_what_it_tested(event: str) -> None:
+    contexts = on(event, "refs/heads/main", REGISTRY="ghcr.io/acme")
+    order = ["nox -s build", "nox -s test", "docker login", "nox -s publish"]
+    places = [running(contexts).index(word) for word in order]
+    assert places == sorted(places)
+    assert "nox -s publish" in running(contexts)
+    assert "--keep-rolling" in running(contexts)
+
+
+@pytest.mark.parametrize(
+    ("registry", "name", "password"), [("ghcr.io/acme", "somebody", "t0ken"), ("quay.io/acme", "bot", "s3cret")]
+)
+def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, password: str) -> None:
+    contexts = on("push", "refs/heads/main", REGISTRY=registry, REGISTRY_USERNAME="bot")
+    logins = [step for _, job in JOBS for step in job.steps if "docker login" in step.run]
+    assert len(logins) == 3
+    for step in logins:
+        assert {key: fill(value, contexts) for key, value in step.env.items()} == {
+            "USERNAME": name,
+            "PASSWORD": password,
+        }
+
+
+def test_secrets_are_given_to_logins_alone() -> None:
+    for path in GITHUB:
+        logins = [step for job in github_jobs(path).values() for step in job.steps if "docker login" in step.run]
+        assert path.read_text().count("secrets.") == len(logins)
+        assert path.read_text().count("github.token") == len(logins)
+
+
+def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
+    images, validate = read(IMAGES)["concurrency"], read(VALIDATE)["concurrency"]
+    assert fill(images["group"], MAIN) == fill(validate["group"], MAIN) == "images-refs/heads/main"
+    assert fill(images["group"], on("pull_request", "refs/pull/1/merge")) == "images-7"
+    for concurrency in (images, validate):
+        assert concurrency["queue"] == "max"
+        assert concurrency["cancel-in-progress"] is False
+    assert github_jobs(IMAGES)["image"].raw["strategy"]["fail-fast"] is False
+    assert "matrix" not in github_jobs(IMAGES)["promote"].raw.get("strategy", {})
+
+
+def test_releases_on_gitlab_take_turns() -> None:
+    parent = read(PARENT)
+    assert parent["release"]["resource_group"] == parent["validate"]["resource_group"]
+    assert "resource_group" not in parent["check"]
+    assert parent[".images"]["trigger"]["strategy"] == "depend"  # without it the turn ends where the child begins
+    assert all((TOOLKIT / part["local"]).exists() for part in parent[".images"]["trigger"]["include"])
+
+
+def test_gitlab_does_what_each_task_is_for() -> None:
+    names = {purpose: [task.name for task in tasks_of(CHILD, purpose)] for purpose in ("check", "release", "validate")}
+    assert names == {
+        "check": ["plan", "check"],
+        "release": ["plan", "release", "promote"],
+        "validate": ["validate"],
+    }
+    assert {job["variables"]["TASK"] for job in read(PARENT).values() if "variables" in job} == set(names)
+    check, release = (next(task for task in TASKS if task.name == name) for name in ("check", "release"))
+    assert release.script[: len(check.script)] == check.script
+    assert not any("login" in line or "publish" in line for line in check.script)
+
+
+def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert cli.main(["list", "all", "--format", "github", "--matrix", str(TOOLKIT / "matrix.yaml")]) == 0
+    used = set(re.findall(r"matrix\.(\w+)", IMAGES.read_text())) - {"yaml"}
+    assert used
+    found = evaluate(
+        "fromJSON(needs.plan.outputs.matrix)", {"needs": {"plan": {"outputs": {"matrix": printed.getvalue()}}}}
+    )
+    assert json.loads(printed.getvalue()) == found
+    assert all(used <= set(entry) for entry in found["include"])
+    assert len(found["include"]) <= 256  # more jobs GitHub does not make of one matrix
+
+
+def test_the_guide_tells_every_variable_and_secret() -> None:
+    guide = (TOOLKIT / "docs/ci.md").read_text()
+    asked = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
+    asked |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
+    assert {"REGISTRY", "IMAGES", "REGISTRY_PASSWORD"} <= asked
+    assert sorted(name for name in asked if f"`{name}`" not in guide) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("vars.A || 'b'", "b"),
+        ("vars.REGISTRY || 'b'", "ghcr.io/acme"),
+        ("github.ref == 'refs/heads/main' && 'yes' || 'no'", "yes"),
+        ("github.ref != 'refs/heads/main' && 'yes' || 'no'", "no"),
+        ("!cancelled() && vars.REGISTRY != ''", True),
+        ("startsWith(vars.REGISTRY, 'GHCR.io/')", True),
+        ("'a && !b' == 'A && !b'", True),
+    ],
+)
+def test_an_expression_comes_to_what_github_makes_of_it(text: str, value: object) -> None:
+    assert evaluate(text, MAIN) == value
+
+
+@pytest.mark.parametrize("text", ["github.nothing", "nothing.at.all", "contains(github.ref, 'x')", "1 + 1"])
+def test_an_expression_that_is_not_known_is_an_error(text: str) -> None:
+    with pytest.raises((KeyError, ValueError)):
+        evaluate(text, MAIN)
