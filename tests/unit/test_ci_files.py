@@ -47,12 +47,15 @@ PLAIN = (
 )
 SAMPLES = {
     "IMAGES": "cpu volume-permissions !devel",
+    "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
     "CI_NODE_INDEX": "2",
     "CI_NODE_TOTAL": "4",
 }
+
+WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its identity is what keyless signing needs
 
 every_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
 every_job = pytest.mark.parametrize(("path", "job"), JOBS, ids=lambda part: getattr(part, "stem", None) or part.name)
@@ -117,7 +120,7 @@ def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> N
     assert job.raw["timeout-minutes"] <= 360
     allowed = {"contents": "read"} | ({"packages": "read"} if path == VALIDATE else {})
     assert read(path)["permissions"] == allowed
-    assert job.raw.get("permissions", allowed) in (allowed, {"contents": "read", "packages": "write"})
+    assert job.raw.get("permissions", allowed) in (allowed, WRITING)
     assert ("permissions" in job.raw) == any("docker login" in step.run for step in job.steps) or path == VALIDATE
 
 
@@ -125,7 +128,7 @@ def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> N
 def test_actions_have_a_major_version_and_checkouts_keep_no_login(path: Path, job: Job) -> None:
     for raw in job.raw["steps"]:
         if "uses" in raw:
-            assert re.fullmatch(r"(actions|docker)/[\w-]+@v\d+", raw["uses"])
+            assert re.fullmatch(r"(actions|docker|sigstore)/[\w-]+@v\d+", raw["uses"])
         if "checkout" in raw.get("uses", ""):
             assert raw["with"]["persist-credentials"] == "false" or raw["with"]["persist-credentials"] is False
 
