@@ -12,10 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.registries import Running, registry
+from tests.e2e.small import Small
 from torchbake import console
+from torchbake.candidate import Candidate
+from torchbake.labels import ID, INPUTS, LABEL
 from torchbake.project import TOOLKIT, load_project
+from torchbake.publish import Publisher
+from torchbake.reference import Repository
+from torchbake.registry import Registry
+from torchbake.transport import Transport
 
 TOOLS = TOOLKIT / ".torchbake/tools"
+_IMAGES = 22  # as many as the project's own matrix has
 _GZIP = "compression=gzip,force-compression=true"
 _HEAD = ("way", "median", "of the first", "stored", "of the first")
 
@@ -41,6 +49,41 @@ def push(args: argparse.Namespace) -> None:
                     sizes[way] = _stored(running)
     _run("docker", "rmi", gzipped)
     _show(times, sizes)
+    _small(rounds)
+
+
+def _small(rounds: int) -> None:
+    """What a release costs beside its bytes: images of some bytes, released again and given a tag more."""
+    small = Small()
+    with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
+        there = Registry(Transport(running.host), Repository(host=running.host, path="bench/small"))
+        candidates = [_candidate(small, number) for number in range(_IMAGES)]
+        for candidate in candidates:
+            Publisher(there).publish(candidate, small.supply, _silent, _silent)
+        again, tags = [], []
+        for number in range(rounds):
+            started = time.perf_counter()
+            for candidate in candidates:
+                Publisher(there).publish(candidate, small.supply, _silent, _silent)
+            again.append((time.perf_counter() - started) / _IMAGES)
+            manifest = there.manifest(candidates[0].tags[0])
+            assert manifest
+            started = time.perf_counter()
+            there.put(manifest, f"again-{number}")
+            tags.append(time.perf_counter() - started)
+    console.say(f"{_IMAGES} images with nothing to do: {statistics.median(again) * 1000:.0f} ms each")
+    console.say(f"a tag more for an image: {statistics.median(tags) * 1000:.0f} ms")
+
+
+def _candidate(small: Small, number: int) -> Candidate:
+    name = f"2.{number}.0-cpu-runtime-debian12"
+    labels = {ID: name, INPUTS: f"sha256:{number}", f"{LABEL}.torch": f"2.{number}.0"}
+    made = small.make(labels, [b"shared", str(number).encode()])
+    return Candidate(id=name, digest=made.digest, labels=labels, tags=(name, f"2.{number}-cpu"), verdict=None)
+
+
+def _silent(*_: object) -> None:
+    """For nobody."""
 
 
 @contextmanager
@@ -52,7 +95,7 @@ def _older_store(ref: str) -> Iterator[str]:
         socket = f"unix://{folder}/s"
         places = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
         with Path(folder, "log").open("wb") as log, subprocess.Popen(
-            ["dockerd", f"--config-file={settings}", f"--host={socket}", "--bridge=none", "--iptables=false", *places],
+            ["dockerd", f"--config-file={settings}", f"--host={socket}", "--bridge=docker0", "--iptables=false", *places],
             stdout=log, stderr=log, start_new_session=True,
         ) as engine:  # fmt: skip
             try:

@@ -4,15 +4,16 @@ Pure: `make_catalogue` puts together what others have read from the engine, the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from torchbake.artifact import artifact_tag
+from torchbake.known import InEngine, InRegistry, Known
 from torchbake.labels import LABEL, VERSIONS
 from torchbake.lockfile import Lock
 from torchbake.release import Record
-from torchbake.sharing import Breakdown, Layer, Stock, break_down, stock
+from torchbake.sharing import Breakdown, Stock, break_down, stock
 from torchbake.spec import ImageSpec, InitSpec, Spec
 from torchbake.verdict import Outcome, Verdict, causes, counts
 
@@ -64,7 +65,11 @@ class Changed(_Frozen):
 
 
 class Release(_Frozen):
-    """The newest release of an image. ``problem``: why its record is not shown."""
+    """The newest release of an image. ``problem``: why its record is not shown.
+
+    ``signature`` is the record's word; ``beside`` are the tags of what lies beside the image, by name, and
+    ``packages`` is how many its bill of materials lists.
+    """
 
     repository: str
     tag: str
@@ -75,6 +80,9 @@ class Release(_Frozen):
     checked: Checked | None = None
     waived: Mapping[str, str] = {}
     changed: Changed | None = None
+    signature: str = ""
+    beside: Mapping[str, str] = {}
+    packages: int | None = None
     problem: str = ""
     is_engines: bool = False
 
@@ -133,43 +141,6 @@ class Catalogue(_Frozen):
     registry: str
     summary: Summary
     images: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class InEngine:
-    """An image that the engine has. ``stale``: why it would be built again; None: that cannot be told."""
-
-    digest: str
-    labels: Mapping[str, str]
-    unpacked: int
-    packed: int | None
-    layers: tuple[Layer, ...]
-    stale: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class InRegistry:
-    """An image's newest release, and the record of the one before it."""
-
-    repository: str
-    tag: str
-    digest: str
-    layers: tuple[Layer, ...] = ()
-    record: Record | None = None
-    before: Record | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """All that was read, by image id. ``engine``: why there is none; ``registry``: its name, empty if not asked."""
-
-    engine: str = ""
-    registry: str = ""
-    present: Mapping[str, InEngine] = field(default_factory=dict)
-    released: Mapping[str, InRegistry] = field(default_factory=dict)
-    locks: Mapping[str, Lock] = field(default_factory=dict)
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def make_catalogue(
@@ -264,6 +235,7 @@ def _release(there: InRegistry, here: InEngine | None) -> Release:
         tag=there.tag,
         digest=there.digest,
         problem=there.problem,
+        packages=there.packages,
         is_engines=here is not None and here.digest == there.digest,
     )
     record = there.record
@@ -287,6 +259,8 @@ def _release(there: InRegistry, here: InEngine | None) -> Release:
             "checked": checked,
             "waived": dict(record.waived),
             "changed": change_of(record, there.before) if there.before else None,
+            "signature": record.signature,
+            "beside": {name: artifact_tag(there.tag, name) for name in record.attached},
         }
     )
 

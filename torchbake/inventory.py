@@ -1,14 +1,16 @@
 """What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
 
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchbake.artifact import SBOM, read_artifact
 from torchbake.base import find_base
-from torchbake.catalogue import InEngine, InRegistry, Known
 from torchbake.engine import Engine, Image, answering
 from torchbake.errors import LockError, RegistryError, TorchbakeError
+from torchbake.known import InEngine, InRegistry, Known
 from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.plan import ref_of, why_build
@@ -141,11 +143,22 @@ def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegis
         return replace(
             release,
             layers=_layers(registry, manifest, spec),
+            packages=_packages(registry, tag),
             record=read_record(registry, tag),
             before=read_record(registry, revisions[-2]) if len(revisions) > 1 else None,
         )
     except RegistryError as error:
         return replace(release, problem=error.message)
+
+
+def _packages(registry: Registry, tag: str) -> int | None:
+    """How many packages a bill of materials lists; None for none, or one that is none: `validate` tells why."""
+    try:
+        found = read_artifact(registry, tag, SBOM)
+        components = json.loads(found[1])["components"] if found else None
+    except (RegistryError, ValueError, LookupError, TypeError):
+        return None
+    return len(components) if isinstance(components, list) else None
 
 
 def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:

@@ -6,27 +6,24 @@ once more afterwards, so that the next run, on whichever machine, knows what was
 """
 
 import contextlib
-import fcntl
-import os
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 from torchbake.artifact import ARTIFACTS, artifact_tag, put_artifact, subject_of
 from torchbake.candidate import Candidate, Parcel, Published, Sent, Supply
 from torchbake.content import Content
-from torchbake.errors import RegistryError
+from torchbake.errors import PublishError, RegistryError
 from torchbake.labels import INPUTS
 from torchbake.registry import Blob, Manifest, Registry
-from torchbake.release import Moved, Record, read_record, record_tag, write_record
+from torchbake.release import NAME, Moved, Record, read_record, record_tag, write_record
 from torchbake.signature import Idle, Signer
 from torchbake.standing import Decision, Held, ImmutableTag, Move, Standing, decide, revisions_of, without_moves
+from torchbake.turns import locked
 
 _UPLOADS = 3  # side by side
 _LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
@@ -86,7 +83,7 @@ class Publisher:
         with locked(self._registry):
             decision = self.decide(candidate)
         if decision.action in ("nothing", "held"):
-            self._sign_late(decision, tell)
+            self._mend(candidate, decision, supply, tell)
             return Published(decision=decision)
         parcel = self._send(candidate, supply, tell, count) if decision.action == "release" else None
         tell("waiting for other releases")
@@ -149,16 +146,40 @@ class Publisher:
             tell("signing")
             self._signer.sign(self._registry.repository, digests)
 
-    def _sign_late(self, decision: Decision, tell: Tell) -> None:
-        """What was released without a signature, and now could have one."""
-        record = None if self._signer.hindrance else read_record(self._registry, str(decision.tag))
-        if record is None or record.signature == self._signer.how or record.digest != decision.digest:
+    def _mend(self, candidate: Candidate, decision: Decision, supply: Supply, tell: Tell) -> None:
+        """What lies beside a release is put back where it is not what was released, and signed where it can be now.
+
+        It is made anew from the image at hand, so that nothing is signed for the reason alone that it was found there:
+        of the record, only when it was released and which tags it moved.
+        """
+        found = read_record(self._registry, str(decision.tag))
+        if found is None or self._is_whole(found):
             return
+        if candidate.digest != found.digest:
+            raise PublishError(
+                f"{decision.tag} is not whole or not signed, and the image here is another build of the same inputs.",
+                hint="Release it where it was built, or look at it: nox -s validate; docs/supply-chain.md#by-hand",
+            )
+        parcel = self._send(candidate, supply, tell, lambda *_: None)
         with locked(self._registry):
+            self._set_immutable(parcel, decision.tag)
+            record = self._record(candidate, decision, parcel.manifest).model_copy(
+                update={name: getattr(found, name) for name in ("state", "released", "rolling", "kept")}
+            )
+            if self._signer.hindrance and record.attached == found.attached:
+                return
             self._sign([record.digest, *record.attached.values()], tell)
-            signed = record.model_copy(update={"signature": self._signer.how})
-            manifest = self._manifest(record.digest)
-            write_record(self._registry, signed, manifest, sign=lambda digest: self._sign([digest], tell))
+            write_record(self._registry, record, parcel.manifest, sign=lambda digest: self._sign([digest], tell))
+
+    def _is_whole(self, record: Record) -> bool:
+        """Whether all that lies beside an image is what its record says, and signed where we sign."""
+        beside = {name: self._registry.digest(artifact_tag(record.tag, name)) for name in (*ARTIFACTS, NAME)}
+        there = {name: digest for name, digest in beside.items() if digest}
+        said = {name: digest for name, digest in there.items() if name != NAME}
+        if said != record.attached or self._signer.hindrance:
+            return said == record.attached
+        signed = record.signature == self._signer.how
+        return signed and self._signer.holds(self._registry.repository, [record.digest, *there.values()])
 
     def move(self, manifest: Manifest, moves: Sequence[Move]) -> None:
         """Set rolling tags, in order; where one cannot be set, those before it go back, and the error is raised."""
@@ -309,23 +330,3 @@ def labels_of(registry: Registry, digest: str) -> dict[str, str] | None:
     if manifest.is_index:
         return {}
     return (registry.config(manifest).get("config") or {}).get("Labels") or {}
-
-
-_THREADS: dict[str, threading.Lock] = {}
-
-
-@contextlib.contextmanager
-def locked(registry: Registry) -> Iterator[None]:
-    """One release at a time for a repository, among all users of this machine.
-
-    A registry has no lock of its own: releases from several machines are put in a row by their CI (docs/tags.md).
-    """
-    name = sha256(str(registry.repository).encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir(), f"torchbake-release-{name}.lock")
-    with _THREADS.setdefault(name, threading.Lock()):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)

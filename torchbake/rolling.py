@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchbake.errors import PublishError, RegistryError
-from torchbake.publish import Publisher, locked
+from torchbake.publish import Publisher
 from torchbake.registry import Registry
 from torchbake.standing import ImmutableTag, Move, moves_to, revisions_of
+from torchbake.turns import locked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,9 @@ class Signer(Protocol):
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
         """Sign, then verify what was signed. Raises SignatureError."""
 
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        """Whether all of them are signed as we sign. Raises SignatureError where our own key cannot be used."""
+
 
 class Verifier(Protocol):
     """Verifies signatures."""
@@ -69,6 +72,9 @@ class Idle:
 
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
         """Nothing."""
+
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        return False
 
     def problem(self, repository: Repository, digest: str) -> str:
         return self.hindrance
@@ -116,6 +122,8 @@ class Cosign:
                 raise SignatureError(f"cosign {arguments[0]} did not end within {_TIMEOUT} s.") from None
             except OSError as error:
                 raise SignatureError(f"{self.program} cannot be run: {error.strerror}") from None
+        if done.returncode < 0:
+            raise SignatureError(f"cosign {arguments[0]} was killed by signal {-done.returncode}.")
         if done.returncode:
             said = _complaint(done.stderr) or f"ended with {done.returncode}"
             hint = next((hint for words, hint in _HINTS.items() if words in said), None)
@@ -124,7 +132,8 @@ class Cosign:
 
     @property
     def registry_arguments(self) -> tuple[str, ...]:
-        return ("--allow-http-registry",) if self.plain else ()
+        # For HTTP, `sign` wants the first and `verify` the second, whatever their help says (cosign 2.5).
+        return ("--allow-http-registry", "--allow-insecure-registry") if self.plain else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,23 +153,26 @@ class CosignSigner:
         arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *self.cosign.registry_arguments]
         arguments += ["--key", self.key] if self.key else []
         self.cosign.run("sign", *arguments, *names, host=repository.host)
-        with self._trust() as trust:
-            verifier = CosignVerifier(cosign=self.cosign, trust=trust)
+        with self._verifier() as verifier:
             for digest in digests:
                 problem = verifier.problem(repository, digest)
                 if problem:
                     raise SignatureError(f"{repository}@{digest} was signed, and it does not verify: {problem}")
 
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        with self._verifier() as verifier:
+            return not any(verifier.problem(repository, digest) for digest in digests)
+
     @contextlib.contextmanager
-    def _trust(self) -> Iterator[Trust]:
-        """Our own signature's: that it holds is asked, not whose it is."""
+    def _verifier(self) -> Iterator["CosignVerifier"]:
+        """Of our own signatures. A keyless one is asked to hold, not whose it is: that is told when it is verified."""
         if not self.key:
-            yield Trust(identity=".*", issuer=".*")
+            yield CosignVerifier(cosign=self.cosign, trust=Trust(identity=".*", issuer=".*"))
             return
         with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
             file.write(self.cosign.run("public-key", "--key", self.key))
             file.flush()
-            yield Trust(key=file.name)
+            yield CosignVerifier(cosign=self.cosign, trust=Trust(key=file.name))
 
 
 @dataclass(frozen=True, kw_only=True)

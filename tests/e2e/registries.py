@@ -27,16 +27,19 @@ class Running:
     ca: Path | None = None
 
 
-def program(folder: Path) -> Path:
-    """The registry's program, from Debian's package where it is not installed."""
-    found = shutil.which("docker-registry")
+def program(folder: Path, name: str = "docker-registry") -> Path:
+    """A program, from Debian's package of its name where it is not installed. Where neither is, the test fails."""
+    found = shutil.which(name)
     if found:
         return Path(found)
-    unpacked = folder / "usr/bin/docker-registry"
+    unpacked = folder / "usr/bin" / name
     if not unpacked.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["apt-get", "download", "-q", "docker-registry"], cwd=folder, check=True, capture_output=True)
-        (package,) = folder.glob("docker-registry_*.deb")
+        done = subprocess.run(
+            ["apt-get", "download", "-q", name], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{name} is not on the PATH, and Debian's package cannot be had: {done.stderr}"
+        (package,) = folder.glob(f"{name}_*.deb")
         subprocess.run(["dpkg", "-x", package, folder], check=True)
     return unpacked
 

@@ -109,6 +109,8 @@ def test_the_data_are_what_the_registry_says(released: str, built: dict[str, dic
     assert release["checked"]["outcome"] == image["checked"]["outcome"] == "passed"
     assert [layer["name"] for layer in image["in_registry"]["layers"]] == ["volume-permissions"]
     assert image["packed"] == image["in_registry"]["total"]
+    assert release["beside"] == {"sbom": "1.0.0-r0.sbom", "provenance": "1.0.0-r0.provenance"}
+    assert (release["packages"], release["signature"]) == (0, "not-run: no --key and no --keyless was given")
     assert image["commands"][1]["line"] == f"docker pull {released}/volume-permissions:1.0.0-r0"
 
 

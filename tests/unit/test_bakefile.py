@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.bakefile import Job, Options, bake_file, output_for, target_name
+from torchbake.bakefile import Job, Options, bake_file, output_for, packed, target_name
 from torchbake.spec import Spec
 
 SECRETS = {"bookworm": {"pip-conf": Path("/s/pip"), "ca": Path("/s/ca")}, "trixie": {"ca": Path("/t/ca")}}
@@ -119,3 +119,23 @@ def test_how_an_image_gets_into_the_engine(driver: str, containerd: bool, kind: 
     output = output_for(driver, containerd_store=containerd)
     assert output.startswith(kind)
     assert ("zstd" in output) == (driver == "docker" and containerd)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_packing_sets_every_time_back_and_packs_every_layer_anew(compression: str) -> None:
+    output = packed(compression).split(",")
+    assert output[0] == "type=oci"
+    assert {"rewrite-timestamp=true", "force-compression=true", f"compression={compression}", "tar=false"} < {*output}
+
+
+def test_each_image_is_exported_into_a_folder_of_its_own() -> None:
+    jobs = [job(spec) for spec in SPECS]
+    file = bake_file(jobs, options(output="type=oci,tar=false", exports=Path("/out")), Path("/root"), SECRETS)
+    assert [found["output"] for found in file["target"].values()] == [
+        [f"type=oci,tar=false,dest=/out/{target_name(spec)}"] for spec in SPECS
+    ]
+    assert len({target_name(spec) for spec in SPECS}) == len(SPECS)
+
+
+def test_an_image_of_the_engine_goes_to_no_folder() -> None:
+    assert target(image())["output"] == ["type=image"]

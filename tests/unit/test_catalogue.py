@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.conftest import check_golden, cpu_pins, cuda_pins, image, init_image, lock_for
-from torchbake.catalogue import Catalogue, InEngine, InRegistry, Known, change_of, make_catalogue
+from torchbake.catalogue import Catalogue, change_of, make_catalogue
 from torchbake.drawing import WIDTH, Part, bar, human, parts_of
+from torchbake.known import InEngine, InRegistry, Known
 from torchbake.page import anchor, render_page
 from torchbake.project import TOOLKIT
 from torchbake.release import Judgement, Moved, Record
@@ -53,6 +54,7 @@ def record(tag: str, letter: str, size: int, **versions: str) -> Record:
             not_run={"smoke.nccl": "no GPU", "smoke.tensor[cuda]": "no GPU"},
         ),
         waived={"process.size": "the new libraries are wanted"},
+        attached={"sbom": digest("6"), "provenance": digest("7")}, signature="cosign, with a key",
     )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ KNOWN = Known(
             repository="registry.example:5000/acme/pytorch", tag=NEWEST, digest=digest("d"),
             layers=(layer("base: debian12", 48_000_000, "p1"), layer("torch", 700_000_000, "p2")),
             record=record(NEWEST, "d", 748_000_000, torch="2.10.0", cuda="12.8.90", nccl="2.27.5"),
-            before=record(BEFORE, "e", 760_000_000, torch="2.10.0", cuda="12.8.57"),
+            before=record(BEFORE, "e", 760_000_000, torch="2.10.0", cuda="12.8.57"), packages=93,
         ),
         INIT.id: InRegistry(
             repository="registry.example:5000/acme/volume-permissions", tag="1.0.0-r0", digest=digest("c"),
@@ -160,6 +162,20 @@ def test_a_release_tells_what_it_changed() -> None:
     changed = change_of(*(KNOWN.released[CUDA.id].record, KNOWN.released[CUDA.id].before))  # type: ignore[arg-type]
     assert (changed.since, changed.size, changed.same_digest) == (BEFORE, -12_000_000, False)
     assert changed.versions == {"cuda": ("12.8.57", "12.8.90"), "nccl": (None, "2.27.5")}
+
+
+def test_a_release_tells_what_lies_beside_it_and_who_signed_it() -> None:
+    release = next(entry.release for entry in catalogue().images if entry.id == CUDA.id)
+    assert release
+    assert release.beside == {"sbom": f"{NEWEST}.sbom", "provenance": f"{NEWEST}.provenance"}
+    assert (release.packages, release.signature) == (93, "cosign, with a key")
+    assert "Signed by cosign, with a key." in render_page(catalogue())
+    one = KNOWN.released[CUDA.id]
+    assert one.record
+    unsigned = one.record.model_copy(update={"signature": "not-run: no key was given", "attached": {}})
+    page = render_page(catalogue(replace(KNOWN, released={CUDA.id: replace(one, record=unsigned)})))
+    assert '<span class="not-run">Not signed</span>: no key was given.' in page
+    assert "Beside it" not in page
 
 
 def test_the_commands_are_what_can_be_done_next() -> None:

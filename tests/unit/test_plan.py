@@ -65,6 +65,23 @@ def test_force_builds_what_is_up_to_date() -> None:
     assert "--no-cache" in found.reasons[SPECS[0].id]
 
 
+@pytest.mark.parametrize("reason", ["not packed reproducibly yet", "packed with gzip", ""])
+def test_an_image_that_is_not_packed_as_asked_is_built_for_that_reason(reason: str) -> None:
+    asked: list[str] = []
+
+    def lacks(digest: str) -> str:
+        asked.append(digest)
+        return reason
+
+    images = held(SPECS[0], "new") | held(SPECS[1], "old")
+    found = make_plan(SPECS, TAGS, {"debian12": BASE, "debian13": BASE}, prepare, lambda: images, lacks=lacks)
+    assert asked == ["sha256:i"]  # of what is built anyway nobody asks
+    assert found.reasons.get(SPECS[0].id, "") == reason
+    assert [job.spec for job, _ in found.fresh] == ([] if reason else [SPECS[0]])
+    assert found.reasons[SPECS[1].id] == "its inputs changed"
+    assert found.reasons[SPECS[2].id] == "not in the engine"
+
+
 def test_a_base_that_failed_ends_the_images_on_it_alone() -> None:
     found = plan(bad_base=True)
     assert [(result.id, result.status) for result in found.decided] == [(SPECS[2].id, "skipped")]

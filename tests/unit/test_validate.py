@@ -21,9 +21,10 @@ from torchbake.release import Record
 from torchbake.render import promised_labels
 from torchbake.served import Image, Piece, Revision, Served, Shelf
 from torchbake.standing import ImmutableTag
+from torchbake.steps import next_steps
 from torchbake.survey import Survey
 from torchbake.transport import StatusError, Transport
-from torchbake.validate import Promise, current_of, judge, judge_reference, next_steps, promise_of, wrong_labels
+from torchbake.validate import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
 from torchbake.verbs import validate as verb
 from torchbake.verdict import CheckResult, Outcome
 
@@ -34,6 +35,7 @@ PROMISE = promise_of(SPEC, TAGS, LOCK)
 INPUTS = "org.torchbake.inputs"
 LABELS = promised_labels(SPEC, LOCK) | {INPUTS: "sha256:a"}
 OTHER = "2.9.1-cuda12.8-cudnn9-runtime-debian12"
+NO_KEY = "no --key and no --identity was given"
 REPOSITORY = "registry.example.com/acme/pytorch"
 
 
@@ -81,8 +83,10 @@ def test_nothing_is_wrong() -> None:
     assert failures(GOOD) == {}
     judged = judge(PROMISE, GOOD, {"sha256:r0": not_run("--no-pull")})
     assert tuple(judged) == (*TAGS, f"{SPEC.id}-r0")
-    for checks in judged.values():
-        assert outcomes(checks, Outcome.NOT_RUN) == {"pull": "--no-pull", "versions": "--no-pull"}
+    for tag, checks in judged.items():
+        unknown = {"pull": "--no-pull", "versions": "--no-pull", "signature": NO_KEY}
+        older = {} if tag in TAGS else dict.fromkeys(("sbom", "provenance"))
+        assert {**outcomes(checks, Outcome.NOT_RUN), **older} == unknown | older
 
 
 def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
@@ -90,7 +94,7 @@ def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
     assert failures(found) == {"cuda12": {"answers": "it does not answer"}}
     rest = outcomes(judge(PROMISE, found, {})["cuda12"], Outcome.NOT_RUN)
     assert rest == dict.fromkeys(
-        ("exists", "manifest", "blobs", "platform", "rolling", "labels", "pull", "versions"),
+        ("exists", "manifest", "blobs", "platform", "rolling", "labels", "signature", "pull", "versions"),
         "the registry did not answer",
     )
 
@@ -280,12 +284,13 @@ def test_an_init_image_is_promised_by_its_release() -> None:
 def test_a_reference_is_judged_by_what_is_expected() -> None:
     one = served("cuda12")
     wanted = {"torch": "2.10.0", "cuda": "12"}
-    assert outcomes(judge_reference(one, wanted, {}), Outcome.FAILED) == {}
-    failed = outcomes(judge_reference(one, {"torch": "2.9.1", "cuda": None}, {}), Outcome.FAILED)
+    assert outcomes(judge_reference(one, wanted, {}, REPOSITORY), Outcome.FAILED) == {}
+    failed = outcomes(judge_reference(one, {"torch": "2.9.1", "cuda": None}, {}, REPOSITORY), Outcome.FAILED)
     assert failed == {"labels": "by its labels torch is 2.10.0, not 2.9.1; by its labels cuda is 12.8.90, not absent"}
     unlabelled = served("cuda12", labels={})
-    assert outcomes(judge_reference(unlabelled, wanted, {}), Outcome.NOT_RUN)["labels"] == "no label names a version"
-    assert "--expect" in outcomes(judge_reference(one, {}, {}), Outcome.NOT_RUN)["labels"]
+    untold = outcomes(judge_reference(unlabelled, wanted, {}, REPOSITORY), Outcome.NOT_RUN)
+    assert untold["labels"] == "no label names a version"
+    assert "--expect" in outcomes(judge_reference(one, {}, {}, REPOSITORY), Outcome.NOT_RUN)["labels"]
 
 
 VERSIONS = st.dictionaries(

@@ -1,0 +1,320 @@
+"""Images that are the same to the byte: built twice, packed once, and kept while the engine has them."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, torchbake
+from tests.e2e.waiting import until
+from torchbake.layout import Layout
+
+Project = Callable[..., Path]
+Own = Callable[..., Callable[..., Completed]]
+
+ROWS = "init:\n  %s\nrows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
+INIT_ROW = ROWS % "volume-permissions: {version: 1.0.0, base: debian12}"
+# A step without packages: it takes no time, and what it writes has the time of day.
+TEMPLATE = """\
+{%% import "macros.j2" as m -%%}
+FROM {{ spec.base.image }}
+%s
+{{ m.labels(labels) }}
+"""
+NO_EPOCH = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+
+
+@pytest.fixture
+def own(project: Project, tmp_path: Path) -> Own:
+    """A project with a toolkit of its own, whose init images are made by the given steps; runs its verbs."""
+
+    def made(repository: str, **steps: str) -> Callable[..., Completed]:
+        toolkit = tmp_path / "toolkit"
+        for name in ("torchbake", "templates", "layers", "entrypoints"):
+            shutil.copytree(ROOT / name, toolkit / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, step in steps.items():
+            (toolkit / f"templates/{name}.Dockerfile.j2").write_text(TEMPLATE % step)
+        rows = "\n  ".join(f"{name}: {{version: 1.0.0, base: debian12}}" for name in steps)
+        matrix = str(project(ROWS % rows, repository=f"torchbake-test/{repository}/pytorch"))
+
+        def run(verb: str, *arguments: str) -> Completed:
+            return subprocess.run(
+                [sys.executable, "-m", "torchbake", verb, *arguments, "--matrix", matrix],
+                cwd=toolkit, env=NO_EPOCH, capture_output=True, text=True, timeout=300, check=False,
+            )  # fmt: skip
+
+        return run
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def cpu() -> str:
+    """The CPU image of the real project."""
+    return str(images_of(torchbake("build", CPU, "--format", "json"))[CPU]["ref"])
+
+
+def reproduced(done: Completed) -> dict[str, Any]:
+    """The one result of `reproduce --format json`."""
+    assert done.stdout, done.stderr
+    (found,) = json.loads(done.stdout)["images"]
+    return dict(found)
+
+
+def built(done: Completed, name: str = INIT) -> dict[str, Any]:
+    """The result of a `build --format json` that built."""
+    assert done.returncode == 0, done.stderr
+    image = images_of(done)[name]
+    assert image["status"] == "built", image["reason"]
+    return image
+
+
+def layout_in(root: Path) -> Layout:
+    return Layout(folder=root / ".torchbake/layout")
+
+
+def layers_of(layout: Layout, digest: str) -> list[str]:
+    manifest = layout.find(digest)
+    assert manifest, f"{digest} is not whole in {layout.folder}"
+    return [layer.digest for layer in manifest.layers]
+
+
+def kept(layout: Layout) -> set[str]:
+    return {f"sha256:{path.name}" for path in layout.blobs.iterdir()}
+
+
+def needed(layout: Layout, digest: str) -> set[str]:
+    manifest = layout.find(digest)
+    assert manifest, f"{digest} is not whole in {layout.folder}"
+    return {digest, *(blob.digest for blob in manifest.blobs)}
+
+
+def tags_of(engine: docker.DockerClient, owner: str) -> dict[str, str]:
+    """What each tag of an owner points at."""
+    images = engine.images.list()
+    return {tag: str(image.id) for image in images for tag in image.tags if tag.startswith(f"{owner}/")}
+
+
+def running(word: str) -> Iterator[Path]:
+    """Processes that name ``word`` on their command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes():
+                yield path.parent
+        except OSError:
+            continue
+
+
+# --- reproduce
+
+
+def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClient) -> None:
+    before = tags_of(engine, "torchbake")
+    done = torchbake("reproduce", INIT, "--format", "json")
+    found = reproduced(done)
+    assert done.returncode == 0, done.stderr
+    assert found["reproducible"] is True
+    assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
+    assert found["comparison"]["equal"] == found["comparison"]["layers"] == 1
+    assert found["comparison"]["differences"] == []
+    assert tags_of(engine, "torchbake") == before
+    assert not list((ROOT / ".torchbake/runs").glob(f"*/.{INIT}-*"))
+
+
+def test_the_cpu_image_is_the_same_twice() -> None:
+    done = torchbake("reproduce", CPU, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = reproduced(done)
+    assert found["comparison"]["equal"] == found["comparison"]["layers"] == 7
+    assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
+
+
+def test_what_differs_is_named_by_its_layer_and_its_file(own: Own) -> None:
+    run = own("noise", noise="RUN mkdir /made\nRUN head -c 16 /dev/urandom > /made/noise")
+    done = run("reproduce", "noise", "--format", "json")
+    assert done.returncode == 17
+    comparison = reproduced(done)["comparison"]
+    (difference,) = comparison["differences"]
+    assert difference["where"].startswith("layer 3 (RUN ")
+    assert difference["what"].startswith("made/noise: content ")
+    assert (comparison["equal"], comparison["layers"]) == (2, 3)
+    assert comparison["digests"][0] != comparison["digests"][1]
+    assert "1 of 1 are not the same twice: noise" in done.stderr
+    assert "made/noise" in done.stderr
+
+
+def test_the_time_of_day_makes_no_difference(own: Own) -> None:
+    run = own("time", made="RUN mkdir -p /made/deep && echo same > /made/deep/file && ln -s file /made/deep/link")
+    done = run("reproduce", "made", "--compression", "gzip", "--builder", "default", "--builder", "default")
+    assert done.returncode == 0, done.stderr
+    assert "the same" in done.stdout
+
+
+def test_a_build_that_fails_is_told_with_its_log(own: Own, tmp_path: Path) -> None:
+    done = own("failing", failing="RUN echo the reason >&2; exit 3")("reproduce", "failing", "--format", "json")
+    found = reproduced(done)
+    assert done.returncode == 17
+    assert found["reproducible"] is False
+    assert found["comparison"] is None
+    assert "The first build failed" in found["problem"]
+    (log,) = (tmp_path / ".torchbake/runs").glob("*/failing-first.log")
+    assert str(log) in found["problem"]
+    assert "the reason" in log.read_text()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("build", INIT, "--compression", "gzip"),
+        ("build", INIT, "--reproducible", "--compression", "xz"),
+        ("reproduce", INIT, "--builder", "a", "--builder", "b", "--builder", "c"),
+    ],
+    ids=["compression of nothing", "unknown compression", "three builders"],
+)
+def test_options_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    done = torchbake(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+# --- build --reproducible
+
+
+def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClient) -> None:
+    path = project(INIT_ROW, repository="torchbake-test/packed/pytorch")
+    build = ("build", INIT, "--matrix", str(path), "--format", "json", "--reproducible")
+    layout = layout_in(path.parent)
+    image = built(torchbake(*build))
+    assert layout.find(image["digest"])
+    assert image["tags"]
+    assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
+    assert engine.containers.run(image["ref"], ["--version"], remove=True) == b"volume-permissions 1.0.0\n"
+    again = images_of(torchbake(*build))[INIT]
+    assert (again["status"], again["digest"]) == ("up-to-date", image["digest"])
+
+
+def test_an_image_that_was_not_packed_so_is_built_again_and_the_old_one_goes(
+    project: Project, engine: docker.DockerClient
+) -> None:
+    path = project(INIT_ROW, repository="torchbake-test/gzip/pytorch")
+    build = ("build", INIT, "--matrix", str(path), "--format", "json")
+    layout = layout_in(path.parent)
+    unpacked = built(torchbake(*build))["digest"]
+    assert not layout.folder.exists()
+    packed = torchbake(*build, "--reproducible")
+    zstd = built(packed)["digest"]
+    assert "not packed reproducibly yet" in packed.stderr
+    packed = torchbake(*build, "--reproducible", "--compression", "gzip")
+    image = built(packed)
+    assert "packed with zstd" in packed.stderr
+    layers = layers_of(layout, image["digest"])
+    assert all(gzip.decompress(layout.path(layer).read_bytes()) for layer in layers)
+    assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
+    assert layout.find(zstd) is None
+    assert kept(layout) == needed(layout, image["digest"])
+    for untagged in (unpacked, zstd):
+        engine.images.remove(untagged)
+
+
+def test_a_damaged_layer_is_packed_again(own: Own, tmp_path: Path) -> None:
+    run, layout = own("damaged", made="RUN echo same > /file"), layout_in(tmp_path)
+    build = ("build", "made", "--reproducible", "--format", "json")
+    commit(tmp_path, "the time that the label says")
+    digest = built(run(*build), "made")["digest"]
+    layer = layout.path(layers_of(layout, digest)[0])
+    layer.chmod(0o644)
+    layer.write_bytes(layer.read_bytes()[:-1])
+    assert layout.find(digest) is None
+    assert built(run(*build), "made")["digest"] == digest
+    assert layout.find(digest)
+
+
+def test_a_warm_build_of_a_later_commit_is_a_cold_build_of_it(
+    own: Own, engine: docker.DockerClient, tmp_path: Path
+) -> None:
+    run, layout = own("warm", made="RUN mkdir /made && echo same > /made/file"), layout_in(tmp_path)
+    build = ("build", "made", "--reproducible", "--format", "json")
+    commit(tmp_path, "the first")
+    first = built(run(*build), "made")
+    layers = layers_of(layout, first["digest"])
+    # Later than all files: were the commit's time the epoch, a file would keep the time of the step that made it.
+    later = commit(tmp_path, "the second", seconds=3600)
+    for tag in first["tags"]:
+        engine.images.remove(tag, force=True)
+    time.sleep(1.1)
+    warm = built(run(*build), "made")
+    assert layers_of(layout, warm["digest"]) == layers
+    assert engine.images.get(warm["ref"]).labels["org.opencontainers.image.revision"].startswith(later)
+    cold = built(run(*build, "--no-cache"), "made")
+    assert cold["digest"] == warm["digest"] != first["digest"]
+    assert kept(layout) == needed(layout, cold["digest"])
+
+
+def commit(folder: Path, message: str, *, seconds: int = 0) -> str:
+    """An empty commit so many seconds from now."""
+    who = {f"GIT_{role}_{field}": "nobody" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    env = {**os.environ, **who, "GIT_COMMITTER_DATE": f"@{int(time.time()) + seconds} +0000"}
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", message]):
+        subprocess.run(["git", "-C", str(folder), *command], env=env, check=True)
+    return subprocess.check_output(["git", "-C", str(folder), "rev-parse", "HEAD"], text=True).strip()
+
+
+def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_path: Path) -> None:
+    shared = "\n".join(f"RUN head -c 2000000 /dev/urandom > /noise{number}" for number in range(9))
+    names = ("one", "two", "three", "four")
+    run, layout = own("beside", **{name: f"{shared}\nRUN echo {name} > /name" for name in names}), layout_in(tmp_path)
+    done = run("build", *names, "--reproducible", "--jobs", "4", "--format", "json")
+    layers = [layers_of(layout, built(done, name)["digest"]) for name in names]
+    assert len({tuple(stack[:10]) for stack in layers}) == 1
+    assert len({stack[10] for stack in layers}) == 4
+    assert len(kept(layout)) == 10 + 4 * len(("own layer", "config", "manifest"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_works(
+    own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals
+) -> None:
+    run, layout = own(f"ended-{number:d}", big="RUN head -c 150000000 /dev/urandom > /noise"), layout_in(tmp_path)
+    command = ["build", "big", "--reproducible", "--matrix", str(tmp_path / "matrix.yaml")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torchbake", *command],
+        cwd=tmp_path / "toolkit", stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until(lambda: list(layout.folder.glob(".exports-*/big/ingest/*/data")), seconds=120)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (-number if number == signal.SIGKILL else 130), said
+    assert not tags_of(engine, f"torchbake-test/ended-{number:d}")
+    # Who is killed cannot end its build, which ends when nobody reads what it says.
+    until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 1)
+    image = built(run("build", "big", "--reproducible", "--format", "json"), "big")
+    assert engine.images.get(image["ref"]).id == image["digest"]
+    assert kept(layout) == needed(layout, image["digest"])
+    assert not list(layout.folder.glob(".exports-*"))
+
+
+# --- what setting times back asks of an image
+
+
+def test_debians_bytecode_holds_whatever_time_its_source_has(run: Callable[..., str], cpu: str) -> None:
+    """The flags of PEP 552: 1 is by hash, and not checked against the source."""
+    script = (
+        "import collections, json, pathlib;"
+        "files = pathlib.Path('/usr/lib').glob('python3*/**/*.pyc');"
+        "flags = (int.from_bytes(path.read_bytes()[4:8], 'little') for path in files);"
+        "print(json.dumps(collections.Counter(flags)))"
+    )
+    (only,) = json.loads(run(cpu, "python", "-c", script)).items()
+    assert only[0] == "1"
+    assert only[1] > 100

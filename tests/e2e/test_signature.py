@@ -1,0 +1,456 @@
+"""Signatures by the real cosign on a real registry: made, believed, missed, and finished where they were cut off."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.e2e import test_validate
+from tests.e2e.conftest import INIT, ROOT, torchbake
+from tests.e2e.registries import NAME, PASSWORD, Running, program, registry
+from tests.e2e.test_validate import NEW, Place
+from torchbake.artifact import ARTIFACTS, Artifact, artifact_tag, put_artifact
+from torchbake.candidate import Candidate, Published
+from torchbake.description import SBOM_TYPE
+from torchbake.errors import PublishError, SignatureError
+from torchbake.inside import Idle as NotPulled
+from torchbake.lock import read_lock
+from torchbake.project import load_project
+from torchbake.publish import Publisher
+from torchbake.release import read_record, write_record
+from torchbake.signature import Cosign, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier
+from torchbake.validate import promise_of
+from torchbake.validaterun import Row
+from torchbake.verdict import Outcome
+
+TOOLS = ROOT / ".torchbake/tools"
+BASIC = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
+SECRET = "the key's own password"
+TAG = f"{NEW}-r0"
+matrix = test_validate.matrix  # a fixture: the real matrix in a folder of its own
+PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")  # what is signed, by the end of its tag
+# Writes down what it is given, is killed at the call of that number, before or after it has done its work.
+SCRIPT = """\
+#!/bin/sh
+echo "$*" >> {log}
+[ "$(wc -l < {log})" = "{at}" ] && [ {when} = before ] && kill -9 $$
+{cosign} "$@"
+code=$?
+[ "$(wc -l < {log})" = "{at}" ] && [ {when} = after ] && kill -9 $$
+exit $code
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """A pair of files."""
+
+    private: str
+    public: str
+
+
+@pytest.fixture(scope="module")
+def cosign() -> Path:
+    return program(TOOLS, "cosign")
+
+
+@pytest.fixture(autouse=True)
+def _known_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cosign: Path) -> None:
+    """The password of the keys, a home without any login, and cosign on the PATH."""
+    monkeypatch.setenv("COSIGN_PASSWORD", SECRET)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "no-login"))
+    monkeypatch.setenv("PATH", f"{cosign.parent}:{os.environ['PATH']}")
+
+
+def make_keys(cosign: Path, prefix: Path) -> Keys:
+    subprocess.run(
+        [cosign, "generate-key-pair", "--output-key-prefix", prefix],
+        env={**os.environ, "COSIGN_PASSWORD": SECRET}, check=True, capture_output=True,
+    )  # fmt: skip
+    return Keys(private=f"{prefix}.key", public=f"{prefix}.pub")
+
+
+@pytest.fixture(scope="module")
+def ours(cosign: Path, tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(cosign, tmp_path_factory.mktemp("keys") / "ours")
+
+
+@pytest.fixture(scope="module")
+def theirs(cosign: Path, tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(cosign, tmp_path_factory.mktemp("keys") / "theirs")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def place(running: Running, matrix: Path, request: pytest.FixtureRequest) -> Place:
+    return Place(running, f"s{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}", load_project(matrix))
+
+
+def signer(keys: Keys, cosign: Path) -> Signer:
+    return CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=keys.private)
+
+
+def publish(place: Place, with_: Signer, candidate: Candidate | None = None) -> Published:
+    publisher = Publisher(place.registry(), signer=with_)
+    return publisher.publish(candidate or place.candidate(NEW), place.small.supply, lambda _: None, lambda *_: None)
+
+
+def by_hand(cosign: Path, place: Place, keys: Keys, tag: str = TAG) -> dict[str, bool]:
+    """Whether `cosign verify`, as anybody would type it, believes each of a release's digests."""
+    found = {}
+    for part in PARTS:
+        ref = f"{place.registry().repository}@{place.registry().digest(tag + part)}"
+        command = [str(cosign), "verify", "--key", keys.public, "--insecure-ignore-tlog=true", ref]
+        found[part] = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return found
+
+
+def failed(place: Place, verifier: Verifier) -> dict[str, dict[str, str]]:
+    """What fails, by tag and check."""
+    spec, tags = place.spec(NEW), place.project.tags[NEW]
+    promise = promise_of(spec, tags, read_lock(place.project.root, spec))
+    row = Row(promise=promise, registry=place.registry(), known=frozenset(place.project.tags), verifier=verifier)
+    found = row.validate(NotPulled(reason="nothing is pulled"), lambda _: None)
+    reasons = {
+        one.ref.rpartition(":")[2]: {
+            check.id.partition(".")[2]: check.reason for check in one.checks if check.outcome is Outcome.FAILED
+        }
+        for one in found
+    }
+    return {tag: checks for tag, checks in reasons.items() if checks}
+
+
+def verifier(keys: Keys, cosign: Path) -> Verifier:
+    return CosignVerifier(cosign=Cosign(program=str(cosign), log=False), trust=Trust(key=keys.public))
+
+
+def test_all_that_is_released_is_signed(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
+    publish(place, signer(ours, cosign))
+    assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True)
+    assert by_hand(cosign, place, theirs) == dict.fromkeys(PARTS, False)
+    record = read_record(place.registry(), TAG)
+    assert record
+    assert (record.state, record.signature) == ("released", "cosign, with a key")
+    assert record.attached == {name: place.registry().digest(artifact_tag(TAG, name)) for name in ARTIFACTS}
+    assert failed(place, verifier(ours, cosign)) == {}
+
+    there = place.registry().tags()
+    publish(place, signer(ours, cosign))
+    assert place.registry().tags() == there
+    assert read_record(place.registry(), TAG) == record  # nothing was due, and nothing was done
+
+
+def test_another_key_is_named(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
+    publish(place, signer(ours, cosign))
+    wrong = failed(place, verifier(theirs, cosign))
+    assert wrong.keys() == {*place.project.tags[NEW], TAG}
+    assert all(checks.keys() == {"signature"} for checks in wrong.values())
+    first = wrong[TAG]["signature"].splitlines()[0]
+    assert first.startswith(f"image, sbom, provenance, record: signed, but not by the key {theirs.public} (")
+    missing = failed(place, verifier(Keys(private="", public="/nowhere.pub"), cosign))
+    assert "/nowhere.pub" in missing[TAG]["signature"]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What somebody does to a release by hand, and which checks find it, at the immutable tag and at rolling ones."""
+
+    do: Callable[[Place], object]
+    checks: frozenset[str]
+    rolling: frozenset[str] = frozenset()
+
+
+def _overwrite(place: Place, name: str) -> None:
+    there = place.registry()
+    image = there.manifest(TAG)
+    assert image
+    text = json.dumps({"bomFormat": "CycloneDX", "components": []})
+    there.put(put_artifact(there, Artifact(name=name, media_type=SBOM_TYPE, text=text), image), f"{TAG}.{name}")
+
+
+def _replace_record(place: Place) -> None:
+    """By one that tells of another bill of materials: all is well, but for what is not signed."""
+    there = place.registry()
+    _overwrite(place, "sbom")
+    record, image = read_record(there, TAG), there.manifest(TAG)
+    assert record
+    assert image
+    attached = {**record.attached, "sbom": there.digest(f"{TAG}.sbom") or ""}
+    write_record(there, record.model_copy(update={"attached": attached, "labels": {}}), image)
+
+
+def _remove_signature(place: Place, part: str) -> None:
+    digest = place.registry().digest(TAG + part) or ""
+    place.forget_tag(f"{digest.replace(':', '-')}.sig")
+
+
+DAMAGES = {
+    "a bill of materials overwritten": Damage(
+        lambda place: _overwrite(place, "sbom"), frozenset({"sbom", "signature"})
+    ),
+    "a provenance overwritten": Damage(
+        lambda place: _overwrite(place, "provenance"), frozenset({"provenance", "signature"})
+    ),
+    "a bill of materials removed": Damage(lambda place: place.forget_tag(f"{TAG}.sbom"), frozenset({"sbom"})),
+    "a record replaced": Damage(_replace_record, frozenset({"sbom", "signature"})),
+    "the image's signature removed": Damage(
+        lambda place: _remove_signature(place, ""), frozenset({"signature"}), frozenset({"signature"})
+    ),
+    "the record's signature removed": Damage(
+        lambda place: _remove_signature(place, ".release"), frozenset({"signature"})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_done_by_hand_is_found_and_the_next_publish_puts_it_right(
+    place: Place, ours: Keys, cosign: Path, name: str
+) -> None:
+    publish(place, signer(ours, cosign))
+    good = read_record(place.registry(), TAG)
+    DAMAGES[name].do(place)
+    wrong = {tag: checks.keys() for tag, checks in failed(place, verifier(ours, cosign)).items()}
+    expected = {TAG: DAMAGES[name].checks} | dict.fromkeys(place.project.tags[NEW], DAMAGES[name].rolling)
+    assert wrong == {tag: checks for tag, checks in expected.items() if checks}
+    assert publish(place, signer(ours, cosign)).decision.action == "nothing"
+    assert failed(place, verifier(ours, cosign)) == {}
+    assert read_record(place.registry(), TAG) == good
+
+
+def test_what_lies_beside_an_unsigned_release_is_put_back_too(place: Place, ours: Keys, cosign: Path) -> None:
+    unsigned = Idle(hindrance="no key was given")
+    publish(place, unsigned)
+    good = place.registry().digest(f"{TAG}.release")
+    _overwrite(place, "sbom")
+    assert failed(place, unsigned)[TAG].keys() == {"sbom"}
+    publish(place, unsigned)
+    assert failed(place, unsigned) == {}
+    assert place.registry().digest(f"{TAG}.release") == good
+
+
+def test_a_release_without_a_signature_is_signed_when_there_is_a_key(place: Place, ours: Keys, cosign: Path) -> None:
+    publish(place, Idle(hindrance="no key was given"))
+    before = read_record(place.registry(), TAG)
+    assert before
+    assert before.signature == "not-run: no key was given"
+    assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, False)
+    assert "not signed" in failed(place, verifier(ours, cosign))[TAG]["signature"]
+    assert publish(place, signer(ours, cosign)).decision.action == "nothing"
+    assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True)
+    assert read_record(place.registry(), TAG) == before.model_copy(update={"signature": "cosign, with a key"})
+    assert failed(place, verifier(ours, cosign)) == {}
+
+
+def test_a_new_key_signs_what_the_old_one_has(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
+    publish(place, signer(theirs, cosign))
+    publish(place, signer(ours, cosign))
+    assert by_hand(cosign, place, ours) == by_hand(cosign, place, theirs) | {"": True}
+    assert failed(place, verifier(ours, cosign)) == {}
+
+
+def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, ours: Keys, cosign: Path) -> None:
+    publish(place, Idle(hindrance="no key was given"))
+    before = place.registry().tags()
+    candidate = place.candidate(NEW)
+    other = place.small.make(candidate.labels, [b"another build of the same inputs"])
+    with pytest.raises(PublishError, match="another build of the same inputs"):
+        publish(place, signer(ours, cosign), replace(candidate, digest=other.digest))
+    assert place.registry().tags() == before
+
+
+def test_an_older_release_is_judged_by_its_own_signatures(place: Place, ours: Keys, cosign: Path) -> None:
+    publish(place, Idle(hindrance="no key was given"))
+    publish(place, signer(ours, cosign), place.candidate(NEW, "b"))
+    wrong = failed(place, verifier(ours, cosign))
+    assert wrong.keys() == {TAG}
+    _, step = wrong[TAG]["signature"].splitlines()
+    words = step.partition(": ")[2].replace("KEY", ours.private).split()
+    assert words[:3] == ["cosign", "sign", "--key"]
+    subprocess.run([cosign, *words[1:], "--yes", "--tlog-upload=false"], check=True, capture_output=True)
+    assert failed(place, verifier(ours, cosign)) == {}
+
+
+def _script(cosign: Path, folder: Path, *, at: int, when: str = "before") -> Path:
+    """A program that is cosign until the call of that number."""
+    folder.mkdir()
+    path = folder / "cosign"
+    path.write_text(SCRIPT.format(log=folder / "log", at=at, when=when, cosign=cosign))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_signing_that_was_killed_is_finished_by_the_next_run(
+    place: Place, ours: Keys, cosign: Path, tmp_path: Path, when: str
+) -> None:
+    folder = place.running.folder / "docker/registry/v2/repositories" / place.namespace
+    rounds = 0
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        killed = _script(cosign, tmp_path / f"{rounds}", at=rounds + 1, when=when)
+        with contextlib.suppress(SignatureError):
+            publish(place, signer(ours, killed))
+            break
+        left = place.registry().tags()
+        record = read_record(place.registry(), TAG) if f"{TAG}.release" in left else None
+        assert TAG in left
+        assert record is None or record.state == "begun"
+        assert publish(place, signer(ours, cosign)).decision.action == "finish"
+        assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True), f"killed at call {rounds + 1}"
+        assert failed(place, verifier(ours, cosign)) == {}
+        rounds += 1
+    assert rounds == 8  # sign, public-key and three times verify; sign, public-key and verify
+
+
+@pytest.fixture
+def watched(cosign: Path, tmp_path: Path) -> Path:
+    """cosign, which writes its arguments down in ``log`` beside it, and the environment of the last call in ``env``."""
+    path = _script(cosign, tmp_path / "watched", at=0)
+    path.write_text(path.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nenv > {path.parent}/env\n"))
+    return path
+
+
+@pytest.fixture(params=["docker login", "environment"])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path: Path, matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
+    """A registry that wants a login, which docker's configuration or the environment has."""
+    with registry(TOOLS, tmp_path / "registry", login=True) as running:
+        if request.param == "environment":
+            monkeypatch.setenv("TORCHBAKE_REGISTRY_USERNAME", NAME)
+            monkeypatch.setenv("TORCHBAKE_REGISTRY_PASSWORD", PASSWORD)
+        else:
+            (tmp_path / "no-login").mkdir()
+            (tmp_path / "no-login/config.json").write_text(json.dumps({"auths": {running.host: {"auth": BASIC}}}))
+        yield Place(running, "team", load_project(matrix))
+
+
+def test_a_registry_that_wants_a_login(
+    guarded: Place, ours: Keys, watched: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    publish(guarded, signer(ours, watched))
+    assert failed(guarded, verifier(ours, watched)) == {}
+    told = capfd.readouterr()
+    calls = (watched.parent / "log").read_text()
+    assert calls.count("sign --yes") == 2
+    for text in (told.out, told.err, calls):
+        for secret in (PASSWORD, BASIC, SECRET):
+            assert secret not in text
+    settings = dict(line.partition("=")[::2] for line in (watched.parent / "env").read_text().splitlines())
+    assert settings["DOCKER_CONFIG"] != os.environ["DOCKER_CONFIG"]
+    assert not Path(settings["DOCKER_CONFIG"]).exists()  # the file with the login is gone
+
+
+def test_a_login_that_is_refused_is_told_without_its_password(
+    guarded: Place, ours: Keys, cosign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHBAKE_REGISTRY_USERNAME", NAME)
+    monkeypatch.setenv("TORCHBAKE_REGISTRY_PASSWORD", "a wrong one")
+    with pytest.raises(SignatureError) as refused:
+        signer(ours, cosign).sign(guarded.registry().repository, ["sha256:" + "0" * 64])
+    assert "UNAUTHORIZED" in refused.value.sentence
+    assert "a wrong one" not in refused.value.sentence
+
+
+def test_a_registry_with_a_certificate_of_its_own(
+    tmp_path: Path,
+    matrix: Path,
+    ours: Keys,
+    cosign: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with registry(TOOLS, tmp_path / "registry", tls=True) as running:
+        place = Place(running, "team", load_project(matrix))
+        with pytest.raises(SignatureError, match="certificate"):
+            signer(ours, cosign).sign(place.registry().repository, ["sha256:" + "0" * 64])
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(running.ca))
+        publish(place, signer(ours, cosign))
+        assert failed(place, verifier(ours, cosign)) == {}
+
+
+def test_a_wrong_password_of_the_key_is_told_with_what_to_do(
+    place: Place, ours: Keys, cosign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for password in ("wrong", None):
+        if password:
+            monkeypatch.setenv("COSIGN_PASSWORD", password)
+        else:
+            monkeypatch.delenv("COSIGN_PASSWORD")
+        with pytest.raises(SignatureError) as refused:
+            publish(place, signer(ours, cosign))
+        assert "COSIGN_PASSWORD" in refused.value.sentence
+    monkeypatch.setenv("COSIGN_PASSWORD", SECRET)
+    assert publish(place, signer(ours, cosign)).decision.action == "finish"
+
+
+def test_the_verbs_refuse_before_anything_is_written(
+    running: Running, ours: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(verb: str, *words: str) -> tuple[int, str]:
+        done = torchbake(verb, INIT, "--registry", f"{running.host}/refused", *words)
+        return done.returncode, done.stderr
+
+    code, said = ended("publish", "--require-signature")
+    assert (code, "no --key and no --keyless was given" in said) == (18, True)
+    code, said = ended("publish", "--key", ours.private, "--keyless")
+    assert (code, "--key and --keyless are two ways to sign" in said) == (2, True)
+    code, said = ended("validate", "--require-signature")
+    assert (code, "no --key and no --identity was given" in said) == (18, True)
+    without = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "cosign").exists()]
+    monkeypatch.setenv("PATH", ":".join(without))
+    for verb, key in (("publish", ours.private), ("validate", ours.public)):
+        code, said = ended(verb, "--key", key, "--require-signature")
+        assert (code, "cosign is not installed" in said) == (18, True)
+    catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
+    assert not [name for name in catalogue if name.startswith("refused/")]
+
+
+def test_the_verbs_sign_and_believe_a_real_image(
+    running: Running, built: dict[str, object], ours: Keys, theirs: Keys
+) -> None:
+    where = ("--registry", f"{running.host}/real")
+    assert torchbake("test", INIT).returncode == 0
+    words = ("--key", ours.private, "--require-signature", "--no-transparency-log")
+    done = torchbake("publish", INIT, *where, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in (NAME, PASSWORD, SECRET):
+        assert name not in done.stdout + done.stderr
+
+    def validated(key: str, *more: str) -> tuple[int, dict[str, str]]:
+        words = ("--no-pull", "--key", key, "--no-transparency-log", "--format", "json")
+        done = torchbake("validate", *(more or (INIT, *where)), *words)
+        checks = [check for image in json.loads(done.stdout)["images"] for check in image["checks"]]
+        wrong = {check["id"]: check["reason"] for check in checks if check["outcome"] == "failed"}
+        assert "registry.signature" in {check["id"] for check in checks if check["outcome"] != "not-run"}
+        return done.returncode, wrong
+
+    assert validated(ours.public) == (0, {})
+    code, wrong = validated(theirs.public)
+    assert (code, set(wrong)) == (15, {"registry.signature"})
+    reference = f"{running.host}/real/{INIT}:latest"
+    assert validated(ours.public, reference) == (0, {})
+    assert validated(theirs.public, reference)[0] == 15
+    unasked = torchbake("validate", INIT, *where, "--no-pull", "--format", "json")
+    assert unasked.returncode == 0
+    reasons = {
+        check["reason"]
+        for image in json.loads(unasked.stdout)["images"]
+        for check in image["checks"]
+        if check["id"] == "registry.signature"
+    }
+    assert reasons == {"no --key and no --identity was given"}
