@@ -88,7 +88,7 @@ def _silent(*_: object) -> None:
 
 @contextmanager
 def _older_store(ref: str) -> Iterator[str]:
-    """The address of an engine with the store that Docker comes with, which holds the image, and packs at each push."""
+    """The address of an engine with Docker's own store, which holds the image, and packs at each push."""
     with tempfile.TemporaryDirectory(prefix="tb-") as folder:
         settings = Path(folder, "engine.json")
         settings.write_text(json.dumps({"features": {"containerd-snapshotter": False}}))
