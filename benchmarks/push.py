@@ -94,8 +94,10 @@ def _older_store(ref: str) -> Iterator[str]:
         settings.write_text(json.dumps({"features": {"containerd-snapshotter": False}}))
         socket = f"unix://{folder}/s"
         places = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
+        # An engine without a bridge would take the other one's away.
+        network = ["--bridge=docker0", "--iptables=false"]
         with Path(folder, "log").open("wb") as log, subprocess.Popen(
-            ["dockerd", f"--config-file={settings}", f"--host={socket}", "--bridge=docker0", "--iptables=false", *places],
+            ["dockerd", f"--config-file={settings}", f"--host={socket}", *network, *places],
             stdout=log, stderr=log, start_new_session=True,
         ) as engine:  # fmt: skip
             try:
