@@ -102,6 +102,8 @@ class BuildRun:
         shown.look(job.spec.id, "handing it to the engine")
         try:
             self.store.take_in(outcome.digests[0], export)
+            shown.look(job.spec.id, "reading what it holds")
+            self.store.remember(outcome.digests[0], self.preparation.project.memory)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(str(error),))
         return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)

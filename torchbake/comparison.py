@@ -1,27 +1,20 @@
 """Two packed images that should be one: the first thing in which they differ, layer by layer."""
 
-import gzip
 import hashlib
 import itertools
 import json
 import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
-
-import zstandard
+from typing import Any
 
 from torchbake.errors import ReproduceError
 from torchbake.layout import Layout
+from torchbake.packed import LOOK, UNREADABLE, unpacked
 from torchbake.registry import Manifest
-
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_BROKEN = (tarfile.TarError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +110,7 @@ def first_difference(one: Path, other: Path) -> str:
         for mine, theirs in itertools.zip_longest(_entries(one), _entries(other)):
             if mine != theirs:
                 return _told(mine, theirs)
-    except _BROKEN as error:
+    except UNREADABLE as error:
         raise ReproduceError(f"{one} or {other} is no layer: {error}") from None
     return "the same entries, packed otherwise"
 
@@ -134,7 +127,8 @@ def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
-    with path.open("rb") as file, _unpacked(file) as stream, read(fileobj=stream) as archive:
+    begin = _begin(path)
+    with path.open("rb") as file, unpacked(file, begin) as stream, read(fileobj=stream) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             yield {
@@ -159,16 +153,6 @@ def _time(member: tarfile.TarInfo) -> str:
     return f"{shown} ({exact})" if exact else shown
 
 
-@contextmanager
-def _unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """A layer's own tar archive, whatever it is packed with."""
-    begin = file.read(4)
-    file.seek(0)
-    if begin.startswith(_GZIP):
-        with gzip.open(file) as stream:
-            yield stream  # type: ignore[misc]
-    elif begin == _ZSTD:
-        with zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(file, read_across_frames=True) as stream:
-            yield stream
-    else:
-        yield file
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LOOK)

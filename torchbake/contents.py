@@ -40,6 +40,11 @@ def contents_in(content: Content, memory: Path | None) -> Contents:
     return packages_in([Layer(digest=blob.digest, path=content.path(blob)) for blob in content.manifest.layers], memory)
 
 
+def remember(manifest: Manifest, blobs: Path, memory: Path) -> None:
+    """Read a packed image's layers while they are at hand. Raises EngineError, as `sbom_of` does."""
+    contents_in(Content(manifest=manifest, folder=blobs), memory)
+
+
 def look_into(source: Source, digest: str, memory: Path) -> tuple[Content, Contents]:
     """An image by its manifest's digest; the source is asked only for layers that are not remembered.
 

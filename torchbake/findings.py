@@ -3,23 +3,19 @@
 Layers and whiteouts: https://github.com/opencontainers/image-spec/blob/v1.1.0/layer.md
 """
 
-import gzip
 import hashlib
 import posixpath
 import re
 import sys
 import tarfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, cast
 
 import packaging
-import zstandard
 from pydantic import BaseModel, ConfigDict, Field
 
-from torchbake import metadata, spdx
+from torchbake import metadata, packed, spdx
 from torchbake.errors import EngineError
 from torchbake.metadata import (
     Copyright,
@@ -31,15 +27,13 @@ from torchbake.metadata import (
     read_system,
     read_wheel,
 )  # fmt: skip
+from torchbake.packed import LOOK, UNREADABLE, unpacked
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-_GZIP = b"\x1f\x8b"
-# A frame, or a frame to be skipped, as some builders put one first: https://www.rfc-editor.org/rfc/rfc8878#section-3.1
-_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _LARGEST = 64 * 2**20  # bytes of a file that is read; dpkg's status of a whole desktop has 5 MB
 _AT_ONCE = 2**20
 _DOC = re.compile(r"usr/share/doc/[^/]+")
-_UNREADABLE = (tarfile.TarError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile, EOFError, ValueError)
+_UNREADABLE = (*UNREADABLE, ValueError)
 
 
 class Link(BaseModel):
@@ -75,7 +69,7 @@ class Findings(BaseModel):
 
 def _own_digest() -> str:
     """Of all that decides what is read out of a layer, so that no number has to be raised by hand."""
-    own = [Path(module.__file__ or "").read_bytes() for module in (sys.modules[__name__], metadata, spdx)]
+    own = [Path(module.__file__ or "").read_bytes() for module in (sys.modules[__name__], metadata, packed, spdx)]
     return hashlib.sha256(b"\0".join([packaging.__version__.encode(), *own])).hexdigest()[:16]
 
 
@@ -89,7 +83,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     """
     source = _Hashed(file)
     try:
-        with _unpacked(source) as stream:
+        with unpacked(cast(IO[bytes], source), source.begin) as stream:
             findings = _read(stream)
     except _UNREADABLE as error:
         raise EngineError(f"The layer {digest} cannot be read: {error}", hint="Build the image again.") from None
@@ -103,7 +97,7 @@ class _Hashed:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()
-        self.begin = self._ahead = self._next(4)
+        self.begin = self._ahead = self._next(LOOK)
 
     def read(self, size: int = -1) -> bytes:
         if not self._ahead:
@@ -122,20 +116,6 @@ class _Hashed:
         data = self._file.read(size)
         self._hash.update(data)
         return data
-
-
-@contextmanager
-def _unpacked(source: _Hashed) -> Iterator[IO[bytes]]:
-    file = cast(IO[bytes], source)
-    if source.begin.startswith(_GZIP):
-        with gzip.GzipFile(fileobj=file) as stream:
-            yield cast(IO[bytes], stream)
-    elif _ZSTD.match(source.begin):
-        unpacker = zstandard.ZstdDecompressor(max_window_size=2**31)
-        with unpacker.stream_reader(file, read_size=_AT_ONCE, read_across_frames=True, closefd=False) as stream:
-            yield cast(IO[bytes], stream)
-    else:
-        yield file
 
 
 def _read(stream: IO[bytes]) -> Findings:

@@ -26,6 +26,11 @@ class Project:
         """Bases, logs and plans: nothing that is committed, all of it can be made again."""
         return self.root / ".torchbake"
 
+    @property
+    def memory(self) -> Path:
+        """What layers hold, by their digests, so that each is read once."""
+        return self.state / "packages"
+
 
 def load_project(path: Path) -> Project:
     """Read, validate and expand a matrix, and give out its tags. Raises MatrixError."""

@@ -56,6 +56,14 @@ class Store:
         if self.engine.find([digest]) is None:
             self.engine.load(self.layout.archive(digest))
 
+    def remember(self, digest: str, memory: Path) -> None:
+        """Read what a packed image holds, so that its release need not."""
+        manifest = self.layout.find(digest) if self.layout else None
+        if self.layout and manifest:
+            from torchbake.contents import remember  # noqa: PLC0415 - a run with nothing to do need not load it
+
+            remember(manifest, self.layout.blobs, memory)
+
     def tidy(self) -> None:
         """Drop packed layers of images that the engine has no more."""
         if self.layout:

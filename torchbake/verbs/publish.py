@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             spec=spec,
             candidate=partial(_candidate, project, spec, images, waivers),
             publisher=publishers[spec.repository],
-            supply=supply_of(spec.repository, source, project.state / "packages"),
+            supply=supply_of(spec.repository, source, project.memory),
             repository=repository_of(args, spec),
         )
         for spec in selection.specs

@@ -89,7 +89,7 @@ def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Sou
         return _failed(Listed(id=spec.id, ref=ref, problem="it is not in the engine"))
     console.say(f"{spec.id}: reading what it holds", style="dim")
     try:
-        content, contents = look_into(source, image.digest, project.state / "packages")
+        content, contents = look_into(source, image.digest, project.memory)
     except TorchbakeError as error:
         return _failed(Listed(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
     text = bill_of(

@@ -1,0 +1,38 @@
+"""Layers as they are packed: a tar archive alone, or compressed by gzip or zstd. Its first bytes tell which.
+
+https://github.com/opencontainers/image-spec/blob/main/layer.md
+"""
+
+import gzip
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+import zstandard
+
+LOOK = 4  # bytes that tell how a layer is packed
+UNREADABLE = (tarfile.TarError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile, EOFError)
+_GZIP = b"\x1f\x8b"
+# A frame, or one to be skipped, as some tools write one first: RFC 8878, 3.1.
+_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
+_AT_ONCE = 2**20
+
+
+@contextmanager
+def unpacked(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
+    """The tar archive in a file that begins with these LOOK bytes, which are still to be read from it.
+
+    Reading what is damaged raises one of UNREADABLE.
+    """
+    if begin.startswith(_GZIP):
+        with gzip.GzipFile(fileobj=file) as stream:
+            yield cast(IO[bytes], stream)
+    elif _ZSTD.match(begin):
+        unpacker = zstandard.ZstdDecompressor(max_window_size=2**31)
+        with unpacker.stream_reader(file, read_size=_AT_ONCE, read_across_frames=True, closefd=False) as stream:
+            yield cast(IO[bytes], stream)
+    else:
+        yield file
