@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from docker.errors import ImageNotFound
@@ -16,12 +17,14 @@ from torchbake.errors import EngineError, TorchbakeError
 from torchbake.expectation import Versions
 from torchbake.gpu import Gpu
 from torchbake.reference import Repository
+from torchbake.reports import file_name
 from torchbake.smoke import Job, judge, nodes_of
 from torchbake.smokerun import InContainers, Session, own_toolbox
+from torchbake.testrun import Suite, Target
 from torchbake.validate import Inside
-from torchbake.verdict import CheckResult, Outcome
+from torchbake.verdict import CheckResult, Outcome, tally
 
-PULL, VERSIONS = "registry.pull", "registry.versions"
+PULL, VERSIONS, SUITE = "registry.pull", "registry.versions", "registry.suite"
 _VERSIONS_JOB = Job(payloads=("versions",), device="cpu")
 _NO_GPU = Gpu(how="none", reason="versions need none")
 
@@ -30,7 +33,10 @@ Look = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What must be inside of one digest: versions, or an init image's release. ``hindrance``: why nobody looks."""
+    """What must be inside of one digest: versions, or an init image's release. ``hindrance``: why nobody looks.
+
+    ``row`` is its id in the matrix; empty: none.
+    """
 
     repository: Repository
     digest: str
@@ -38,13 +44,20 @@ class Question:
     expected: Versions
     release: str = ""
     hindrance: str = ""
+    row: str = ""
 
 
 class Looker(Protocol):
     """Looks into images."""
 
     def look_into(self, question: Question, look: Look) -> Inside:
-        """The checks `registry.pull` and `registry.versions`. Raises KeyboardInterrupt once the run is stopped."""
+        """The checks `registry.pull` and `registry.versions`, and `registry.suite` where it is asked for.
+
+        Raises KeyboardInterrupt once the run is stopped.
+        """
+
+    def stop(self) -> None:
+        """End what runs in processes of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +69,22 @@ class Idle:
     def look_into(self, question: Question, look: Look) -> Inside:
         return not_run(question.hindrance or self.reason)
 
+    def stop(self) -> None:
+        """Nothing runs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InEngine:
-    """Looks into images in containers of an engine; ``timeout`` is seconds for one of them. May raise EngineError."""
+    """Looks into images in containers of an engine; ``timeout`` is seconds for one of them. May raise EngineError.
+
+    ``suite`` runs all image checks, whose logs go to ``logs``; None: they are not asked for.
+    """
 
     engine: Engine
     session: Session
     timeout: int = 300
+    suite: Suite | None = None
+    logs: Path = Path()
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
     def look_into(self, question: Question, look: Look) -> Inside:
@@ -76,10 +97,25 @@ class InEngine:
             seconds = round(time.monotonic() - started, 2)
             if problem:
                 failed = CheckResult(id=PULL, outcome=Outcome.FAILED, reason=problem, seconds=seconds)
-                return failed, CheckResult(id=VERSIONS, outcome=Outcome.NOT_RUN, reason="it could not be pulled")
+                return failed, *not_run("it could not be pulled")[1:]
             look("versions inside")
             pulled = CheckResult(id=PULL, outcome=Outcome.PASSED, seconds=seconds)
-            return pulled, self._versions(name, question, look)
+            return pulled, self._versions(name, question, look), *self._tested(name, question, look)
+
+    def stop(self) -> None:
+        if self.suite:
+            self.suite.stop()
+
+    def _tested(self, image: str, question: Question, look: Look) -> Inside:
+        """All image checks as one."""
+        if self.suite is None:
+            return ()
+        target = Target(name=image, ref=image, row=question.row, digest=question.digest, suite="")
+        log = self.logs / f"{file_name(image)}.log"
+        verdict = self.suite.judge(target, log, lambda place: look(f"image checks, {place}"))
+        failed = [f"{check.id}: {check.summary}" for check in verdict.of(Outcome.FAILED)]
+        told = [f"{tally(verdict.checks)}: {failed[0]}", *failed[1:], f"the whole log: {log}"] if failed else []
+        return (CheckResult(id=SUITE, outcome=verdict.outcome, reason="\n".join(told), seconds=verdict.seconds),)
 
     @contextlib.contextmanager
     def _left_as_it_was(self, question: Question, name: str) -> Iterator[None]:

@@ -25,7 +25,7 @@ _SILENCE = "the registry did not answer"
 _STRANGER = "it is no release of this image"
 UNASKED = Signatures(hindrance="no --key and no --identity was given")
 
-Inside = tuple[CheckResult, ...]  # what `pull` and `versions` found of one digest
+Inside = tuple[CheckResult, ...]  # what `pull`, `versions` and `suite` found of one digest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,9 +87,8 @@ class Row:
 
     def _question(self, image: Image) -> Question:
         promise = self.promise
-        return _question(
-            self.registry.repository, image, most_exact(promise.versions, image.labels), promise.release
-        )  # fmt: skip
+        expected = most_exact(promise.versions, image.labels)
+        return _question(self.registry.repository, image, expected, release=promise.release, row=promise.id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +139,15 @@ def _images(shelf: Shelf, digests: frozenset[str]) -> list[Image]:
     return [image for digest, image in images.items() if digest in digests]
 
 
-def _question(repository: Repository, image: Image, expected: Versions, release: str = "") -> Question:
+def _question(
+    repository: Repository, image: Image, expected: Versions, *, release: str = "", row: str = ""
+) -> Question:
     """What cannot be pulled whole is not pulled."""
     broken = image.unread or any(piece.found != piece.size for piece in image.pieces)
     hindrance = "not all of it is there" if broken else "" if expected or release else NOTHING_EXPECTED
     return Question(
         repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
-        hindrance=hindrance,
+        hindrance=hindrance, row=row,
     )  # fmt: skip
 
 
@@ -218,6 +219,7 @@ class ValidateRun:
         """End what runs; each thread removes what it made."""
         console.say("stopping; removing what was started …", style="yellow")
         self.session.stopping.set()
+        self.looker.stop()
         for future in futures:
             future.cancel()
         wait(futures)

@@ -15,8 +15,8 @@ import pytest
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
 from tests.e2e.small import Small
-from torchbake.candidate import Candidate
-from torchbake.content import EngineSource
+from torchbake.candidate import Candidate, Supply
+from torchbake.content import Content, EngineSource
 from torchbake.description import supply_of
 from torchbake.engine import connect
 from torchbake.expectation import parse_expected
@@ -25,7 +25,7 @@ from torchbake.lock import read_lock
 from torchbake.project import Project, load_project
 from torchbake.publish import Publisher
 from torchbake.reference import Reference, Repository
-from torchbake.registry import Manifest, Registry
+from torchbake.registry import Manifest, Registry, sha256
 from torchbake.release import read_record, write_record
 from torchbake.render import promised_labels
 from torchbake.rolling import shift
@@ -361,6 +361,58 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     assert failed.keys() == {"registry.labels", "registry.versions"}
     assert "torch is 2.13.0+cpu, expected 2.12.0" in failed["registry.versions"]
     assert _names(engine) == named
+
+
+def test_all_image_checks_can_be_run_on_what_is_served(
+    place: Place,
+    validate: Callable[..., Completed],
+    engine: docker.DockerClient,
+    built: dict[str, dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    init = engine.images.get(built[INIT]["ref"])
+    good = EngineSource(engine=connect()).take_out(str(init.id), tmp_path / "good", lambda _: True)
+    outcomes, reasons = [], set()
+    for inputs, content in (("a", good), ("b", _as_anybody(good, tmp_path / "bad"))):
+        labels = init.labels | {"org.torchbake.inputs": INPUTS[inputs]}  # a release each
+        tags, digest = place.project.tags[INIT], content.manifest.digest
+        candidate = Candidate(id=INIT, digest=digest, labels=labels, tags=tags, verdict=None)
+        supply = Supply(source=Ready(content))
+        Publisher(place.registry(INIT)).publish(candidate, supply, lambda _: None, lambda *_: None)
+        done = validate(INIT, "--registry", place.where, "--suite", "--format", "json")
+        images = json.loads(done.stdout)["images"]
+        checks = [check for one in images for check in one["checks"] if check["id"] == "registry.suite"]
+        assert len(checks) == len(images), done.stdout
+        outcomes.append([check["outcome"] for check in checks])
+        reasons |= {check["reason"].partition("\n")[0] for check in checks}
+    assert outcomes[0] == ["passed"] * (len(tags) + 1)
+    assert sorted(outcomes[1]) == ["failed"] * (len(tags) + 1) + ["passed"]  # the older revision is as good as before
+    assert any("metadata.user" in reason for reason in reasons)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A source of one image that is taken out already."""
+
+    content: Content
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        return self.content
+
+
+def _as_anybody(content: Content, folder: Path) -> Content:
+    """The same image, but for the user that it runs as."""
+    folder.mkdir()
+    for layer in content.manifest.layers:
+        shutil.copy(content.path(layer), folder)
+    config = json.loads(content.path(content.manifest.config).read_bytes())
+    config["config"]["User"] = "nobody"
+    data = json.dumps(config).encode()
+    (folder / sha256(data).removeprefix("sha256:")).write_bytes(data)
+    described = json.loads(content.manifest.data)
+    described["config"] |= {"digest": sha256(data), "size": len(data)}
+    manifest = Manifest(data=json.dumps(described).encode(), media_type=content.manifest.media_type)
+    return Content(manifest=manifest, folder=folder)
 
 
 def _names(engine: docker.DockerClient) -> set[str]:

@@ -29,6 +29,7 @@ from torchbake import signature
 from torchbake.artifact import PROVENANCE, SBOM
 from torchbake.beside import signed_digests, signed_parts
 from torchbake.errors import SignatureError, UsageError
+from torchbake.inside import SUITE
 from torchbake.project import TOOLKIT
 from torchbake.provenance import BUILD_TYPE, provenance_text
 from torchbake.release import NAME as RECORD
@@ -253,7 +254,7 @@ def test_an_older_revision_is_signed_by_hand() -> None:
 def test_the_guide_has_each_check_and_what_provenances_point_at() -> None:
     one = served("latest")
     judged_ids = {check.id for checks in judge(PROMISE, shelf(release()), {}).values() for check in checks}
-    judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)}
+    judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)} | {SUITE}
     rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/releases.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(judged_ids)
     page, _, anchor = BUILD_TYPE.rpartition("#")

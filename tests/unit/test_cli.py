@@ -91,6 +91,13 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
         (["build", "all", "--jobs", "none"], ("--jobs", "'none'")),
         (["build", "all", "--jobs", "0"], ("--jobs", "'0'")),
         (["lock", "--matrix"], ("--matrix", "expected one argument")),
+        (["publish", "cpu", "--registry", "h/n", "--key", "k", "--keyless"], ("two ways to sign",)),
+        (["promote", "cpu", "--registry", "h/n", "--key", "k"], ("--finish",)),
+        (["promote", "cpu", "--registry", "h/n", "--finish", "--to", "r1"], ("--to",)),
+        (["validate", "cpu", "--registry", "h/n", "--suite", "--no-pull"], ("--no-pull",)),
+        (["validate", "cpu", "--registry", "h/n", "--identity", "me"], ("--issuer",)),
+        (["reproduce", "cpu", *("--builder", "b") * 3], ("twice",)),
+        (["build", "cpu", "--compression", "gzip"], ("--reproducible",)),
     ],
     ids=" ".join,
 )

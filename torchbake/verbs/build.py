@@ -72,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
+    if args.compression and not args.reproducible:
+        raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
     engine = connect()
     store = Store(engine=engine, sizes=project.state / "sizes.json", layout=_layout(args, project, engine))
     with interruptible():
@@ -86,8 +88,6 @@ def run(args: argparse.Namespace) -> int:
 def _layout(args: argparse.Namespace, project: Project, engine: Engine) -> Layout | None:
     """Where images are packed reproducibly; None where that is not asked for."""
     if not args.reproducible:
-        if args.compression:
-            raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
         return None
     if not engine.containerd_store:
         raise EngineError(

@@ -2,6 +2,7 @@
 
 import argparse
 
+from torchbake.errors import UsageError
 from torchbake.verbs.shifting import add_shift, run_finish, run_shift
 from torchbake.verbs.signing import add_signing
 
@@ -23,4 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_finish(args) if args.finish else run_shift(args, back=False)
+    if args.finish:
+        return run_finish(args)
+    if args.key or args.keyless or args.require_signature:
+        raise UsageError("Only --finish writes a record, which is what is signed here.", hint="Give --finish with it.")
+    return run_shift(args, back=False)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from torchbake import console
@@ -10,7 +11,7 @@ from torchbake.engine import Engine, connect
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
 from torchbake.expectation import parse_expected
 from torchbake.inside import Idle, InEngine
-from torchbake.project import Project
+from torchbake.project import TOOLKIT, Project
 from torchbake.reference import Repository, parse_reference
 from torchbake.registry import Registry
 from torchbake.reports import Reports, Tested, as_json, show_run
@@ -18,6 +19,8 @@ from torchbake.signature import Verifier
 from torchbake.smokerun import Session
 from torchbake.spec import Spec
 from torchbake.steps import next_steps
+from torchbake.suite import CHECKS
+from torchbake.testrun import Options, Suite
 from torchbake.transport import Transport
 from torchbake.validate import SILENT, Promise, promise_of
 from torchbake.validaterun import Foreign, Row, Subject, ValidateRun
@@ -30,6 +33,7 @@ EXAMPLES = (
     "nox -s validate -- cuda12 --registry ghcr.io/acme",
     "nox -s validate -- all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
     "nox -s validate -- cuda12 --registry ghcr.io/acme --key cosign.pub",
+    "nox -s validate -- 2.7.1 --registry ghcr.io/acme --suite --jobs 1",
     "nox -s validate -- pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
 )
 _SHOWN = 5
@@ -49,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verifying(parser)
     parser.add_argument("--no-pull", action="store_true", help="look into no image: start no container, ask no engine")
     parser.add_argument(
+        "--suite", action="store_true", help="also run all image checks (`nox -s test`) on what was pulled"
+    )
+    parser.add_argument(
         "--timeout", type=positive("--timeout"), default=300, metavar="S",
         help="seconds for the container of an image (default: 300)",
     )  # fmt: skip
@@ -58,10 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     session, verifier = Session(), verifier_of(args)
+    if args.suite and args.no_pull:
+        raise UsageError("--suite checks what was pulled.", hint="Leave --no-pull out.")
     with interruptible():
         subjects = _subjects(args, session, verifier)
         engine, reason = _engine(args)
-        looker = InEngine(engine=engine, session=session, timeout=args.timeout) if engine else Idle(reason=reason)
+        looker = _looker(args, engine, session) if engine else Idle(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
         results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(
             subjects, jobs=args.jobs
@@ -72,6 +81,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         show_run(results)
     return _conclude(results, page)
+
+
+def _looker(args: argparse.Namespace, engine: Engine, session: Session) -> InEngine:
+    matrix = args.matrix.absolute()
+    suite = Suite(CHECKS, Options(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
+    logs = matrix.parent / ".torchbake" / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    return InEngine(engine=engine, session=session, timeout=args.timeout, suite=suite, logs=logs)
 
 
 def _conclude(results: Sequence[Tested], page: Path) -> int:
