@@ -1,25 +1,7 @@
-# /// script
-# dependencies = [
-#     "nox>=2025.2.9",
-#     "cyclonedx-python-lib>=11,<12",
-#     "docker>=7.1,<8",
-#     "jinja2>=3.1,<4",
-#     "packaging>=24.2",
-#     "pydantic>=2.9,<3",
-#     "pytest>=8.3,<10",
-#     "pytest-testinfra>=10.1,<11",
-#     "pyyaml>=6.0.1,<7",
-#     "requests>=2.32,<3",
-#     "rich>=13.9,<16",
-#     "tenacity>=9,<10",
-#     "uv>=0.9,<1",
-#     "zstandard>=0.23,<1",
-# ]
-# ///
 """The front door: one session a verb, what stands behind `--` handed on as it is.
 
 `nox -l` lists them, `nox -s VERB -- --help` explains one, and `nox` alone checks the project itself.
-The header above lets nox make an environment with the toolkit's dependencies, so the verbs run in-process.
+A verb runs in an environment of its own, which torchbake/environment.py makes at the first call; nox alone needs none.
 """
 
 import sys
@@ -27,9 +9,13 @@ from pathlib import Path
 
 import nox
 
-sys.path.insert(0, str(Path(__file__).parent))
+if sys.version_info < (3, 11):  # noqa: UP036 - it is the reader's Python that this is about
+    raise SystemExit("torchbake needs Python 3.11 or newer: install nox with that one.")
 
-from torchbake import cli
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from torchbake import environment  # noqa: E402 - found by the line above
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "unit", "e2e"]
@@ -39,9 +25,8 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 
 def verb(session: nox.Session, name: str) -> None:
     """Run a verb; its exit code is nox's."""
-    code = cli.main([name, *session.posargs])
+    code = environment.run_verb(ROOT, [name, *session.posargs], folder=Path(session.invoked_from))
     if code:
-        sys.stdout.flush()
         raise SystemExit(code)
 
 
@@ -148,6 +133,12 @@ def report(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def images(session: nox.Session) -> None:
+    """Build, test and release every image, and write docs/images.md: nox -s images -- --registry HOST/NAMESPACE"""
+    verb(session, "images")
+
+
+@nox.session(venv_backend="none")
 def teardown(session: nox.Session) -> None:
     """Stop the engine that setup started, and no other."""
     verb(session, "teardown")
@@ -160,7 +151,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run")
+    session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run", "completion.bash")
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
     github, gitlab = (sorted(map(str, Path().glob(names))) for names in (".github/workflows/*.yml", "ci/*.yml"))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.registries import Running, registry
-from tests.e2e.small import Small
+from tests.small import Small
 from torchbake import console
 from torchbake.candidate import Candidate
 from torchbake.labels import ID, INPUTS, LABEL

@@ -5,6 +5,7 @@
     nox -s bench -- cold ID [--rounds N] a cold and a warm build, raw bake of the same plan, a naive Dockerfile
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
     nox -s bench -- push ID              a release against `docker push` of the same image
+    nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
 `cold` empties the engine's build cache before each measurement: use it on an engine of its own.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.push import push
+from benchmarks.volumes import volumes
 from torchbake import console
 from torchbake.bakefile import Options, bake_file, output_for, target_name
 from torchbake.base import find_base
@@ -111,15 +113,13 @@ def _noop(args: argparse.Namespace, words: Sequence[str]) -> None:
     nox = shutil.which("nox") or sys.exit("nox is not on PATH")
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "noxfile.py"
-        header = (TOOLKIT / "noxfile.py").read_text().split("# ///\n")[0]
-        session = "@nox.session(venv_backend='none')\ndef empty(session):\n    pass\n"
-        empty.write_text(f"{header}# ///\nimport nox\n\n{session}")
-        command(nox, "-f", str(empty), "-s", "empty")  # makes the environment of the header, once
+        empty.write_text("import nox\n\n\n@nox.session(venv_backend='none')\ndef empty(session):\n    pass\n")
+        command(nox, "-s", "list", "--", "all")  # makes the environment of the verbs, once
         start = median(lambda: command(nox, "-f", str(empty), "-s", "empty"), args.rounds)
     whole = median(lambda: command(nox, "-s", "build", "--", *words), args.rounds)
     direct = median(lambda: torchbake("build", *words), args.rounds)
     rows = [
-        ("nox -s of an empty session, same header", f"{start:.2f} s"),
+        ("nox -s of an empty session, same nox", f"{start:.2f} s"),
         (f"nox -s build -- {' '.join(words)}, {len(results)} images up to date", f"{whole:.2f} s"),
         ("the toolkit's part of it", f"{whole - start:.2f} s"),
         ("python -m torchbake build, same images", f"{direct:.2f} s"),
@@ -221,15 +221,15 @@ class Cold:
             output=output_for("docker", containerd_store=self.engine.containerd_store),
             created=created(TOOLKIT),
             revision=revision(TOOLKIT),
-            arguments=proxy_variables(),
+            proxies=proxy_variables(),
         )
-        none: dict[str, dict[str, Path]] = {self.spec.base.suite: {}}
+        none: dict[str, dict[str, Path]] = {self.spec.id: {}}
         target: dict[str, Any] = bake_file([job], options, TOOLKIT, none)["target"][target_name(self.spec)]
         return target
 
     def _bake(self, target: dict[str, Any], tag: str = "torchbake-bench/raw:latest") -> float:
-        with secret_files(read_pip_config(), read_apt_config(), {self.spec.base.suite}) as secrets:
-            files = secrets[self.spec.base.suite]
+        with secret_files(read_pip_config(), read_apt_config(), [self.spec]) as secrets:
+            files = secrets[self.spec.id]
             plan = {
                 **target,
                 "tags": [tag],
@@ -341,13 +341,14 @@ def sharing(args: argparse.Namespace) -> None:
 
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("noop", "scale", "cold", "sharing", "push"))
+    parser.add_argument("what", choices=("noop", "scale", "cold", "sharing", "push", "volumes"))
     parser.add_argument("selectors", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", type=int, default=1_000_000, help="in a tree of `volumes`")
     args = parser.parse_args(words)
     if args.what in ("cold", "sharing", "push") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
-    {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push}[args.what](args)
+    {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push, "volumes": volumes}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Standard library only, because the builder has nothing else. uv does the install
     wheels.py split LOCK FOLDER                    one list for each layer of a lock
     wheels.py layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
     wheels.py site LOCK VENV [--path FOLDER]...    into a virtual environment
+        both: [--index VARIABLE URL...]            where wheels are that the host's indexes and folders lack
     wheels.py beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
     wheels.py cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
 
@@ -23,20 +24,29 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that a zip file can say
 LAYERS = Path("/layers")
+LOCK_LINE = re.compile(r"(?:[a-z0-9-]+==[0-9][0-9A-Za-z.!+]*|    --hash=sha256:[0-9a-f]{64})(?: \\)?")
 HEADERS = Path("/headers")
 CA_SECRET = Path("/run/secrets/ca")
+UV_TOML = Path("/etc/uv/uv.toml")
+PYPI = "https://pypi.org/simple"
+INDEXES_SECRET = Path("/run/secrets/indexes")  # the host's, in place of --index
+# What `strip` is told, by a rule's `to`. The names of data are vtables, type information and guards of statics.
+STRIP = {
+    "strip": ["--strip-unneeded"],
+    "functions": ["--strip-debug", "--wildcard", "--strip-symbol=_ZT[ISTV]*", "--strip-symbol=_ZGV*"],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped whole."""
+    """One rule of trim.toml. ``to`` is ``headers`` or a way to strip for files that are not dropped whole."""
 
     name: str
     pattern: re.Pattern[str]
@@ -64,16 +74,26 @@ def glob_pattern(glob: str) -> str:
 
 
 def split_lock(text: str) -> dict[str, str]:
-    """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew."""
+    """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew.
+
+    Raises ValueError for a line that is no pin and no hash, such as an option, which the installer would obey.
+    """
     sections = re.split(r"^# --- layer (\w+)\n", text, flags=re.MULTILINE)[1:]
-    return {
-        name: "".join(line + "\n" for line in body.splitlines() if not line.lstrip().startswith("#"))
-        for name, body in zip(sections[::2], sections[1::2], strict=True)
-    }
+    parts: dict[str, str] = {}
+    for name, body in zip(sections[::2], sections[1::2], strict=True):
+        lines = [line for line in body.splitlines() if not line.lstrip().startswith("#")]
+        strange = next((line for line in lines if not LOCK_LINE.fullmatch(line)), None)
+        if strange is not None:
+            raise ValueError(f"a lock holds no such line: {strange!r}")
+        parts[name] = "".join(f"{line}\n" for line in lines)
+    return parts
 
 
-def install(lock: Path, *target: str) -> None:
-    """Install a list by uv, with hashes, from the host's indexes and wheel folders."""
+def install(lock: Path, index: Sequence[str], *target: str) -> None:
+    """Install a list by uv, with hashes, from the host's indexes and wheel folders.
+
+    ``index`` is where wheels are that those lack: a variable, by which the host can name others, and addresses.
+    """
     if not lock.read_text().strip():
         return
     environment = dict(os.environ, UV_LINK_MODE="copy", UV_NO_PROGRESS="1", UV_PYTHON_DOWNLOADS="never")
@@ -81,7 +101,42 @@ def install(lock: Path, *target: str) -> None:
     if CA_SECRET.exists():
         environment["SSL_CERT_FILE"] = str(CA_SECRET)
     command = ["/opt/uv/bin/uv", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
-    subprocess.run([*command, *target, "-r", str(lock)], check=True, env=environment)
+    command += [*target, "-r", str(lock)]
+    if not index:
+        subprocess.run(command, check=True, env=environment)
+        return
+    first = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if first.returncode:
+        _install_from(index[0], indexes_of(index[1:]), command, environment, first.stderr)
+
+
+def indexes_of(rendered: Sequence[str]) -> list[str]:
+    """The host's own in place of those that the Dockerfile names."""
+    return INDEXES_SECRET.read_text().split() if INDEXES_SECRET.exists() else list(rendered)
+
+
+def asked_last(indexes: Sequence[str]) -> dict[str, str]:
+    """uv's variables for all of the host's indexes and these after them.
+
+    uv takes a version from the first index that has it and goes to no other when the hash is wrong. Variables, since an
+    address may hold a password and arguments are everybody's to read.
+    """
+    host = tomllib.loads(UV_TOML.read_text()) if UV_TOML.exists() else {}
+    *first, last = indexes
+    before = [*host.get("extra-index-url", []), host.get("index-url", PYPI), *first]
+    return {"UV_INDEX": " ".join(before), "UV_DEFAULT_INDEX": last, "UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+def _install_from(
+    variable: str, indexes: Sequence[str], command: Sequence[str], environment: Mapping[str, str], before: str
+) -> None:
+    if subprocess.run(command, env={**environment, **asked_last(indexes)}, check=False).returncode:
+        names = " ".join(re.sub(r"//.*@", "//", index) for index in indexes)
+        sys.exit(
+            f"Before that, without {names}:\n{before}"
+            f"error: neither the host's own indexes and folders nor {names} gave every wheel of the lock. If it cannot "
+            f"be reached, set {variable} to a mirror of it, or name a folder that holds the wheels in pip's find-links."
+        )
 
 
 def records(root: Path) -> Iterator[tuple[str, Path, list[list[str]]]]:
@@ -113,8 +168,8 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
             if not (root / name).exists():  # of two wheels, and gone with the first
                 continue
             size = (root / name).stat().st_size
-            if rule.to == "strip":
-                stay.append(_strip(root, name))
+            if rule.to in STRIP:
+                stay.append(_strip(root, name, STRIP[rule.to]))
                 size -= (root / name).stat().st_size
             else:
                 _remove(root, name, aside if rule.to == "headers" else None)
@@ -128,9 +183,9 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 
 
-def _strip(root: Path, name: str) -> list[str]:
+def _strip(root: Path, name: str, options: list[str]) -> list[str]:
     """Strip a library; returns its new row of the RECORD."""
-    subprocess.run(["strip", "--strip-unneeded", str(root / name)], check=True)
+    subprocess.run(["strip", *options, str(root / name)], check=True)
     return record_row(root, name)
 
 
@@ -221,7 +276,7 @@ def _command_layers(args: argparse.Namespace) -> None:
     staging = Path("/staging")
     for folder in (staging, LAYERS, HEADERS):
         folder.mkdir()
-    install(args.lock, "--python", "/opt/venv/bin/python", "--target", str(staging))
+    install(args.lock, args.index, "--python", "/opt/venv/bin/python", "--target", str(staging))
     trim(staging, read_trim(args.trim), HEADERS)
     separate(staging, LAYERS)
     for layer in sorted(LAYERS.iterdir()):
@@ -233,7 +288,7 @@ def _command_layers(args: argparse.Namespace) -> None:
 
 
 def _command_site(args: argparse.Namespace) -> None:
-    install(args.lock, "--python", str(args.venv / "bin/python"))
+    install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
     site = next((args.venv / "lib").glob("python3.*/site-packages"))
     trim(site, read_trim(args.trim), HEADERS)
     (site / "torchbake.pth").write_text("".join(f"{path}\n" for path in args.path))
@@ -266,6 +321,7 @@ def main(argv: list[str]) -> None:
     site.add_argument("--path", action="append", default=[])
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
+        command.add_argument("--index", nargs="+", default=[])
     for name, links in (("beside", beside_links), ("cuda-home", cuda_links)):
         command = commands.add_parser(name)
         command.set_defaults(run=_command_links, links=links)

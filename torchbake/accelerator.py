@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Literal
 
-_CUDA = re.compile(r"cuda(?P<major>[1-9]\d*)\.(?P<minor>\d+)")
+_CUDA = re.compile(r"cuda(?P<major>[1-9][0-9]*)\.(?P<minor>[0-9]+)")
 
 
 @total_ordering

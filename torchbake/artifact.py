@@ -9,11 +9,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.errors import RegistryError
-from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
+from torchbake.immutable import artifact_tag
+from torchbake.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
+from torchbake.registry import Registry
 
-SBOM, PROVENANCE = "sbom", "provenance"
-ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
 _LARGEST = 64 * 2**20  # bytes; a large bill of materials has one or two million
 _EMPTY = b"{}"  # the empty descriptor of the image specification
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
@@ -27,11 +26,6 @@ class Artifact:
     media_type: str
     text: str
     created: str = ""
-
-
-def artifact_tag(tag: str, name: str) -> str:
-    """Where an immutable tag's artifact is."""
-    return f"{tag}.{name}"
 
 
 def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> Manifest:
@@ -64,19 +58,19 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
 
 
 def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, bytes] | None:
-    """An immutable tag's artifact; None where there is none. Raises RegistryError for what is no artifact."""
+    """An immutable tag's artifact; None where there is none. Raises UnsoundError for what is no artifact."""
     where = artifact_tag(tag, name)
     manifest = registry.manifest(where)
     return None if manifest is None else (manifest, text_of(registry, manifest, where))
 
 
 def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
-    """What an artifact says; ``where`` names it. Raises RegistryError for what is no artifact, or is far too large."""
+    """What an artifact says; ``where`` names it. Raises UnsoundError for what is no artifact, or is far too large."""
     layers = manifest.layers
     if not layers:
-        raise RegistryError(f"{registry.repository}:{where} holds nothing.")
+        raise UnsoundError(f"{registry.repository}:{where} holds nothing.")
     if layers[0].size > _LARGEST:
-        raise RegistryError(f"{registry.repository}:{where} has {layers[0].size} bytes, which is no text of ours.")
+        raise UnsoundError(f"{registry.repository}:{where} has {layers[0].size} bytes, which is no text of ours.")
     return registry.read(layers[0])
 
 

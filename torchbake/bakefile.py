@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from torchbake.spec import Spec
+from torchbake.base import Base
+from torchbake.spec import ImageSpec, Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,7 @@ class Job:
     ref: str
     tags: tuple[str, ...]
     inputs: str
-    base_digest: str
+    base: Base
     contexts: Mapping[str, str]
 
 
@@ -25,6 +26,7 @@ class Job:
 class Options:
     """How to build: what the command line and the builder's abilities decide, for all images alike.
 
+    ``proxies`` are the names of variables that are set for us; their values, which may hold passwords, stay there.
     ``created`` is RFC 3339, for the labels; ``epoch`` is the time of the image and its history, in seconds (None: as
     ``created`` says). With ``exports``, a folder, each image goes to a folder of its own in it, named as its target.
     """
@@ -32,7 +34,7 @@ class Options:
     output: str
     created: str
     revision: str
-    arguments: Mapping[str, str]
+    proxies: Sequence[str] = ()
     epoch: int | None = None
     exports: Path | None = None
     no_cache: bool = False
@@ -45,8 +47,27 @@ def bake_file(
     jobs: Sequence[Job], options: Options, root: Path, secrets: Mapping[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
     """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
-    targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.base.suite]) for job in jobs}
-    return {"group": {"default": {"targets": list(targets)}}, "target": targets}
+    targets = {target_name(job.spec): _literal(_target(job, options, root, secrets[job.spec.id])) for job in jobs}
+    for target in targets.values():
+        target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
+    file = {"group": {"default": {"targets": list(targets)}}, "target": targets}
+    # bake fills in a variable from the environment, and refuses a file whose variables are none.
+    variables = {name: {"default": ""} for name in options.proxies}
+    return {"variable": variables, **file} if variables else file
+
+
+def _base_arguments(base: Base) -> dict[str, str]:
+    """A name is where a registry has the digest; a base of Debian packages is in none."""
+    return {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
+
+
+def _literal(value: Any) -> Any:
+    """A value in which bake sees no template."""
+    if isinstance(value, str):
+        return value.replace("${", "$${").replace("%{", "%%{")
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def target_name(spec: Spec) -> str:
@@ -79,13 +100,13 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
         "contexts": dict(job.contexts),
         "args": {
-            "BASE_DIGEST": job.base_digest,
+            "BASE_DIGEST": job.base.digest,
+            **(_base_arguments(job.base) if isinstance(job.spec, ImageSpec) else {}),
             "CREATED": options.created,
             "INPUTS": job.inputs,
             "REVISION": options.revision,
             # BuildKit's own name for it: the times of the image and its history.
             "SOURCE_DATE_EPOCH": str(epoch),
-            **options.arguments,
         },
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # No tags: an image is named when it is whole, and then by all its tags at once.

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from torchbake.cause import cause_of
 from torchbake.errors import BaseError
 from torchbake.files import write_text
 from torchbake.mirrors import AptConfig
@@ -113,7 +114,7 @@ def _bootstrap(spec: BaseSpec, state: Path, apt: AptConfig, say: Callable[[str],
     if not shutil.which("mmdebstrap"):
         raise BaseError(
             f"{spec.name}: cannot be bootstrapped: mmdebstrap is not installed.",
-            hint="apt-get install mmdebstrap (or: nox -s setup); or make a registry with the image reachable.",
+            hint="apt-get install mmdebstrap; or make a registry with the image reachable.",
         )
     created = rfc3339(content_epoch())
     layout = _layout(state, spec)
@@ -131,7 +132,7 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
     configuration.write_text(apt_conf(apt, ca=None))
     sources = folder / "debian.sources"
     sources.write_text(debian_sources(spec.suite))
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--aptopt={configuration}"]
+    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}"]
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
         f"--dpkgopt=path-include={path}" for path in _KEPT
     ]
@@ -143,15 +144,21 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
         '--customize-hook=rm -f "$1"/etc/resolv.conf',
         spec.suite,
         str(rootfs),
-        *_one_line_sources(spec.suite, apt),
+        "-",
     ]
     # The day it was made would make every base another.
     environment = dict(os.environ, SOURCE_DATE_EPOCH=str(content_epoch()))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    # On stdin: addresses may hold passwords, and arguments are everybody's to read.
+    archives = "".join(f"{line}\n" for line in _one_line_sources(spec.suite, apt))
+    done = subprocess.run(
+        command, env=environment, input=archives, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
     if done.returncode:
-        tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+        lines = done.stdout.strip().splitlines()
+        tail = "\n  ".join(lines[-12:])
         raise BaseError(
-            f"{spec.name}: mmdebstrap {spec.suite} failed:\n  {tail}",
+            f"{spec.name}: mmdebstrap {spec.suite} failed: {cause_of(lines) or done.returncode}\n  {tail}",
             hint="Check the Debian mirror (TORCHBAKE_APT_MIRROR names another), the disk, and that you are root.",
         )
 

@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torchbake.artifact import PROVENANCE, SBOM, artifact_tag
+from torchbake.immutable import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.provenance import PREDICATE, STATEMENT
-from torchbake.release import NAME as RECORD
 from torchbake.release import Record
 from torchbake.served import Beside, Revision, Shelf, Signatures, short
 from torchbake.steps import BELIEVE, MOVE, SIGN, Unknown

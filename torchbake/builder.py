@@ -27,7 +27,7 @@ class Outcome:
     """How one build ended.
 
     ``digests`` are what the engine may know the image by: its manifest's, or its configuration's.
-    ``errors`` is empty when it went well; ``tail`` are the log's last lines.
+    ``errors`` says why each step failed, and is empty when it went well; ``tail`` are the log's last lines.
     """
 
     seconds: float
@@ -69,7 +69,7 @@ class Builder:
             # An image is worth more than its log: a full disk here must not lose what the engine has finished.
             with contextlib.suppress(OSError):
                 write_text(log, "\n".join([*progress.log, *said]) + "\n")
-        errors = tuple(progress.errors or said[-1:] or [f"docker buildx bake ended with {code}"]) if code else ()
+        errors = tuple(progress.causes or _failure(said) or [f"docker buildx bake ended with {code}"]) if code else ()
         return Outcome(
             seconds=time.monotonic() - started,
             digests=() if code else _digests(metadata),
@@ -108,6 +108,11 @@ class Builder:
                 raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
             self._processes.add(process)
         return process
+
+
+def _failure(said: list[str]) -> list[str]:
+    """What buildx itself says of a failure, last of all."""
+    return [line.removeprefix("ERROR: ") for line in said[-1:]]
 
 
 def _digests(metadata: Path) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class BuildRun:
         return ready, failed
 
     def _secrets(self, jobs: Sequence[Job], apt: AptConfig) -> Any:
-        return secret_files(self.preparation.pip, apt, {job.spec.base.suite for job in jobs})
+        return secret_files(self.preparation.pip, apt, [job.spec for job in jobs])
 
     def _one(
         self, builder: Builder, job: Job, folder: Path, shown: Board, *, reason: str, exports: Path | None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torchbake.artifact import Artifact
 from torchbake.content import Content, Source
-from torchbake.registry import Manifest
+from torchbake.manifest import Manifest
 from torchbake.release import Judgement
 from torchbake.standing import Decision
 
@@ -58,7 +58,8 @@ class Parcel:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What became of a candidate. ``decision`` is what was found to be due when it began."""
+    """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due."""
 
     decision: Decision
+    tested: str
     sent: Sent | None = None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from torchbake.artifact import artifact_tag
+from torchbake.immutable import artifact_tag
 from torchbake.known import InEngine, InRegistry, Known
 from torchbake.labels import LABEL, VERSIONS
 from torchbake.lockfile import Lock
@@ -52,6 +52,7 @@ class Checked(_Frozen):
     gpu: str = ""
     failed: tuple[Finding, ...] = ()
     not_run: tuple[Finding, ...] = ()
+    waived: tuple[Finding, ...] = ()
 
 
 class Changed(_Frozen):
@@ -205,6 +206,7 @@ def versions_of(spec: Spec, lock: Lock | None) -> Versions:
 def checked_of(verdict: Verdict) -> Checked:
     """A verdict in short, with the reasons of what failed and of what did not run."""
     failed = tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(Outcome.FAILED))
+    waived = tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(Outcome.WAIVED))
     not_run = tuple(Finding(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items())
     return Checked(
         outcome=verdict.outcome,
@@ -214,6 +216,7 @@ def checked_of(verdict: Verdict) -> Checked:
         gpu=verdict.gpu,
         failed=failed,
         not_run=not_run,
+        waived=waived,
     )
 
 

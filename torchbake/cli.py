@@ -3,20 +3,23 @@
 import argparse
 import gc
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from torchbake import console
-from torchbake.errors import INTERRUPTED, StorageError, TorchbakeError, UsageError
+from torchbake import MATRIX_VARIABLE, __version__, console
+from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 
 # In the order of the flow; `nox -l` and `--help` show them so.
 VERBS = (
     "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "reproduce", "test", "smoke",
-    "sbom", "publish", "promote", "rollback", "validate", "report",
+    "sbom", "publish", "promote", "rollback", "validate", "report", "images",
 )  # fmt: skip
+
+_VERSION = f"torchbake {__version__}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,12 +50,13 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     verb.add_arguments(parser)
+    parser.add_argument("--version", action="version", version=_VERSION, help="show the toolkit's version, and end")
     parser.add_argument(
         "--matrix",
         type=Path,
-        default=Path("matrix.yaml"),
+        default=Path(os.environ.get(MATRIX_VARIABLE) or "matrix.yaml"),
         metavar="FILE",
-        help="the list of versions (default: matrix.yaml)",
+        help=f"the list of versions (default: ${MATRIX_VARIABLE}, else matrix.yaml)",
     )
     return parser
 
@@ -60,10 +64,21 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 def _overview() -> str:
     width = max(map(len, VERBS))
     lines = [f"  {name:<{width}}  {load_verb(name).SUMMARY}" for name in VERBS]
-    return "\n".join(["usage: python -m torchbake VERB [OPTIONS]", "", *lines, "", "Each verb has --help."])
+    return "\n".join(
+        [
+            "usage: python -m torchbake VERB [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "Each verb has --help; --version says which toolkit this is.",
+        ]
+    )
 
 
 def _run(argv: Sequence[str]) -> int:
+    if argv and argv[0] in ("-V", "--version"):
+        print(_VERSION)
+        return 0
     if not argv or argv[0] in ("-h", "--help"):
         print(_overview())
         return 0 if argv else UsageError.exit_code
@@ -91,6 +106,9 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     """Run one verb and return its exit code; never raises for what a user can cause."""
+    # nox shows every library's debug lines; a line for each request would bury ours.
+    for library in ("docker", "urllib3"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         return _run(argv)
     except TorchbakeError as error:
@@ -104,12 +122,8 @@ def main(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        storage = StorageError(
-            f"{error.strerror or error}{where}",
-            hint="Free some space, or make the folder writable, then run again.",
-        )
-        console.show_error(storage)
-        return storage.exit_code
+        failure = of_os_error(error)
+        console.show_error(failure)
+        return failure.exit_code
     except SystemExit as end:  # argparse ends `--help` this way
         return int(end.code or 0)

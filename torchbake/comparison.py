@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.errors import ReproduceError
+from torchbake.labels import steps_in
 from torchbake.layout import Layout
+from torchbake.manifest import Manifest
 from torchbake.packed import LOOK, UNREADABLE, unpacked
-from torchbake.registry import Manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,7 @@ class _Side:
 
     def steps(self) -> list[str]:
         """What made each layer, by the image's own history."""
-        return [str(step.get("created_by", "")) for step in self.config.get("history", ()) if not _is_empty(step)]
-
-
-def _is_empty(step: dict[str, Any]) -> bool:
-    return bool(step.get("empty_layer"))
+        return steps_in(self.config)
 
 
 def _config(sides: Sequence[_Side]) -> Difference | None:
@@ -127,8 +124,7 @@ def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
-    begin = _begin(path)
-    with path.open("rb") as file, unpacked(file, begin) as stream, read(fileobj=stream) as archive:
+    with path.open("rb") as file, unpacked(file, file.peek(LOOK)[:LOOK]) as stream, read(fileobj=stream) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             yield {
@@ -151,8 +147,3 @@ def _time(member: tarfile.TarInfo) -> str:
     except (OSError, OverflowError, ValueError):  # a time that no calendar has
         shown = f"{member.mtime} s"
     return f"{shown} ({exact})" if exact else shown
-
-
-def _begin(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(LOOK)

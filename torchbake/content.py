@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 from torchbake.engine import CONTAINERD_STORE, Engine, answering
 from torchbake.errors import EngineError
 from torchbake.layout import Layout
-from torchbake.registry import INDEX, MANIFEST, Blob, Manifest
+from torchbake.manifest import INDEX, MANIFEST, Blob, Manifest
 
 _BLOBS = "blobs/sha256/"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always taken

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torchbake.content import Content, Source
 from torchbake.files import replacing
+from torchbake.manifest import MANIFEST, Manifest
 from torchbake.packages import Contents, Layer, packages_in, remembered
-from torchbake.registry import MANIFEST, Manifest
 
 
 def sbom_of(content: Content, memory: Path | None, *, name: str, version: str, created: str | None) -> str:
@@ -38,11 +38,6 @@ def unread(memory: Path | None) -> Callable[[str], bool]:
 def contents_in(content: Content, memory: Path | None) -> Contents:
     """The packages in an image's files. Raises EngineError, as `sbom_of` does."""
     return packages_in([Layer(digest=blob.digest, path=content.path(blob)) for blob in content.manifest.layers], memory)
-
-
-def remember(manifest: Manifest, blobs: Path, memory: Path) -> None:
-    """Read a packed image's layers while they are at hand. Raises EngineError, as `sbom_of` does."""
-    contents_in(Content(manifest=manifest, folder=blobs), memory)
 
 
 def look_into(source: Source, digest: str, memory: Path) -> tuple[Content, Contents]:

@@ -9,6 +9,7 @@ from docker.errors import DockerException
 
 from torchbake.errors import HostConfigError
 
+HOST = "TORCHBAKE_REGISTRY_HOST"
 USERNAME, PASSWORD = "TORCHBAKE_REGISTRY_USERNAME", "TORCHBAKE_REGISTRY_PASSWORD"
 _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
@@ -28,22 +29,36 @@ def config_key(host: str) -> str:
 
 
 def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
-    """The environment's login, for whichever registry; else what `docker login` has kept for this one.
+    """The environment's login, where it is for this registry; else what `docker login` has kept for it.
 
     Looks into ``$DOCKER_CONFIG/config.json`` and asks the helpers that it names. Raises HostConfigError.
     """
-    if env.get(USERNAME):
+    if env.get(USERNAME) and _host_named(env) == host.lower():
         return Login(username=env[USERNAME], password=env.get(PASSWORD, ""))
     try:
         found = auth.load_config().resolve_authconfig(config_key(host))
-    except (DockerException, ValueError) as error:
+        return _login(found) if found else None
+    except (DockerException, OSError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise HostConfigError(
             f"docker's configuration has no usable login for {host}: {error}",
-            hint=f"Run `docker login {host}`, or set {USERNAME} and {PASSWORD}.",
+            hint=f"Run `docker login {host}`, or set {HOST}, {USERNAME} and {PASSWORD}.",
         ) from None
-    if not found:
-        return None
-    username = found.get("username") or found.get("Username") or ""
-    password = found.get("password") or found.get("Password") or ""
-    token = found.get("identitytoken") or found.get("IdentityToken") or ""
+
+
+def _host_named(env: Mapping[str, str]) -> str:
+    """Which registry the environment's login is for: no other one gets it, and none that nobody named."""
+    host = env.get(HOST, "").lower()
+    if not host or "/" in host:
+        raise HostConfigError(
+            f"{USERNAME} is set, and {HOST} is {f'{host!r}, which is no host' if host else 'not'}.",
+            hint=f"Say which registry the login is for: {HOST}=ghcr.io",
+        )
+    return host
+
+
+def _login(found: Mapping[str, str]) -> Login | None:
+    """Docker writes the names of its fields in two ways."""
+    username, password, token = (
+        str(found.get(name) or found.get(name.lower()) or "") for name in ("Username", "Password", "IdentityToken")
+    )
     return Login(username=username, password=password, token=token) if username or token else None

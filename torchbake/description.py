@@ -3,13 +3,14 @@
 from functools import partial
 from pathlib import Path
 
-from torchbake.artifact import PROVENANCE, SBOM, Artifact
+from torchbake.artifact import Artifact
 from torchbake.candidate import Supply
 from torchbake.content import Content, Source
 from torchbake.contents import sbom_of, unread
-from torchbake.labels import VERSION_LABEL
+from torchbake.immutable import PROVENANCE, SBOM
+from torchbake.labels import VERSION_LABEL, labels_in
+from torchbake.manifest import Manifest
 from torchbake.provenance import MEDIA_TYPE, provenance_text
-from torchbake.registry import Manifest
 
 SBOM_TYPE = "application/vnd.cyclonedx+json"
 _CREATED = "org.opencontainers.image.created"
@@ -35,4 +36,4 @@ def describe(name: str, content: Content, memory: Path) -> tuple[Artifact, ...]:
 def _labels(content: Content) -> dict[str, str]:
     blob = content.manifest.config
     config = Manifest(data=content.path(blob).read_bytes(), media_type=blob.media_type).content
-    return (config.get("config") or {}).get("Labels") or {}
+    return labels_in(config)

@@ -10,8 +10,12 @@ from typing import Any, TypeAlias
 import yaml
 
 from torchbake.errors import MatrixError
+from torchbake.files import read_text
 
 Location: TypeAlias = tuple[str | int, ...]
+
+_DEEPEST = 50
+_MOST = 200_000  # ten thousand rows have fewer
 
 try:  # libyaml, ten times faster, where the wheel has it
     from yaml import CSafeLoader as _Loader
@@ -47,6 +51,7 @@ def read_document(path: Path) -> Document:
 def parse_document(text: str, path: Path) -> Document:
     """Parse YAML text; ``path`` only names it in messages."""
     try:
+        _check_depth(text, path)
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise _syntax_error(path, error) from None
@@ -55,9 +60,22 @@ def parse_document(text: str, path: Path) -> Document:
     return Document(path=path, data=data, lines=lines)
 
 
+def _check_depth(text: str, path: Path) -> None:
+    """Composing descends by recursion, in C without an end to it; going through the events does not."""
+    depth = line = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1 if event.start_mark else line
+        if depth > _DEEPEST:
+            raise MatrixError(
+                f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
+                hint="A matrix needs six; look for brackets that nobody closes.",
+            )
+
+
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except FileNotFoundError:
         raise MatrixError(
             f"{path}: no such file.", hint="Run in the project's folder, or name the file: --matrix FILE."
@@ -68,6 +86,8 @@ def _read_text(path: Path) -> str:
         raise MatrixError(f"{path}: permission denied.", hint="Make the file readable.") from None
     except UnicodeDecodeError as error:
         raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
+    except OSError as error:
+        raise MatrixError(f"{path}: {error.strerror}.", hint="Name a plain file: --matrix FILE.") from None
 
 
 def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
@@ -84,6 +104,11 @@ def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
 
 def _value(node: yaml.Node, location: Location, lines: dict[Location, int], path: Path, above: frozenset[int]) -> Any:
     lines.setdefault(location, node.start_mark.line + 1)
+    if len(lines) > _MOST:
+        raise MatrixError(
+            f"{path}:{node.start_mark.line + 1}: holds more than {_MOST} values once its aliases are filled in.",
+            hint="Use fewer aliases, or split the matrix.",
+        )
     if id(node) in above:
         raise MatrixError(f"{path}:{node.start_mark.line + 1}: an alias contains itself.", hint="Remove the alias.")
     above = above | {id(node)}

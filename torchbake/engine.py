@@ -1,23 +1,38 @@
 """The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
 
 import contextlib
-import logging
+import http.client
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import docker
+import requests
+from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
-from requests import RequestException
 
 from torchbake.errors import EngineError
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
+_WORDS: dict[type[BaseException], str] = {
+    FileNotFoundError: "there is no such socket",
+    ConnectionRefusedError: "nobody listens there",
+    ConnectionResetError: "it closes the connection",
+    PermissionError: "you may not open that socket; members of its group, often docker, may",
+    TimeoutError: "it says nothing",
+    requests.exceptions.ReadTimeout: "it says nothing",
+    requests.exceptions.ConnectTimeout: "it cannot be reached",
+    socket.gaierror: "no such host is known",
+    http.client.RemoteDisconnected: "it closes the connection",
+    http.client.BadStatusLine: "what answers is no engine",
+}
 CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 
@@ -41,8 +56,10 @@ def answering() -> Iterator[None]:
         raise
     except APIError as error:
         raise EngineError(f"The engine refuses: {error.explanation or error}") from None
-    except (DockerException, RequestException) as error:
-        raise EngineError(f"The engine does not answer: {error}", hint="Does it still run? docker info") from None
+    except (DockerException, requests.RequestException) as error:
+        raise EngineError(
+            f"The engine does not answer: {_why(error)}.", hint="Does it still run? docker info"
+        ) from None
 
 
 class Engine:
@@ -62,6 +79,12 @@ class Engine:
         with answering():
             status = self._client.info().get("DriverStatus") or []
         return any(value == "io.containerd.snapshotter.v1" for _, value in status)
+
+    @property
+    def folder(self) -> Path:
+        """Where it keeps its data, on its own machine."""
+        with answering():
+            return Path(self._client.info()["DockerRootDir"])
 
     def images(self) -> dict[str, Image]:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
@@ -105,18 +128,20 @@ class Engine:
             with answering():
                 self._client.api.tag(digest, repository, tag, force=True)
 
+    def remove(self, references: Iterable[str]) -> None:
+        """Take tags away, and with its last one an image; what is not there need not go."""
+        for reference in references:
+            with contextlib.suppress(ImageNotFound), answering():
+                self._client.api.remove_image(reference, force=True)
+
 
 def connect() -> Engine:
     """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
     hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
-    # nox shows every library's debug lines; a line for each request would bury ours.
-    for library in ("docker", "urllib3"):
-        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         client = _client(_ANSWERING)
-    except (DockerException, OSError) as error:
-        reason = re.sub(r"^Error while fetching server API version: ", "", str(error))
-        raise EngineError(f"No container engine answers: {reason}", hint=hint) from None
+    except (DockerException, OSError, ValueError) as error:
+        raise EngineError(f"No container engine answers at {_place()}: {_why(error)}.", hint=hint) from None
     return Engine(client)
 
 
@@ -167,3 +192,37 @@ def _address() -> dict[str, Any]:
         return dict(kwargs_from_env())
     context = docker.ContextAPI.get_current_context()
     return {"base_url": context.Host, "tls": context.TLSConfig} if context and context.Host else {}
+
+
+def _place() -> str:
+    """The same in words."""
+    named = os.environ.get("DOCKER_HOST")
+    if named:
+        return f"{named}, which DOCKER_HOST names"
+    with contextlib.suppress(Exception):  # a configuration of docker's that cannot be read is told by what failed
+        context = docker.ContextAPI.get_current_context()
+        if context and context.Host and context.name != "default":
+            return f"{context.Host}, which docker's context {context.name!r} names"
+    return f"{DEFAULT_UNIX_SOCKET.removeprefix('http+')} (DOCKER_HOST is not set)"
+
+
+def _why(error: BaseException) -> str:
+    """The system's own word for what became of a connection, if one is behind an error; else the error's last words."""
+    system = next((one for one in _behind(error) if type(one) in _WORDS), None)
+    if system is not None:
+        return _WORDS[type(system)]
+    text = re.sub(r"^Error while fetching server API version: ", "", " ".join(str(error).split()))
+    return text.rstrip(".") or type(error).__name__
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that it was made from: libraries wrap the system's own in many ways."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        inner = (*one.args, one.__cause__, one.__context__, getattr(one, "reason", None))
+        waiting += [part for part in inner if isinstance(part, BaseException)]

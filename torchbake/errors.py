@@ -4,6 +4,9 @@ An error says what is wrong, where, and what to do next. It is raised anywhere a
 ``torchbake.cli.main``. ``docs/exit-codes.md`` is checked against this module by a test.
 """
 
+import errno
+import traceback
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -27,6 +30,11 @@ class TorchbakeError(Exception):
         """All of it on one line, for a row of a table."""
         return " ".join(filter(None, (self.message, self.hint)))
 
+    @property
+    def text(self) -> str:
+        """It in full, for where nothing but Python is installed."""
+        return f"error: {self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
+
 
 class UsageError(TorchbakeError):
     exit_code = 2
@@ -34,7 +42,7 @@ class UsageError(TorchbakeError):
 
 
 class MatrixError(TorchbakeError):
-    exit_code = 3
+    exit_code = 19  # 3 is nox's own, for a session that it does not know
     meaning = "matrix.yaml is not valid; each problem is shown with file, line and key"
 
 
@@ -65,7 +73,7 @@ class BaseError(TorchbakeError):
 
 class BuildError(TorchbakeError):
     exit_code = 9
-    meaning = "one or more images failed to build; the others are finished"
+    meaning = "one or more images failed to build, or for different reasons; the others are finished"
 
 
 class SetupError(TorchbakeError):
@@ -113,9 +121,45 @@ class SignatureError(TorchbakeError):
     meaning = "a signature that must be there was not made, or does not verify"
 
 
+class InstallError(TorchbakeError):
+    exit_code = 20
+    meaning = "the toolkit's own Python packages are missing, or could not be installed"
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# These say something of a file only where they name one: a connection can be refused by EACCES too.
+_FORBIDDEN = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+}
+
+
+def sentence_of(error: Exception) -> str:
+    """Any error on one line, for a row of a table: one odd image must not end a run of many."""
+    if isinstance(error, TorchbakeError):
+        return error.sentence
+    where = traceback.extract_tb(error.__traceback__)[-1:]
+    at = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in where)
+    return f"An unexpected failure: {type(error).__name__}: {' '.join(str(error).split())}{at}"
+
+
 INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
 
 
 def all_errors() -> list[type[TorchbakeError]]:
     """Every error class, lowest exit code first."""
     return sorted([TorchbakeError, *TorchbakeError.__subclasses__()], key=lambda error: error.exit_code)
+
+
+def of_os_error(error: OSError) -> TorchbakeError:
+    """What the system refused, as an error of ours: storage where it is that, else by its own name.
+
+    Errors of a network are OSErrors too, among them all of requests'.
+    """
+    where = f": {error.filename}" if error.filename else ""
+    if error.errno in _FULL:
+        return StorageError(f"{error.strerror}{where}", hint="Free some space, then run again.")
+    if error.errno in _FORBIDDEN and where:
+        return StorageError(f"{error.strerror}{where}", hint="Make it writable, or name another place; then run again.")
+    words = f"{error.strerror}{where}" if error.strerror else " ".join(str(error).split()) or "it says no more"
+    return TorchbakeError(f"{type(error).__name__}: {words}")

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from torchbake.accelerator import parse_accelerator
 from torchbake.console import nearest
 from torchbake.document import Document, Location
+from torchbake.indexes import most_exact
 from torchbake.matrix import Base, Exclude, ImageAddition, Matrix, Packages, Row, problems
 from torchbake.spec import BaseSpec, ImageSpec, InitSpec, Spec
 
@@ -84,6 +85,8 @@ class _Expander:
             trim=defaults.trim if row.trim is None else row.trim,
             apt=packages.apt,
             pip=packages.pip,
+            indexes=most_exact(acc, {**self.matrix.indexes, **row.indexes}),
+            waivers=tuple({**kind.waive, **row.waive}.items()),
             repository=self.matrix.repository,
             source=self.matrix.source,
             licenses=self.matrix.licenses,
@@ -113,6 +116,7 @@ class _Expander:
             source=self.matrix.source,
             licenses="Apache-2.0",  # its one file is this project's own
             line=self.document.line(("init", name)),
+            waivers=tuple(init.waive.items()),
         )
 
     def _add(self, at: Location, spec: Spec) -> None:
@@ -171,13 +175,15 @@ class _Additions:
         """The spec with what is added to it, and {torch} and {cuda} filled in."""
         patterns = [spec.id] if spec.id in self.images else []
         patterns += [pattern for pattern in self.globs if fnmatchcase(spec.id, pattern)]
-        packages, trim = Packages(apt=spec.apt, pip=spec.pip), spec.trim
+        packages, trim, waivers = Packages(apt=spec.apt, pip=spec.pip), spec.trim, dict(spec.waivers)
         for pattern in patterns:
             self.unused.pop(pattern, None)
             addition = self.images[pattern]
             packages += addition.packages
             trim = trim if addition.trim is None else addition.trim
+            waivers |= addition.waive
         fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec), trim=trim)
+        fields["waivers"] = tuple(waivers.items())
         return ImageSpec(**fields)
 
 

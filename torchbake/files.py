@@ -1,10 +1,25 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading none that is something else."""
 
+import errno
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_MODE = 0o644  # of a new file; one that is there keeps its own
+
+
+def read_text(path: Path) -> str:
+    """A file's text, to the byte.
+
+    Raises OSError, also for a pipe or a device, which may never end, and UnicodeDecodeError.
+    """
+    if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        raise OSError(errno.EINVAL, "is a pipe or a device, not a file", str(path))
+    return path.read_bytes().decode("utf-8")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -15,14 +30,41 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` that takes its place when the block ends well, and goes when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """A path whose content becomes that of ``path`` when the block ends well, and goes when it does not.
+
+    What a link points at is replaced, never the link. A device or a FIFO is no file that could be replaced: it is
+    written to, as the shell's `>` does.
+    """
+    there = _status(path)
+    if there and not stat.S_ISREG(there.st_mode):
+        with _passing_on(path) as beside:
+            yield beside
+        return
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     beside = Path(name)
     try:
         yield beside
-        beside.chmod(0o644)
-        beside.replace(path)
+        beside.chmod(stat.S_IMODE(there.st_mode) if there else _MODE)
+        beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _passing_on(path: Path) -> Iterator[Path]:
+    """A file whose content is sent to ``path``, which is there and stays what it is; a folder raises OSError."""
+    with tempfile.NamedTemporaryFile(prefix="torchbake-") as file:
+        yield Path(file.name)
+        # Neither made nor emptied: it is what it is, or it has gone meanwhile, which is an error.
+        with os.fdopen(os.open(path, os.O_WRONLY), "wb") as sink, Path(file.name).open("rb") as source:
+            shutil.copyfileobj(source, sink)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

@@ -1,7 +1,6 @@
 """The host's settings, handed to a build as secrets: files that exist while a step runs and nowhere else."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +8,19 @@ from tempfile import TemporaryDirectory
 
 from torchbake.base import apt_conf, debian_sources
 from torchbake.mirrors import AptConfig, PipConfig, is_remote
+from torchbake.spec import ImageSpec, Spec
+from torchbake.uvconfig import uv_toml
 
 CA = "/run/secrets/ca"  # where BuildKit puts the secret `ca` inside a step
 
 
-def secret_texts(pip: PipConfig, apt: AptConfig, suite: str) -> dict[str, str]:
-    """The secrets of a build by id; only those the host has something to say in."""
+def secret_texts(pip: PipConfig, apt: AptConfig, spec: Spec) -> dict[str, str]:
+    """The secrets of an image's build by id; only those the host has something to say in."""
+    reached, suite = _reached(pip), spec.base.suite
     texts = {
-        "pip-conf": _pip_conf(pip),
-        "uv-toml": _uv_toml(pip),
+        "pip-conf": _pip_conf(reached),
+        "uv-toml": uv_toml(reached),
+        "indexes": "".join(f"{url}\n" for url in pip.instead(spec)) if isinstance(spec, ImageSpec) else "",
         "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
         "apt-sources": debian_sources(suite, _reachable(apt)) if is_remote(apt.mirror) else "",
     }
@@ -25,47 +28,44 @@ def secret_texts(pip: PipConfig, apt: AptConfig, suite: str) -> dict[str, str]:
 
 
 @contextmanager
-def secret_files(pip: PipConfig, apt: AptConfig, suites: set[str]) -> Iterator[dict[str, dict[str, Path]]]:
-    """Secret files by suite and id, in a folder that only this user can read and that goes afterwards."""
+def secret_files(pip: PipConfig, apt: AptConfig, specs: Iterable[Spec]) -> Iterator[dict[str, dict[str, Path]]]:
+    """Secret files by image and id, in a folder that only this user can read and that goes afterwards."""
     with TemporaryDirectory(prefix="torchbake-secrets-") as folder:
         files: dict[str, dict[str, Path]] = {}
-        for suite in suites:
-            files[suite] = {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
-            for name, text in secret_texts(pip, apt, suite).items():
-                path = Path(folder, f"{suite}-{name}")
+        for spec in specs:
+            files[spec.id] = {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
+            for name, text in secret_texts(pip, apt, spec).items():
+                path = Path(folder, f"{spec.id}-{name}")
+                path.touch(mode=0o600)
                 path.write_text(text)
-                files[suite][name] = path
+                files[spec.id][name] = path
         yield files
 
 
-def _pip_conf(pip: PipConfig) -> str:
+def _reached(pip: PipConfig) -> PipConfig:
+    """What of the host's settings means something inside a build."""
     index, *extra = _indexes(pip)
+    return replace(
+        pip,
+        index_url=index,
+        extra_index_urls=tuple(extra),
+        find_links=tuple(filter(is_remote, pip.find_links)),
+        no_index=pip.no_index or (bool(pip.index_url) and not any((index, *extra))),
+        cert=CA if pip.cert else "",
+    )
+
+
+def _pip_conf(pip: PipConfig) -> str:
     lines = {
-        "index-url": index,
-        "extra-index-url": " ".join(extra),
-        "find-links": " ".join(filter(is_remote, pip.find_links)),
+        "index-url": pip.index_url,
+        "extra-index-url": " ".join(pip.extra_index_urls),
+        "find-links": " ".join(pip.find_links),
         "trusted-host": " ".join(pip.trusted_hosts),
-        "cert": CA if pip.cert else "",
-        "no-index": "true" if _nothing_remote(pip) else "",
+        "cert": pip.cert,
+        "no-index": "true" if pip.no_index else "",
     }
     body = "".join(f"{key} = {value}\n" for key, value in lines.items() if value)
     return f"[global]\n{body}" if body else ""
-
-
-def _uv_toml(pip: PipConfig) -> str:
-    # A JSON string or list of strings is the same in TOML.
-    index, *extra = _indexes(pip)
-    lines: dict[str, object] = {
-        "index-url": index,
-        "extra-index-url": extra,
-        "find-links": list(filter(is_remote, pip.find_links)),
-        "allow-insecure-host": list(pip.trusted_hosts),
-        "no-index": _nothing_remote(pip),
-    }
-    written = {key: value for key, value in lines.items() if value}
-    if "extra-index-url" in written:
-        written["index-strategy"] = "unsafe-best-match"
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items())
 
 
 def _indexes(pip: PipConfig) -> list[str]:
@@ -78,10 +78,6 @@ def _indexes(pip: PipConfig) -> list[str]:
     if not pip.index_url or is_remote(pip.index_url):
         return [pip.index_url, *extra]
     return extra or [""]
-
-
-def _nothing_remote(pip: PipConfig) -> bool:
-    return pip.no_index or (bool(pip.index_url) and not any(_indexes(pip)))
 
 
 def _reachable(apt: AptConfig) -> AptConfig:

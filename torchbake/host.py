@@ -228,9 +228,10 @@ def _missing_packages(host: Host) -> tuple[str, ...]:
         wanted.append(command)
     if version(host.buildx) < MINIMUM_BUILDX and (host.buildx or buildx not in host.installed):
         wanted.append(buildx)
-    if host.starts_engine:
-        extras = ("iptables", "ca-certificates", "mmdebstrap")
-        wanted += [name for name in extras if name not in host.installed]
+    extras = ["iptables", "ca-certificates"] if host.starts_engine else []
+    if host.starts_engine or host.docker is None:
+        extras.append("mmdebstrap")  # a host that was never made ready; one that was may have a registry instead
+    wanted += [name for name in extras if name not in host.installed]
     return tuple(dict.fromkeys(wanted))
 
 

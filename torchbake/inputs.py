@@ -20,7 +20,7 @@ def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: 
     parts = [dockerfile, base_digest]
     if isinstance(spec, ImageSpec):
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + _toolkit_file(name) for name in toolkit_files(spec.kind))))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind))))
 
 
 @cache
@@ -41,5 +41,5 @@ def digest(parts: Iterable[str]) -> str:
 
 
 @cache
-def _toolkit_file(name: str) -> str:
+def toolkit_file(name: str) -> str:
     return Path(TOOLKIT, name).read_text(encoding="utf-8")

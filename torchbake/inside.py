@@ -35,7 +35,7 @@ Look = Callable[[str], None]
 class Question:
     """What must be inside of one digest: versions, or an init image's release. ``hindrance``: why nobody looks.
 
-    ``row`` is its id in the matrix; empty: none.
+    ``row`` is its id in the matrix; empty: none. ``waivers`` are image checks that it may fail, with the reasons.
     """
 
     repository: Repository
@@ -45,6 +45,7 @@ class Question:
     release: str = ""
     hindrance: str = ""
     row: str = ""
+    waivers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Looker(Protocol):
@@ -110,7 +111,9 @@ class InEngine:
         """All image checks as one."""
         if self.suite is None:
             return ()
-        target = Target(name=image, ref=image, row=question.row, digest=question.digest, suite="")
+        target = Target(
+            name=image, ref=image, row=question.row, digest=question.digest, suite="", waivers=question.waivers
+        )
         log = self.logs / f"{file_name(image)}.log"
         verdict = self.suite.judge(target, log, lambda place: look(f"image checks, {place}"))
         failed = [f"{check.id}: {check.summary}" for check in verdict.of(Outcome.FAILED)]

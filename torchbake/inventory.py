@@ -6,22 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchbake.artifact import SBOM, read_artifact
+from torchbake.artifact import read_artifact
 from torchbake.base import find_base
 from torchbake.engine import Engine, Image, answering
 from torchbake.errors import LockError, RegistryError, TorchbakeError
+from torchbake.immutable import SBOM, revisions_of
 from torchbake.known import InEngine, InRegistry, Known
+from torchbake.labels import steps_in
 from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
+from torchbake.manifest import Manifest
 from torchbake.plan import ref_of, why_build
 from torchbake.preparation import Preparation
 from torchbake.project import Project
-from torchbake.registry import Manifest, Registry
+from torchbake.registry import Registry
 from torchbake.release import read_record
 from torchbake.reports import Reports
 from torchbake.sharing import Layer, Step, chain, match_steps, name_layers
 from torchbake.spec import ImageSpec, Spec
-from torchbake.standing import revisions_of
 from torchbake.verdict import Verdict
 
 _SIDE_BY_SIDE = 8  # images that a registry is asked about
@@ -163,11 +165,9 @@ def _packages(registry: Registry, tag: str) -> int | None:
 
 def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:
     """Packed layers by their blobs, named after the history in the image's config: it says which lines made one."""
-    config = Manifest(data=registry.read(manifest.config), media_type=manifest.config.media_type).content
-    lines = [line for line in config.get("history") or () if not line.get("empty_layer")]
     return name_layers(
         [(blob.digest, blob.size) for blob in manifest.layers],
-        [str(line.get("created_by", "")) for line in lines],
+        steps_in(registry.config(manifest)),
         base=_base_name(spec),
     )
 

@@ -20,8 +20,9 @@ from typing import Literal, TypeAlias, get_args
 
 from torchbake.errors import BuildError
 from torchbake.files import write_text
+from torchbake.jsontext import read_json
+from torchbake.manifest import MANIFEST, Blob, Manifest, UnsoundError
 from torchbake.project import Project
-from torchbake.registry import MANIFEST, Blob, Manifest, UnsoundError
 
 Compression: TypeAlias = Literal["zstd", "gzip"]
 COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
@@ -128,7 +129,7 @@ class Layout:
 
     def _listed(self) -> set[str]:
         try:
-            index = json.loads((self.folder / "index.json").read_text())
+            index = read_json((self.folder / "index.json").read_bytes())
             return {str(entry["digest"]) for entry in index["manifests"]}
         except (OSError, ValueError, LookupError, TypeError):
             return set()

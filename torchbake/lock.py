@@ -1,19 +1,16 @@
 """Locking an image: exact wheels, checked against what its row promises."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import Version
-
+from torchbake.agreement import check_agreement, requirements_of
 from torchbake.errors import LockError
-from torchbake.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins
-from torchbake.mirrors import PipConfig
+from torchbake.indexes import variable
+from torchbake.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
+from torchbake.mirrors import PipConfig, without_login
 from torchbake.resolver import PLATFORM, Question, resolve
 from torchbake.spec import ImageSpec
-
-# Wheels that exist for the CPU and for CUDA under one name and version, told apart by the local version.
-_BUILT_PER_ACCELERATOR = {"torch", "torchvision", "torchaudio"}
 
 
 def lock_path(root: Path, spec: ImageSpec) -> Path:
@@ -25,18 +22,10 @@ def inputs_of(spec: ImageSpec) -> str:
     return "; ".join((" ".join(requirements_of(spec)), f"python {spec.base.python}", PLATFORM))
 
 
-def requirements_of(spec: ImageSpec) -> tuple[str, ...]:
-    return (spec.torch_requirement, *sorted(spec.pip))
-
-
 def read_lock(root: Path, spec: ImageSpec) -> Lock:
     """The committed lock of an image. Raises LockError: missing, unreadable, out of date, or disagreeing."""
     path = lock_path(root, spec)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise LockError(f"{path}: there is no lock.", hint=f"Make it: nox -s lock -- {spec.id}") from None
-    lock = parse_lock(text, str(path))
+    lock = parse_lock(read_lock_text(path, spec.id), str(path))
     if lock.inputs != inputs_of(spec):
         raise LockError(
             f"{path}: is for other inputs.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
@@ -49,17 +38,63 @@ def read_lock(root: Path, spec: ImageSpec) -> Lock:
 def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade: bool = False) -> Lock:
     """Resolve an image's wheels. Pins of ``previous`` are kept where they fit, unless ``upgrade``.
 
-    Raises LockError when nothing fits, or when the wheels disagree with the row.
+    The host's own sources are asked first, and the accelerator's indexes only where those do not do. Raises LockError
+    when nothing fits, or when the wheels disagree with the row.
     """
-    question = Question(
-        requirements=requirements_of(spec), python=spec.base.python, previous="" if upgrade else previous
-    )
-    pins = _resolve_for(spec, question, config)
-    if not upgrade:
-        pins = _keep_hashes(pins, parse_pins(previous))
+    indexes = () if config.no_index else config.instead(spec) or spec.indexes
+    try:
+        return _lock_from(spec, config, previous=previous, upgrade=upgrade)
+    except LockError as error:
+        if not indexes:
+            raise
+        first = error
+    try:
+        return _lock_from(spec, config.with_indexes(indexes), previous=previous, upgrade=upgrade)
+    except LockError as error:
+        raise _with_indexes_too(spec, indexes, first, error) from None
+
+
+def _lock_from(spec: ImageSpec, config: PipConfig, *, previous: str, upgrade: bool) -> Lock:
+    before = () if upgrade else parse_pins(previous)
+    question = Question(requirements=requirements_of(spec), python=spec.base.python, preferred=_versions(before))
+    pins = _keep_hashes(_resolve_for(spec, question, config), before)
     lock = Lock(inputs=inputs_of(spec), layers=assign_layers(pins))
     check_agreement(spec, lock)
     return lock
+
+
+def _versions(pins: Iterable[Pin]) -> str:
+    """Pins without hashes: the resolver would hand back what it is handed, whether anybody serves it or not."""
+    return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)
+
+
+def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
+    """Resolve anew with the locked versions preferred. Raises LockError unless the lock is what comes of it."""
+    found = make_lock(spec, config, previous=_versions(lock.pins.values()))
+    differences = differences_of(lock, found)
+    if differences:
+        raise LockError(
+            "\n  ".join((f"{spec.id}: the lock is not what its inputs give:", *differences)),
+            hint=f"Make it anew: nox -s lock -- {spec.id}. If it stays so: remove the lock first, and read the change.",
+        )
+
+
+def differences_of(lock: Lock, found: Lock) -> list[str]:
+    """What of a lock a new resolution does not bear out."""
+    locked, served = lock.pins, found.pins
+    said = [f"{name} {locked[name].version}: nothing asks for it" for name in sorted(locked.keys() - served.keys())]
+    said += [
+        f"{name} {served[name].version}: is asked for and missing" for name in sorted(served.keys() - locked.keys())
+    ]
+    for name in sorted(locked.keys() & served.keys()):
+        pin, other = locked[name], served[name]
+        if pin.version != other.version:
+            said.append(f"{name} {pin.version}: does not fit, {other.version} does")
+        elif set(pin.hashes) - set(other.hashes):  # an index may have gained files since
+            said.append(f"{name} {pin.version}: no index serves {min(set(pin.hashes) - set(other.hashes))}")
+        elif pin.via != other.via:
+            said.append(f"{name} {pin.version}: is needed by {', '.join(other.via) or 'the row itself'}")
+    return said
 
 
 def format_checked(spec: ImageSpec, lock: Lock) -> str:
@@ -70,30 +105,14 @@ def format_checked(spec: ImageSpec, lock: Lock) -> str:
     return text
 
 
-def check_agreement(spec: ImageSpec, lock: Lock) -> None:
-    """Raise LockError unless the wheels are what the row says: torch, accelerator, CUDA, cuDNN."""
-    torch = lock.pins.get("torch")
-    if torch is None or Version(torch.version).public != str(Version(spec.torch).public):
-        raise _disagreement(spec, f"torch {spec.torch}", f"torch {torch.version if torch else 'none'}")
-    missing = sorted(_names(spec) - lock.pins.keys())
-    if missing:
-        raise _disagreement(spec, missing[0], f"no {missing[0]}")
-    for name in sorted(_BUILT_PER_ACCELERATOR & lock.pins.keys()):
-        _check_local_version(spec, lock.pins[name])
-    if spec.accelerator.kind == "cpu":
-        if lock.cuda:
-            raise _disagreement(spec, "the CPU", f"wheels of CUDA {lock.cuda}")
-        return
-    if lock.cuda is None or Version(lock.cuda).release[:2] != spec.accelerator.version:
-        raise _disagreement(spec, f"cuda{spec.accelerator.cuda}", f"wheels of CUDA {lock.cuda or 'none'}")
-    if lock.cudnn is None or lock.cudnn.split(".")[0] != spec.cudnn:
-        raise _disagreement(spec, f"cuDNN {spec.cudnn}", f"cuDNN {lock.cudnn or 'none'}")
-
-
-def _names(spec: ImageSpec) -> set[str]:
-    """What the row itself asks for, on every platform."""
-    requirements = [Requirement(text) for text in spec.pip]
-    return {canonicalize_name(requirement.name) for requirement in requirements if not requirement.marker}
+def _with_indexes_too(spec: ImageSpec, indexes: tuple[str, ...], first: LockError, second: LockError) -> LockError:
+    named = ", ".join(map(without_login, indexes))
+    return LockError(
+        f"{first.message}\n  and with {named}, where matrix.yaml:{spec.line} has wheels for {spec.accelerator} from: "
+        f"{second.message}",
+        hint=f"If it cannot be reached: set {variable(str(spec.accelerator))} to a mirror of it, or name a folder that "
+        "holds the wheels in pip's find-links. Else correct the row.",
+    )
 
 
 def _resolve_for(spec: ImageSpec, question: Question, config: PipConfig) -> tuple[Pin, ...]:
@@ -110,31 +129,20 @@ def _resolve_for(spec: ImageSpec, question: Question, config: PipConfig) -> tupl
         exclude += [f"{pin.name}!={pin.version}" for pin in foreign]
 
 
-def _check_local_version(spec: ImageSpec, pin: Pin) -> None:
-    local = Version(pin.version).local or ""
-    if spec.accelerator.kind == "cpu":
-        if local != "cpu":
-            raise _disagreement(spec, f"{pin.name} for the CPU (+cpu)", f"{pin.name} {pin.version}, built for CUDA")
-    elif local and local != f"cu{''.join(map(str, spec.accelerator.version))}":
-        raise _disagreement(spec, f"{pin.name} for {spec.accelerator}", f"{pin.name} {pin.version}")
-
-
-def _disagreement(spec: ImageSpec, promised: str, found: str) -> LockError:
-    return LockError(
-        f"matrix.yaml:{spec.line}: {spec.id}: the row says {promised}, but the lock holds {found}.",
-        hint="Correct the row's accelerator or torch version; or the index does not have that wheel.",
-    )
-
-
 def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin, ...]:
     """An index may gain files of a version that is locked already; an unchanged pin keeps its hashes,
 
-    as long as one of them is still served, so that locking again changes nothing.
+    as long as one of them is still served, so that locking again changes nothing. Raises LockError where none is: a
+    release's files do not change, so it is another source, or another's work.
     """
     before = {(pin.name, pin.version): pin.hashes for pin in previous}
     kept = []
     for pin in pins:
-        hashes = before.get((pin.name, pin.version), ())
-        same = bool(set(hashes) & set(pin.hashes))
-        kept.append(Pin(name=pin.name, version=pin.version, hashes=hashes if same else pin.hashes, via=pin.via))
+        hashes = before.get((pin.name, pin.version)) or pin.hashes
+        if not set(hashes) & set(pin.hashes):
+            raise LockError(
+                f"{pin.name} {pin.version} is there, but with none of the locked hashes: {pin.hashes[0]} for one.",
+                hint="Look for it where it was locked from; or believe these files: lock with --upgrade.",
+            )
+        kept.append(replace(pin, hashes=hashes))
     return tuple(kept)

@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from torchbake.errors import LockError
+from torchbake.files import read_text
 
 Layer: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
@@ -107,7 +111,7 @@ def format_lock(lock: Lock) -> str:
 
 
 def parse_lock(text: str, name: str) -> Lock:
-    """Read a lock back. Raises LockError when it is not one of ours; ``name`` is for the message."""
+    """Read a lock back. Raises LockError when it is not one of ours, to the byte; ``name`` is for the message."""
     inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
     layers: dict[Layer, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
     for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
@@ -121,6 +125,19 @@ def parse_lock(text: str, name: str) -> Lock:
     return lock
 
 
+def read_lock_text(path: Path, selector: str) -> str:
+    """A lock's text; ``selector`` is what makes it. Raises LockError: missing, or no text."""
+    hint = f"Make it: nox -s lock -- {selector}"
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        raise LockError(f"{path}: there is no lock.", hint=hint) from None
+    except UnicodeDecodeError as error:
+        raise LockError(f"{path}: is not UTF-8 text (byte {error.start}).", hint=hint) from None
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}.", hint=f"Put it right, or remove it. {hint}") from None
+
+
 def _damage(text: str, lock: Lock) -> str:
     if not lock.inputs or not lock.pins:
         return "it is no lock that torchbake wrote"
@@ -128,7 +145,37 @@ def _damage(text: str, lock: Lock) -> str:
     if unhashed:
         return f"{unhashed[0]} has no hash"
     whole = re.findall(_SECTION, text) == list(LAYERS) and text.endswith("\n") and not text.endswith("\\\n")
-    return "" if whole else "it is not whole: its end, or a layer, is missing"
+    return _foreign(text, lock) if whole else "it is not whole: its end, or a layer, is missing"
+
+
+def _foreign(text: str, lock: Lock) -> str:
+    """What in the text a lock never holds: installers obey every line, so there may be none but our own."""
+    written = format_lock(lock)
+    if text != written:
+        pairs = enumerate(zip_longest(text.split("\n"), written.split("\n")), 1)
+        number, (line, _) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+        return f"line {number} is none that torchbake wrote: {line!r}"
+    pins = [pin for layer in LAYERS for pin in lock.layers[layer]]
+    odd = [pin for pin in pins if not _is_version(pin.version)]
+    if odd:
+        return f"{odd[0].name} has no version but {odd[0].version!r}"
+    if len(lock.pins) != len(pins):
+        return "it has a package twice"
+    return "" if assign_layers(pins) == lock.layers else "a package is in a layer where it does not belong"
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def unasked(lock: Lock, asked: Iterable[str]) -> list[str]:
+    """The packages that none of ``asked`` needs, directly or through others, as far as the lock itself tells."""
+    pins = lock.pins
+    return sorted(pins.keys() - set().union(*(_needed_by(name, pins.values()) for name in asked if name in pins)))
 
 
 def _layer(pin: Pin, needed: set[str]) -> Layer:

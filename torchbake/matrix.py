@@ -3,12 +3,9 @@
 Every problem in the file is reported at once, each with file, line and key.
 """
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -19,43 +16,14 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from torchbake.accelerator import parse_accelerator
+from torchbake import texts
 from torchbake.console import nearest
 from torchbake.document import Document, Location, read_document
 from torchbake.errors import MatrixError
+from torchbake.waivers import CHECK_ID
 
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
 _REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository, without a host
-
-
-def _version(text: str) -> str:
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        raise ValueError(f"{text!r} is not a version (PEP 440), such as 2.10.0") from None
-    if version.local or version.epoch:
-        raise ValueError(f"{text!r} has a local version or an epoch; the accelerator says which wheel it is")
-    return str(version)
-
-
-def _accelerator(text: str) -> str:
-    return str(parse_accelerator(text))
-
-
-def _requirement(text: str) -> str:
-    try:
-        requirement = Requirement(text.replace("{torch}", "1").replace("{cuda}", "1"))
-    except InvalidRequirement:
-        raise ValueError(f"{text!r} is not a pip requirement (PEP 508), such as einops>=0.8") from None
-    if requirement.url:
-        raise ValueError(f"{text!r} names a URL, which no lock holds; put the wheel in an index or a find-links folder")
-    return text
-
-
-def _apt_package(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?", text):
-        raise ValueError(f"{text!r} is not a Debian package name, such as libgl1")
-    return text
 
 
 def _as_list(value: Any) -> Any:
@@ -67,17 +35,39 @@ def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
 
 
 _TEXT = {"type": "string"}
-TorchVersion = Annotated[str, AfterValidator(_version)]
-PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
-Name = Annotated[str, Field(pattern=_NAME)]
-LabelText = Annotated[str, Field(pattern=r'^[^"\\$\n]*$')]  # stands between quotes in a Dockerfile
+TorchVersion = Annotated[str, AfterValidator(texts.torch_version)]
+PythonVersion = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+Name = Annotated[str, Field(pattern=_NAME), AfterValidator(texts.name)]
+LabelText = Annotated[str, AfterValidator(texts.quoted)]
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
 Torches = Annotated[tuple[TorchVersion, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
 Accelerators = Annotated[
-    tuple[Annotated[str, AfterValidator(_accelerator)], ...],
+    tuple[Annotated[str, AfterValidator(texts.accelerator)], ...],
     BeforeValidator(_as_list),
     Field(min_length=1),
-    _one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9]\d*\.\d+)$"}),
+    _one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
+]
+Indexes = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^(cpu|cuda([1-9][0-9]*(\.[0-9]+)?)?)$")],
+        Annotated[
+            tuple[Annotated[str, AfterValidator(texts.index)], ...],
+            BeforeValidator(_as_list),
+            WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
+        ],
+    ],
+    Field(
+        default_factory=dict,
+        description="by accelerator (cpu, cuda, cuda12, cuda12.8), where its wheels are that PyPI lacks; asked after "
+        "all that the host's pip looks in; an empty list means nowhere",
+    ),
+]
+Waivers = Annotated[
+    dict[Annotated[str, Field(pattern=CHECK_ID)], Annotated[str, Field(min_length=8)]],
+    Field(
+        default_factory=dict,
+        description="image checks that may fail, each with the reason; `test` and the release record tell both",
+    ),
 ]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
 
@@ -89,10 +79,10 @@ class _Model(BaseModel):
 class Packages(_Model):
     """What is added to an image, on top of what torch itself needs."""
 
-    apt: tuple[Annotated[str, AfterValidator(_apt_package)], ...] = Field(
+    apt: tuple[Annotated[str, AfterValidator(texts.apt_package)], ...] = Field(
         (), description="Debian packages, installed without recommends"
     )
-    pip: tuple[Annotated[str, AfterValidator(_requirement)], ...] = Field(
+    pip: tuple[Annotated[str, AfterValidator(texts.requirement)], ...] = Field(
         (), description="pip requirements, locked with torch; {torch} stands for the row's torch version"
     )
 
@@ -106,7 +96,9 @@ class Packages(_Model):
 class Base(_Model):
     """A distribution that images stand on."""
 
-    image: str = Field(min_length=1, description="where an image registry has it: debian:bookworm-slim")
+    image: Annotated[str, AfterValidator(texts.image)] = Field(
+        description="where an image registry has it: debian:bookworm-slim"
+    )
     suite: Name = Field(description="the Debian suite it is bootstrapped from where no registry answers")
     python: PythonVersion = Field(description="the suite's own Python")
 
@@ -115,16 +107,17 @@ class Flavor(_Model):
     """What an image is for."""
 
     packages: Packages = Packages()
-    cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9]\d*$")], Packages] = Field(
+    cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9][0-9]*$")], Packages] = Field(
         default_factory=dict, description="added on rows of that CUDA major; {cuda} is the row's CUDA version"
     )
     headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions")
+    waive: Waivers
 
 
 class Defaults(_Model):
     """What every row has unless it says otherwise."""
 
-    cudnn: Annotated[str, Field(pattern=r"^\d+$")] = "9"
+    cudnn: Annotated[str, Field(pattern=r"^[0-9]+$")] = "9"
     trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels")
     packages: Packages = Packages()
 
@@ -136,9 +129,11 @@ class Row(_Model):
     accelerator: Accelerators
     base: Names
     flavor: Names = ("runtime",)
-    cudnn: Annotated[str, Field(pattern=r"^\d+$")] | None = None
+    cudnn: Annotated[str, Field(pattern=r"^[0-9]+$")] | None = None
     trim: bool | None = None
     packages: Packages = Packages()
+    indexes: Indexes
+    waive: Waivers
 
 
 class Exclude(_Model):
@@ -148,7 +143,9 @@ class Exclude(_Model):
     accelerator: Accelerators | None = None
     base: Names | None = None
     flavor: Names | None = None
-    reason: str = Field(min_length=8, description="why; `list --explain` shows it")
+    reason: Annotated[str, AfterValidator(texts.one_line)] = Field(
+        min_length=8, description="why; `list --explain` shows it"
+    )
 
 
 class ImageAddition(_Model):
@@ -156,19 +153,21 @@ class ImageAddition(_Model):
 
     packages: Packages = Packages()
     trim: bool | None = None
+    waive: Waivers
 
 
 class InitImage(_Model):
     """An init container with its own version and repository."""
 
-    version: TorchVersion
+    version: Annotated[str, AfterValidator(texts.a_version)]
     base: str = Field(description="the base its program is compiled on; nothing of it stays in the image")
+    waive: Waivers
 
 
 class TagDefaults(_Model):
     """What a tag means where it says nothing."""
 
-    accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda\d*(\.\d+)?)$")] = "cuda"
+    accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = "cuda"
     base: str
     flavor: str = "runtime"
 
@@ -187,6 +186,7 @@ class Matrix(_Model):
     source: LabelText = Field("", description="where the sources live; the org.opencontainers.image.source label")
     licenses: LabelText = Field("BSD-3-Clause", description="an SPDX expression; the image.licenses label")
     defaults: Defaults = Defaults()
+    indexes: Indexes
     bases: dict[Name, Base] = Field(min_length=1)
     flavors: dict[Name, Flavor] = Field(min_length=1)
     rows: tuple[Row, ...] = Field(min_length=1)

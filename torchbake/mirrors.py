@@ -8,21 +8,27 @@ import configparser
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from torchbake.errors import HostConfigError
+from torchbake.indexes import most_exact, read_indexes, variable
+from torchbake.spec import ImageSpec
 
 _PIP_SECTIONS = ("global", "install")
 _LISTS = ("extra-index-url", "find-links", "trusted-host")
 _SINGLE = ("index-url", "cert", "proxy", "no-index")
+PYPI = "https://pypi.org/simple"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipConfig:
-    """Where the host's pip looks. URLs and folders are as written there; empty means pip's default."""
+    """Where the host's pip looks. URLs and folders are as written there; empty means pip's default.
+
+    ``indexes`` are the host's own for single accelerators, by the variable that names them.
+    """
 
     index_url: str = ""
     extra_index_urls: tuple[str, ...] = ()
@@ -31,6 +37,16 @@ class PipConfig:
     cert: str = ""
     proxy: str = ""
     no_index: bool = False
+    indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def instead(self, spec: ImageSpec) -> tuple[str, ...]:
+        """What this host asks in place of the indexes that the matrix names for the image's accelerator."""
+        return most_exact(spec.accelerator, self.indexes, variable) if spec.indexes else ()
+
+    def with_indexes(self, urls: tuple[str, ...]) -> "PipConfig":
+        """These asked too, and believed last: uv prefers the others where versions are equal."""
+        *first, last = urls
+        return replace(self, index_url=last, extra_index_urls=(*self.extra_index_urls, self.index_url or PYPI, *first))
 
     @property
     def local_folders(self) -> tuple[Path, ...]:
@@ -73,6 +89,7 @@ def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/
         cert=values.get("cert") or environ.get("SSL_CERT_FILE", "") or environ.get("REQUESTS_CA_BUNDLE", ""),
         proxy=values.get("proxy", ""),
         no_index=values.get("no-index", "").lower() in ("1", "true", "yes", "on"),
+        indexes=read_indexes(environ),
     )
 
 
@@ -93,9 +110,9 @@ def read_apt_config(environ: Mapping[str, str] = os.environ, root: Path = Path("
     )
 
 
-def proxy_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The proxy variables that are set; BuildKit keeps these names out of images and cache keys."""
-    return {name: environ[name] for name in PROXY_VARIABLES if environ.get(name)}
+def proxy_variables(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The names of the proxy variables that are set; BuildKit keeps them out of images and cache keys."""
+    return tuple(name for name in PROXY_VARIABLES if environ.get(name))
 
 
 def local_folder(place: str) -> Path | None:
@@ -104,6 +121,12 @@ def local_folder(place: str) -> Path | None:
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     return None if "://" in place else Path(place).expanduser()
+
+
+def without_login(url: str) -> str:
+    """An address as it may be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def is_remote(place: str) -> bool:

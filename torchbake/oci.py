@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.errors import BaseError
+from torchbake.jsontext import read_json
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -32,9 +33,9 @@ def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -
 def layout_digest(folder: Path) -> str | None:
     """The manifest's digest of a layout; None when there is none."""
     try:
-        index = json.loads((folder / "index.json").read_text())
+        index = read_json((folder / "index.json").read_bytes())
         return str(index["manifests"][0]["digest"])
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 

@@ -1,13 +1,13 @@
 """The plan of a build: which images are up to date, which are built, and with what."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from torchbake.bakefile import Job
 from torchbake.base import Base
 from torchbake.engine import Image
-from torchbake.errors import TorchbakeError
+from torchbake.errors import BuildError, TorchbakeError, all_errors
 from torchbake.labels import INPUTS
 from torchbake.spec import Spec
 
@@ -16,7 +16,10 @@ Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none."""
+    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none.
+
+    ``exit_code`` is that of its own failure, and ``next`` what to do about it.
+    """
 
     id: str
     ref: str
@@ -26,6 +29,8 @@ class Result:
     digest: str | None = None
     size_bytes: int | None = None
     seconds: float = 0.0
+    exit_code: int = 0
+    next: str = ""
 
 
 @dataclass(kw_only=True)
@@ -61,12 +66,12 @@ def make_plan(
     for spec in specs:
         base = bases[spec.base.name]
         if isinstance(base, TorchbakeError):
-            plan.decided.append(_undone(spec, tags[spec.id], "skipped", f"its base failed: {base.message}"))
+            plan.decided.append(_undone(spec, tags[spec.id], "skipped", base, before="its base failed: "))
             continue
         try:
             jobs.append(prepare(spec, base))
         except TorchbakeError as error:
-            plan.decided.append(_undone(spec, tags[spec.id], "failed", error.message))
+            plan.decided.append(_undone(spec, tags[spec.id], "failed", error))
     there = images()
     for job in jobs:
         image = there.get(job.ref)
@@ -89,5 +94,24 @@ def why_build(job: Job, image: Image | None, *, force: bool) -> str:
     return "" if known == job.inputs else "its inputs changed"
 
 
-def _undone(spec: Spec, tags: tuple[str, ...], status: Status, reason: str) -> Result:
-    return Result(id=spec.id, ref=ref_of(spec, tags), tags=(), status=status, reason=reason)
+def not_built(results: Sequence[Result]) -> TorchbakeError | None:
+    """One error for all images that were not built, of their own kind where they failed alike; None where all were."""
+    bad = [result for result in results if result.status in ("failed", "skipped")]
+    if not bad:
+        return None
+    codes = {result.exit_code for result in bad}
+    kind = next((error for error in all_errors() if {error.exit_code} == codes), BuildError)
+    # What failed while it was built has been told already, with the end of its log.
+    told = [f"{result.id}: {result.reason}" if result.next else result.id for result in bad]
+    between = "\n  " if any(result.next for result in bad) else " "
+    return kind(
+        between.join((f"{len(bad)} of {len(results)} images were not built:", *told)),
+        hint="\n        ".join(dict.fromkeys(result.next for result in bad if result.next)) or None,
+    )
+
+
+def _undone(spec: Spec, tags: tuple[str, ...], status: Status, error: TorchbakeError, before: str = "") -> Result:
+    return Result(
+        id=spec.id, ref=ref_of(spec, tags), tags=(), status=status, reason=before + error.message,
+        exit_code=error.exit_code, next=error.hint or "",
+    )  # fmt: skip

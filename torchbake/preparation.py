@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from torchbake.bakefile import Job
 from torchbake.base import Base
-from torchbake.builderlock import builder_lock_path, builder_lock_text
+from torchbake.builderlock import builder_lock_path, builder_lock_text, read_builder_lock
 from torchbake.errors import LockError
 from torchbake.files import write_text
 from torchbake.inputs import inputs_digest
 from torchbake.lock import format_checked, lock_path, make_lock, read_lock
-from torchbake.lockfile import Lock, Pin, parse_lock
+from torchbake.lockfile import Lock, Pin, read_lock_text
 from torchbake.mirrors import PipConfig
+from torchbake.newest import odd_versions
 from torchbake.plan import ref_of
 from torchbake.project import TOOLKIT, Project
 from torchbake.render import dockerfile_path, render
@@ -44,7 +45,7 @@ class Preparation:
             ref=ref_of(spec, self.project.tags[spec.id]),
             tags=self.project.tags[spec.id],
             inputs=self._inputs(spec, dockerfile, base),
-            base_digest=base.digest,
+            base=base,
             contexts=contexts,
         )
 
@@ -53,7 +54,7 @@ class Preparation:
         if not isinstance(job.spec, ImageSpec):
             return job
         lock = read_lock(self.project.root, job.spec)
-        builder = parse_lock(builder_lock_text(self.project.root), "builder.lock")
+        builder = read_builder_lock(self.project.root)
         layers: dict[str, tuple[Pin, ...]] = {"builder": tuple(builder.pins.values())}
         layers |= {str(layer): pins for layer, pins in lock.layers.items()}
         folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
@@ -69,7 +70,10 @@ class Preparation:
                 raise
         path = lock_path(self.project.root, spec)
         self.say(f"{spec.id}: its lock is missing or out of date; locking")
-        lock = make_lock(spec, self.pip, previous=path.read_text() if path.exists() else "")
+        previous = read_lock_text(path, spec.id) if path.exists() else ""
+        lock = make_lock(spec, self.pip, previous=previous)
+        for odd in odd_versions(spec, lock, self.pip, previous):
+            self.say(f"{spec.id}: {odd}")
         if not self.dry_run:
             write_text(path, format_checked(spec, lock))
         return lock
@@ -79,7 +83,7 @@ class Preparation:
         return inputs_digest(
             spec,
             dockerfile=dockerfile,
-            lock_text=path.read_text() if path and path.exists() else "",
+            lock_text=read_lock_text(path, spec.id) if path and path.exists() else "",
             builder_lock=self._builder_lock() if path else "",
             base_digest=base.digest,
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from torchbake.cause import cause_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
@@ -27,8 +29,8 @@ class Progress:
     finished: list[Step] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     _said: dict[str, list[str]] = field(default_factory=dict)
-    _failed: list[str] = field(default_factory=list)
-    _partial: dict[str, str] = field(default_factory=dict)
+    _failed: dict[str, str] = field(default_factory=dict)
+    _partial: dict[tuple[str, int], str] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
     @property
@@ -42,9 +44,14 @@ class Progress:
         errors = [step.error for step in self.finished if step.error]
         return [error for error in errors if "context canceled" not in error] or errors
 
+    @property
+    def causes(self) -> list[str]:
+        """Why each step failed: what its tool said of it, else BuildKit's words."""
+        return [cause_of(self._said.get(digest, ())) or error for digest, error in self._failed.items()] or self.errors
+
     def tail(self, *, most: int = 15) -> list[str]:
         """The last lines of the step that failed, which tell why; else of everything."""
-        failed = [line for digest in self._failed[:1] for line in self._said.get(digest, ())]
+        failed = [line for digest in [*self._failed][:1] for line in self._said.get(digest, ())]
         return failed[-most:] or self.log[-most:]
 
     def feed(self, event: dict[str, Any]) -> list[Step]:
@@ -60,8 +67,9 @@ class Progress:
         digest, name = vertex["digest"], vertex.get("name", "")
         if vertex.get("completed") and digest not in self._done:
             self._done.add(digest)
-            rest = self._partial.pop(digest, "").rstrip()  # a last line that no newline ended
-            self._keep(digest, [rest] if rest else [])
+            # Last lines that no newline ended.
+            left = [self._partial.pop(key).rstrip() for key in [*self._partial] if key[0] == digest]
+            self._keep(digest, [line for line in left if line])
             self.running.pop(digest, None)
             step = Step(
                 name=name,
@@ -71,7 +79,7 @@ class Progress:
             )
             self.finished.append(step)
             if step.error and "context canceled" not in step.error:
-                self._failed.append(digest)
+                self._failed[digest] = step.error
             self.log.append(f"{name}: {'cached' if step.cached else f'{step.seconds:.1f} s'} {step.error}".rstrip())
         elif vertex.get("started") and digest not in self._done:
             self.running[digest] = name
@@ -81,11 +89,13 @@ class Progress:
             text = base64.b64decode(entry.get("data") or "").decode(errors="replace")
         except binascii.Error:
             text = str(entry.get("data"))
-        text = self._partial.pop(entry["vertex"], "") + text
+        # Standard output and errors are two streams, cut anywhere: joined, one's words stand within the other's.
+        key = (entry["vertex"], int(entry.get("stream") or 0))
+        text = self._partial.pop(key, "") + text
         *lines, rest = text.split("\n")
         self._keep(entry["vertex"], [line.rstrip() for line in lines if line.strip()])
         if rest:
-            self._partial[entry["vertex"]] = rest
+            self._partial[key] = rest
 
     def _keep(self, digest: str, lines: list[str]) -> None:
         self._said.setdefault(digest, []).extend(lines)

@@ -1,6 +1,9 @@
 """Where a project's files are: the matrix's folder, and the toolkit's own."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from torchbake.document import Document
@@ -24,12 +27,28 @@ class Project:
     @property
     def state(self) -> Path:
         """Bases, logs and plans: nothing that is committed, all of it can be made again."""
-        return self.root / ".torchbake"
+        return state_of(self.root)
 
     @property
     def memory(self) -> Path:
         """What layers hold, by their digests, so that each is read once."""
         return self.state / "packages"
+
+
+def state_of(root: Path) -> Path:
+    """The state of a project by its folder, whether its matrix can be read or not."""
+    return root / ".torchbake"
+
+
+def run_folder(state: Path) -> Path:
+    """Where a run that begins now keeps its logs and plans: an empty folder of its own, made here."""
+    name = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    for number in count(1):
+        folder = state / "runs" / (name if number == 1 else f"{name}-{number:02}")  # still in the order of time
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("unreachable: counting has no end")
 
 
 def load_project(path: Path) -> Project:

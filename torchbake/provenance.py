@@ -55,7 +55,7 @@ def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
         }
         found.append(source | ({"annotations": {"changedSince": True}} if revision.endswith(_DIRTY) else {}))
     if labels.get(f"{_OCI}.base.digest"):
-        name = labels.get(f"{_OCI}.base.name", "")
+        name = labels.get(f"{_OCI}.base.name") or "bootstrapped from Debian packages"
         found.append({"name": name, "digest": _digest(labels[f"{_OCI}.base.digest"])})
     return found
 

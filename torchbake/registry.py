@@ -4,85 +4,45 @@ The protocol is the OCI distribution specification 1.1. Nothing is believed by i
 is hashed, and what was written is asked for again.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import quote, urlsplit
+
+from requests.utils import parse_header_links
 
 from torchbake.errors import RegistryError
+from torchbake.exchange import MISCALLED, Answer
+from torchbake.jsontext import read_object
+from torchbake.manifest import (
+    DIGEST,
+    DOCKER,
+    DOCKER_LIST,
+    INDEX,
+    MANIFEST,
+    Blob,
+    Manifest,
+    UnsoundError,
+    sha256,
+    shown,
+    type_of,
+)  # fmt: skip
+from torchbake.origin import led_to, path_of
 from torchbake.reference import Repository
 from torchbake.transport import ATTEMPTS, Request, StatusError, Transport
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
-_DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
-_DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-_ACCEPT = ", ".join((MANIFEST, INDEX, _DOCKER, _DOCKER_LIST))
+_ACCEPT = ", ".join((MANIFEST, INDEX, DOCKER, DOCKER_LIST))
 _LARGEST_MANIFEST = 4 * 2**20  # bytes; what registries must take at least, by the specification
+_LARGEST_CONFIG = 8 * 2**20  # ours has some thousand
+_LARGEST_LIST = 32 * 2**20  # a page of tags, of a registry that gives all of them at once
+_LARGEST_READ = 64 * 2**20  # the largest file that is read into memory: a bill of materials has one or two million
+_MOST_PAGES, _MOST_TAGS = 10_000, 1_000_000
 _CHUNK = 2**20
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_SIZE = re.compile(r"[0-9]{1,18}")
 
 Count = Callable[[int], None]
-
-
-class UnsoundError(RegistryError):
-    """The registry answered, and what it serves is not what its digest says, or is no manifest."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blob:
-    """A file of a registry by its digest: a descriptor of the OCI image specification."""
-
-    digest: str
-    size: int
-    media_type: str = "application/octet-stream"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """A manifest as the bytes that its digest is of; they are never written anew."""
-
-    data: bytes
-    media_type: str
-
-    @cached_property
-    def digest(self) -> str:
-        return sha256(self.data)
-
-    @cached_property
-    def content(self) -> dict[str, Any]:
-        """Raises RegistryError for what is no JSON object."""
-        try:
-            content = json.loads(self.data)
-        except ValueError:
-            content = None
-        if not isinstance(content, dict):
-            raise UnsoundError(f"The manifest {self.digest} is no JSON object.")
-        return content
-
-    @property
-    def is_index(self) -> bool:
-        return self.media_type in (INDEX, _DOCKER_LIST)
-
-    @property
-    def config(self) -> Blob:
-        return _blob(self.content.get("config"))
-
-    @property
-    def layers(self) -> tuple[Blob, ...]:
-        return tuple(map(_blob, self.content.get("layers") or ()))
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """Everything it needs, each once, the config last."""
-        return tuple(dict.fromkeys((*self.layers, self.config)))
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return self.content.get("annotations") or {}
 
 
 class Registry:
@@ -98,17 +58,20 @@ class Registry:
         """The manifest of a tag or a digest; None where there is none."""
         for _ in range(ATTEMPTS):
             answer = self._transport.send(
-                Request(method="GET", path=self._path("manifests", key), good=(200, 404), headers={"Accept": _ACCEPT}),
+                Request(
+                    method="GET", path=self._path("manifests", key), good=(200, 404), headers={"Accept": _ACCEPT},
+                    most=_LARGEST_MANIFEST,
+                ),
                 self._pull,
-            )
-            if answer.status_code == 404:
+            )  # fmt: skip
+            if answer.status == 404:
                 return None
-            found = Manifest(data=answer.content, media_type=_type_of(answer.headers, answer.content))
+            found = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
             told = answer.headers.get("Docker-Content-Digest", found.digest)
             wanted = key if key.startswith("sha256:") else told
             if found.digest == wanted == told:
                 return found
-        raise UnsoundError(f"{self.repository}: {key} is {wanted}, but what is served for it is {found.digest}.")
+        raise UnsoundError(f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {found.digest}.")
 
     def digest(self, tag: str) -> str | None:
         """What a tag points at, without fetching it; None where there is no such tag."""
@@ -116,11 +79,13 @@ class Registry:
             Request(method="HEAD", path=self._path("manifests", tag), good=(200, 404), headers={"Accept": _ACCEPT}),
             self._pull,
         )
-        if answer.status_code == 404:
+        if answer.status == 404:
             return None
         told = answer.headers.get("Docker-Content-Digest")
+        if told and not DIGEST.fullmatch(told):
+            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is no digest.")
         if told:
-            return str(told)
+            return told
         found = self.manifest(tag)  # a registry that does not say it for a HEAD
         return found.digest if found else None
 
@@ -148,7 +113,12 @@ class Registry:
         answer = self._transport.send(
             Request(method="HEAD", path=self._path("blobs", digest), good=(200, 404)), self._pull
         )
-        return int(answer.headers.get("Content-Length", 0)) if answer.status_code == 200 else None
+        if answer.status == 404:
+            return None
+        size = answer.headers.get("Content-Length", "")
+        if not _SIZE.fullmatch(size):
+            raise UnsoundError(f"{self.repository} has {digest}, and says of its size: {size[:200]!r}.")
+        return int(size)
 
     def mount(self, blob: Blob, source: str) -> bool:
         """Take a blob over from another repository of the same registry; False where that cannot be done."""
@@ -162,7 +132,7 @@ class Registry:
             )  # fmt: skip
         except StatusError:
             return False  # not allowed to read there: then it is sent
-        return answer.status_code == 201
+        return answer.status == 201
 
     def upload(self, blob: Blob, path: Path, count: Count = lambda _: None) -> None:
         """Send a file as a blob; ``count`` hears of bytes as they go, and of a minus when they must go again."""
@@ -197,15 +167,18 @@ class Registry:
 
     def _send(self, blob: Blob, body: Callable[[], Any]) -> None:
         """POST for a place, then PUT: one request for the whole blob."""
-        place = self._transport.send(
+        began = self._transport.send(
             Request(method="POST", path=self._path("blobs/uploads", ""), good=(202,)), self._push
-        ).headers.get("Location", "")
-        parts = urlsplit(place)
+        )
+        try:
+            place = led_to(began.url, began.headers["Location"])
+        except (KeyError, ValueError) as error:
+            why = "names no place for it" if isinstance(error, KeyError) else str(error)
+            raise RegistryError(f"{self.repository} begins an upload, and {why}.", hint=MISCALLED) from None
         self._transport.send(
             Request(
-                method="PUT", path=parts._replace(query="").geturl(), good=(201,), body=body,
-                params={**dict(parse_qsl(parts.query)), "digest": blob.digest},
-                headers={"Content-Type": "application/octet-stream"},
+                method="PUT", path=f"{place}{'&' if urlsplit(place).query else '?'}digest={quote(blob.digest)}",
+                good=(201,), body=body, headers={"Content-Type": "application/octet-stream"},
             ),
             self._push,
         )  # fmt: skip
@@ -213,27 +186,36 @@ class Registry:
     def config(self, manifest: Manifest) -> dict[str, Any]:
         """An image's configuration."""
         blob = manifest.config
+        if blob.size > _LARGEST_CONFIG:
+            raise UnsoundError(f"{self.repository}: the configuration {blob.digest} has {blob.size} bytes.")
         return Manifest(data=self.read(blob), media_type=blob.media_type).content
 
     def read(self, blob: Blob) -> bytes:
         """A small blob, hashed."""
+        if blob.size > _LARGEST_READ:
+            raise UnsoundError(f"{self.repository}: {blob.digest} has {blob.size} bytes, too many for a text.")
         for _ in range(ATTEMPTS):
-            answer = self._transport.send(Request(method="GET", path=self._path("blobs", blob.digest)), self._pull)
-            if sha256(answer.content) == blob.digest:
-                return answer.content
+            answer = self._transport.send(
+                Request(method="GET", path=self._path("blobs", blob.digest), most=blob.size), self._pull
+            )
+            if sha256(answer.data) == blob.digest:
+                return answer.data
         raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
 
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted; none where the repository does not exist."""
-        found: list[str] = []
-        path, params = self._path("tags", "list"), {"n": "1000"}
-        while path:
-            answer = self._transport.send(Request(method="GET", path=path, good=(200, 404), params=params), self._pull)
-            if answer.status_code == 404:
+        found, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
+        while path not in asked and len(asked) < _MOST_PAGES and len(found) < _MOST_TAGS:
+            asked.add(path)
+            request = Request(method="GET", path=path, good=(200, 404), most=_LARGEST_LIST)
+            answer = self._transport.send(request, self._pull)
+            if answer.status == 404:
                 return ()
-            found += answer.json().get("tags") or ()
-            path, params = answer.links.get("next", {}).get("url", ""), {}
-        return tuple(sorted(set(found)))
+            found.update(_tags_in(answer, self.repository))
+            path = _next(answer, self.repository)
+            if not path:
+                return tuple(sorted(found))
+        raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
 
     def _path(self, kind: str, name: str) -> str:
         return f"{self.repository.path}/{kind}/{name}"
@@ -252,21 +234,25 @@ class _Sized:
         return self._length
 
 
-def sha256(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def _blob(value: Any) -> Blob:
+def _tags_in(answer: Answer, repository: Repository) -> list[str]:
+    """One page of a list."""
     try:
-        return Blob(digest=str(value["digest"]), size=int(value["size"]), media_type=str(value.get("mediaType", "")))
-    except (TypeError, KeyError, ValueError):
-        raise UnsoundError(f"A manifest describes a blob by {value!r}, which is no descriptor.") from None
+        tags = read_object(answer.data).get("tags") or []
+    except ValueError as error:
+        raise UnsoundError(f"{repository} answers with what is no list of tags: {error}.") from None
+    odd = (
+        [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
+    )
+    if odd:
+        raise UnsoundError(f"{repository} lists among its tags {shown(odd)}, which are none.")
+    return list(tags)
 
 
-def _type_of(headers: Mapping[str, str], data: bytes) -> str:
-    """What a manifest says of itself comes before what the header says."""
+def _next(answer: Answer, repository: Repository) -> str:
+    """Where a list goes on; empty at its end. It is asked of the registry itself, whatever host its answer names."""
+    links = parse_header_links(answer.headers.get("Link", ""))
+    url = next((link["url"] for link in links if link.get("rel") == "next"), "")
     try:
-        own = json.loads(data).get("mediaType")
-    except (ValueError, AttributeError):
-        own = None
-    return str(own or headers.get("Content-Type", MANIFEST).partition(";")[0])
+        return path_of(answer.url, url) if url else ""
+    except ValueError as error:
+        raise UnsoundError(f"{repository} lists more tags at {url[:200]!r}, which is no address: {error}.") from None

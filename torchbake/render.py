@@ -9,7 +9,8 @@ from typing import Any
 import jinja2
 
 from torchbake.errors import RenderError
-from torchbake.labels import LABEL, VERSION_LABEL
+from torchbake.indexes import variable
+from torchbake.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.lockfile import Lock
 from torchbake.project import TOOLKIT
 from torchbake.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
@@ -116,6 +117,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
+        "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
@@ -184,6 +186,8 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
             "NVIDIA_REQUIRE_CUDA": f"cuda>={spec.accelerator.version[0]}.0",
             "NVIDIA_VISIBLE_DEVICES": "all",
         }
+    if not spec.headers:  # no addr2line, without which torch loses the message of an error whose C++ stack is asked for
+        variables["TORCH_DISABLE_ADDR2LINE"] = "1"
     if spec.headers and lock.cuda:
         variables |= {
             "CUDA_HOME": CUDA_HOME,
@@ -201,8 +205,9 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         f"{image}.source": spec.source,
         f"{image}.revision": "${REVISION}",
         f"{image}.created": "${CREATED}",
-        f"{image}.base.name": spec.base.image if isinstance(spec, ImageSpec) else "scratch",
+        f"{image}.base.name": "${BASE_NAME}" if isinstance(spec, ImageSpec) else "scratch",
         f"{image}.base.digest": "${BASE_DIGEST}" if isinstance(spec, ImageSpec) else None,
+        BASE: "${BASE_SOURCE}" if isinstance(spec, ImageSpec) else None,
         f"{LABEL}.id": spec.id,
         f"{LABEL}.inputs": "${INPUTS}",
         f"{LABEL}.flavor": spec.flavor if isinstance(spec, ImageSpec) else None,

@@ -14,7 +14,8 @@ from torchbake.files import write_text
 from torchbake.labels import LABEL
 from torchbake.verdict import CheckResult, Outcome, Verdict, causes, counts, tally
 
-STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.NOT_RUN: "yellow"}
+STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.NOT_RUN: "yellow", Outcome.WAIVED: "magenta"}
+_ORDER = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.WAIVED, Outcome.FAILED)  # what matters is seen last
 _SLOWEST = 5
 _CELL = 160  # characters of a reason in a table; the report has all of it
 # XML 1.0 has no way to write these; a coloured traceback is full of them.
@@ -117,13 +118,14 @@ def _entry(image: Tested) -> dict[str, Any]:
 
 
 def junit(name: str, verdict: Verdict) -> str:
-    """One testsuite, a testcase a check; what did not run is `skipped`, with its reason."""
+    """One testsuite, a testcase a check; what did not run or was waived is `skipped`, with its reason."""
     from xml.etree import ElementTree  # noqa: PLC0415 - a run answered from verdicts need not load it
 
     counted = counts(verdict.checks)
     figures = {
         "name": name, "tests": len(verdict.checks), "failures": counted[Outcome.FAILED], "errors": 0,
-        "skipped": counted[Outcome.NOT_RUN], "time": f"{verdict.seconds:.3f}", "timestamp": verdict.started,
+        "skipped": counted[Outcome.NOT_RUN] + counted[Outcome.WAIVED],
+        "time": f"{verdict.seconds:.3f}", "timestamp": verdict.started,
     }  # fmt: skip
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", {key: _clean(str(value)) for key, value in figures.items()})
@@ -139,8 +141,9 @@ def junit(name: str, verdict: Verdict) -> str:
         case = ElementTree.SubElement(suite, "testcase", words)
         if check.outcome is Outcome.FAILED:
             ElementTree.SubElement(case, "failure", {"message": _clean(check.summary)}).text = _clean(check.reason)
-        elif check.outcome is Outcome.NOT_RUN:
-            ElementTree.SubElement(case, "skipped", {"message": _clean(check.summary)})
+        elif check.outcome in (Outcome.NOT_RUN, Outcome.WAIVED):
+            waived = "waived: " if check.outcome is Outcome.WAIVED else ""
+            ElementTree.SubElement(case, "skipped", {"message": _clean(waived + check.summary)})
         if check.figures:
             ElementTree.SubElement(case, "system-out").text = _clean(_figures(check))
     ElementTree.indent(root)
@@ -158,7 +161,8 @@ def markdown(verdict: Verdict, labels: Mapping[str, str], *, partial: bool = Fal
         "tested": f"{_moment(verdict)}, in {verdict.seconds:.1f} s",
     }
     sections = [f"# {verdict.id or verdict.image}: {verdict.outcome}", _table(("what", "value"), facts.items())]
-    sections += _failed(verdict.of(Outcome.FAILED))
+    sections += _told("Failed", verdict.of(Outcome.FAILED))
+    sections += _told("Waived", verdict.of(Outcome.WAIVED))
     sections += _not_run(verdict.checks)
     slowest = sorted(verdict.checks, key=lambda check: -check.seconds)[:_SLOWEST]
     times = [(_plain(check.id), f"{check.seconds:.2f} s") for check in slowest if check.seconds >= 0.01]
@@ -177,38 +181,43 @@ def summary(tested: Sequence[Tested], folder: Path) -> str:
     passed = sum(image.outcome is Outcome.PASSED for image in tested)
     sections = [f"# {passed} of {len(tested)} images passed"]
     rows = [(_link(image, folder), image.outcome, *_numbers(image), _plain(image.remark)) for image in tested]
-    sections.append(_table(("image", "outcome", "passed", "failed", "not run", "time", "remark"), rows))
+    sections.append(_table(("image", "outcome", "passed", "failed", "not run", "waived", "time", "remark"), rows))
     failed = [map(_plain, (image.name, check.id, check.summary)) for image in tested for check in _failures(image)]
     if failed:
         sections += ["## Failed", _table(("image", "check", "reason"), failed)]
+    waived = [map(_plain, (image.name, check.id, check.summary)) for image in tested for check in _waived(image)]
+    if waived:
+        sections += ["## Waived", _table(("image", "check", "reason"), waived)]
     sections += _not_run(check for image in tested for check in image.checks)
     return "\n\n".join(sections) + "\n"
 
 
 def show_run(tested: Sequence[Tested]) -> None:
     """A run on stdout: a row an image; at its foot each failed check, and each reason why checks did not run."""
-    columns = ("image", "outcome", "passed", "failed", "not run", "time", "remark")
+    columns = ("image", "outcome", "passed", "failed", "not run", "waived", "time", "remark")
     console.show_table(columns, [_row(image) for image in tested])
-    failed = [
-        (Text(check.id, style=STYLES[Outcome.FAILED]), image.name, _cut(check.summary))
-        for image in tested
-        for check in _failures(image)
-    ]
-    if failed:
-        console.out().print()
-        console.show_table(("failed", "image", "reason"), failed)
+    for outcome in (Outcome.FAILED, Outcome.WAIVED):
+        rows = [
+            (Text(check.id, style=STYLES[outcome]), image.name, _cut(check.summary))
+            for image in tested
+            for check in image.checks
+            if check.outcome is outcome
+        ]
+        if rows:
+            console.out().print()
+            console.show_table((str(outcome), "image", "reason"), rows)
     _show_causes([check for image in tested for check in image.checks])
 
 
 def show_checks(checks: Sequence[CheckResult]) -> None:
     """Checks on stdout: a row each, failed ones last where they are seen; at the foot why checks did not run."""
-    ordered = sorted(checks, key=lambda check: (Outcome.PASSED, Outcome.NOT_RUN, Outcome.FAILED).index(check.outcome))
+    ordered = sorted(checks, key=lambda check: _ORDER.index(check.outcome))
     rows = [
         (
             Text(check.id, style="bold"),
             Text(check.outcome, style=STYLES[check.outcome]),
             f"{check.seconds:.1f} s" if check.seconds else "",
-            _cut(check.summary) if check.outcome is Outcome.FAILED else "",
+            _cut(check.summary) if check.outcome in (Outcome.FAILED, Outcome.WAIVED) else "",
         )
         for check in ordered
     ]
@@ -231,7 +240,7 @@ def _row(image: Tested) -> tuple[Text | str, ...]:
 
 def _numbers(image: Tested) -> tuple[str, ...]:
     if not image.verdict:
-        return "", "", "", ""
+        return "", "", "", "", ""
     counted = counts(image.checks)
     return (*(str(counted[outcome]) for outcome in Outcome), f"{image.verdict.seconds:.1f} s")
 
@@ -240,9 +249,13 @@ def _failures(image: Tested) -> tuple[CheckResult, ...]:
     return image.verdict.of(Outcome.FAILED) if image.verdict else ()
 
 
-def _failed(checks: Sequence[CheckResult]) -> list[str]:
+def _waived(image: Tested) -> tuple[CheckResult, ...]:
+    return image.verdict.of(Outcome.WAIVED) if image.verdict else ()
+
+
+def _told(heading: str, checks: Sequence[CheckResult]) -> list[str]:
     """A heading and, for each check, its reason; one of several lines in a block of its own."""
-    sections = ["## Failed"] if checks else []
+    sections = [f"## {heading}"] if checks else []
     for check in checks:
         sections.append(f"**{_plain(check.id)}**: {_plain(check.summary)}")
         if "\n" in check.reason.strip():

@@ -74,7 +74,7 @@ class Reproduction:
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
         options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
         root, log = self.preparation.project.root, self._log(job, which)
-        with secret_files(self.preparation.pip, self.apt, {job.spec.base.suite}) as secrets:
+        with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             bake = log.with_suffix(".bake.json")
             write_text(bake, json.dumps(bake_file([job], options, root, secrets), indent=2) + "\n")
             return _run(

@@ -10,6 +10,7 @@ from pathlib import Path
 from torchbake.errors import LockError
 from torchbake.lockfile import Pin, parse_pins
 from torchbake.mirrors import PipConfig
+from torchbake.uvconfig import uv_toml
 
 # The oldest C library that torch's own wheels accept; a lock for it installs on every base.
 PLATFORM = "x86_64-manylinux_2_28"
@@ -17,11 +18,11 @@ PLATFORM = "x86_64-manylinux_2_28"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What uv is asked. ``previous`` is a lock's text whose pins are kept where they still fit."""
+    """What uv is asked. ``preferred`` are pins, a line each, that are kept where they still fit."""
 
     requirements: tuple[str, ...]
     python: str
-    previous: str = ""
+    preferred: str = ""
 
 
 def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
@@ -29,14 +30,35 @@ def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = (
 
     ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's own words.
     """
+    # A source distribution would run code of its author on the builder; wheels are only unpacked.
+    words = ["--generate-hashes", "--only-binary", ":all:"]
+    return _compile(question, config, words, exclude=exclude)
+
+
+def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+    """The newest stable version of each package for a Python, alone; of sources too, unless ``wheels``.
+
+    Nothing is built: versions are all that is asked for. Raises LockError when a package has none.
+    """
+    words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
+    pins = _compile(Question(requirements=tuple(names), python=python), config, words)
+    return {pin.name: pin.version for pin in pins}
+
+
+def _compile(
+    question: Question, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
+) -> tuple[Pin, ...]:
     import uv  # noqa: PLC0415 - only a run that locks needs it
 
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder:
         output = Path(folder) / "requirements.lock"
-        if question.previous:
-            output.write_text(question.previous)
+        if question.preferred:
+            output.write_text(question.preferred)
+        settings = Path(folder) / "uv.toml"  # the folder is this user's alone
+        settings.write_text(uv_toml(config))
+        command = [str(uv.find_uv_bin()), *_arguments(question.python), *words, "--config-file", str(settings)]
         done = subprocess.run(
-            [str(uv.find_uv_bin()), *_arguments(question.python, config), "--output-file", str(output), "-"],
+            [*command, "--output-file", str(output), "-"],
             input="\n".join((*question.requirements, *exclude)),
             env=_environment(config),
             capture_output=True,
@@ -48,22 +70,9 @@ def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = (
         return parse_pins(output.read_text())
 
 
-def _arguments(python: str, config: PipConfig) -> list[str]:
-    arguments = ["pip", "compile", "--quiet", "--no-header", "--generate-hashes"]
-    arguments += ["--python-version", python, "--python-platform", PLATFORM]
-    # A source distribution would run code of its author on the builder; wheels are only unpacked.
-    arguments += ["--only-binary", ":all:"]
-    # pip takes the best version of all indexes; uv's default, the first index that has the name, is another tool's.
-    arguments += ["--index-strategy", "unsafe-best-match"]
-    if config.index_url:
-        arguments += ["--index-url", config.index_url]
-    for url in config.extra_index_urls:
-        arguments += ["--extra-index-url", url]
-    for place in config.find_links:
-        arguments += ["--find-links", place]
-    for host in config.trusted_hosts:
-        arguments += ["--allow-insecure-host", host]
-    return [*arguments, "--no-index"] if config.no_index else arguments
+def _arguments(python: str) -> list[str]:
+    arguments = ["pip", "compile", "--quiet", "--no-header"]
+    return [*arguments, "--python-version", python, "--python-platform", PLATFORM]
 
 
 def _environment(config: PipConfig) -> dict[str, str]:

@@ -4,21 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchbake.errors import PublishError, RegistryError
-from torchbake.publish import Publisher
+from torchbake.holdings import Holdings
+from torchbake.immutable import HELD, ImmutableTag, artifact_tag, revisions_of
+from torchbake.moving import move_tags
 from torchbake.registry import Registry
-from torchbake.standing import ImmutableTag, Move, moves_to, revisions_of
+from torchbake.signature import Idle, Verifier
+from torchbake.standing import Move, moves_to
 from torchbake.turns import locked
+from torchbake.verification import Verification
+
+_NOBODY = Idle(hindrance="no key was given")  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
     """What moving an image's rolling tags to one of its releases means. ``current`` is where they are now.
 
-    ``kept`` are tags that stay where they are, with the reason.
+    ``digest`` is the target's. ``kept`` are tags that stay where they are, with the reason.
     """
 
     current: ImmutableTag | None
     target: ImmutableTag
+    digest: str
     moves: tuple[Move, ...]
     kept: dict[str, str]
 
@@ -28,37 +35,51 @@ class Shift:
 
 
 def shift(
-    registry: Registry, publisher: Publisher, tags: Sequence[str], *, to: int | None, back: bool, dry: bool = False
+    registry: Registry,
+    tags: Sequence[str],
+    *,
+    to: int | None,
+    back: bool,
+    dry: bool = False,
+    verifier: Verifier = _NOBODY,
 ) -> Shift:
     """Move the tags of an image to its release ``to``; without one, to the release before the current one (``back``)
     or to the newest one. With ``dry`` nothing is changed.
 
-    Raises PublishError where there is no such release, and RegistryError; tags that were moved until then go back.
+    Who goes to an older release than the newest stays there: that is noted before the tags move, so that no run
+    finishes what was begun after it.
+
+    Raises PublishError where there is no such release, or it is not ours (`verification`), and RegistryError; tags that
+    were moved until then go back.
     """
     with locked(registry):
-        planned = _plan(registry, publisher, tags, to, back=back)
-        if planned.due and not dry:
-            manifest = registry.manifest(str(planned.target))
-            if manifest is None:
-                raise RegistryError(f"{registry.repository}:{planned.target} is gone.")
-            publisher.move(manifest, planned.due)
+        planned, newest = _plan(registry, verifier, tags, to, back=back)
+        if not dry:
+            manifest = Holdings(registry).manifest(planned.digest)
+            if planned.target != newest:
+                registry.put(manifest, artifact_tag(str(newest), HELD))
+            move_tags(registry, manifest, planned.due)
     return planned
 
 
-def _plan(registry: Registry, publisher: Publisher, tags: Sequence[str], to: int | None, *, back: bool) -> Shift:
-    name, there = tags[0], registry.tags()
+def _plan(
+    registry: Registry, verifier: Verifier, tags: Sequence[str], to: int | None, *, back: bool
+) -> tuple[Shift, ImmutableTag]:
+    """What is to be moved, and the newest release."""
+    name, there, holdings = tags[0], registry.tags(), Holdings(registry)
     revisions = revisions_of(name, there)
     if not revisions:
         raise PublishError(f"{registry.repository} has no release of {name}.", hint="See: nox -s publish -- --help")
-    rolling = publisher.rolling(tags, there)
+    rolling = holdings.rolling(tags, there)
     own = rolling[name]
     current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)
     target = _target(revisions, current, to, back=back)
-    held = publisher.look(str(target))
+    held = holdings.look(str(target))
     if held is None:
         raise RegistryError(f"{registry.repository}:{target} is gone.")
+    Verification(registry=registry, verifier=verifier).record(target, held)
     moves, kept = moves_to(held.digest, held.labels, rolling)
-    return Shift(current=current, target=target, moves=moves, kept=kept)
+    return Shift(current=current, target=target, digest=held.digest, moves=moves, kept=kept), revisions[-1]
 
 
 def _target(

@@ -4,15 +4,17 @@ Words of one facet are alternatives, different facets must all hold, and ``!word
 describe PyTorch images; an init image is chosen by its own name, by a glob, or by ``all``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from torchbake.console import nearest
 from torchbake.errors import SelectorError
 from torchbake.spec import ImageSpec, InitSpec, Spec
 
 ALL = "all"
+_MEANT = {"gpu": "cuda", "nvidia": "cuda", "everything": ALL}  # what people write for a word of ours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,8 @@ class Selection:
 class _Vocabulary:
     """Every word that the images of one matrix answer to."""
 
-    def __init__(self, specs: Iterable[Spec]) -> None:
+    def __init__(self, specs: Iterable[Spec], tags: Mapping[str, Sequence[str]]) -> None:
+        self.tags = tags
         self.facet_of: dict[str, str] = {}
         self.inits: set[str] = set()
         self.ids: list[str] = []
@@ -82,22 +85,41 @@ class _Vocabulary:
             return self.facet_of[word]
         if _is_glob(word) and any(fnmatchcase(name, word) for name in self.ids):
             return "id"
-        near = nearest(word, [ALL, *self.facet_of, *self.inits])
-        hint = f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows what there is."
-        raise SelectorError(f"{word!r} selects nothing.", hint=hint)
+        raise SelectorError(f"{word!r} selects nothing.", hint=self._meant(word))
+
+    def _knows(self, word: str) -> bool:
+        return word == ALL or word in self.facet_of or word in self.inits
+
+    def _meant(self, word: str) -> str:
+        """What somebody who writes ``word`` may want."""
+        lower = word.lower()
+        plain = _MEANT.get(lower, lower)
+        if plain != word and self._knows(plain):
+            return f"Write: {plain}"
+        holder = next((name for name, tags in self.tags.items() if lower in tags), None)
+        parts = lower.split("-")
+        words = f", or its words: {' '.join(parts)}" if len(parts) > 1 and all(map(self._knows, parts)) else ""
+        if holder:
+            return f"It is a tag of {holder}: write that id{words}."
+        if words:
+            return f"Write its words: {' '.join(parts)}"
+        near = nearest(lower, [ALL, *self.facet_of, *self.inits])
+        return f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows what there is."
 
     def speaks_of_inits_alone(self, word: str) -> bool:
         """Whether ``word`` is an init image's name, or a glob that fits no other: it narrows nothing down."""
         return word in self.inits or (_is_glob(word) and not any(fnmatchcase(name, word) for name in self.words))
 
 
-def select(specs: Sequence[Spec], words: Sequence[str]) -> Selection:
-    """The images that ``words`` choose.
+def select(
+    specs: Sequence[Spec], words: Sequence[str], tags: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Selection:
+    """The images that ``words`` choose; ``tags`` of each image, by id, explain words that choose none.
 
     Only negations mean "all but". Raises SelectorError for a word that nothing answers to, and for
     words that no image fulfils together.
     """
-    vocabulary = _Vocabulary(specs)
+    vocabulary = _Vocabulary(specs, tags)
     wanted = [word for word in words if not word.startswith("!")]
     unwanted = [word[1:] for word in words if word.startswith("!")]
     for word in (*wanted, *unwanted):

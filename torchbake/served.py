@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torchbake.immutable import ImmutableTag
 from torchbake.labels import ID
 from torchbake.release import Record
-from torchbake.standing import ImmutableTag
 
 
 @dataclass(frozen=True, kw_only=True)

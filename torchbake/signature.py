@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +24,7 @@ _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
 _MISSING = "cosign is not installed"
 _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
 _OTHERS = "no matching signatures"
+_PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
 _HINTS = {  # by what cosign says
     "inappropriate ioctl": "The key's password is to be in COSIGN_PASSWORD (set, and empty, for a key without one).",
     "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
@@ -31,12 +33,19 @@ _HINTS = {  # by what cosign says
 }
 
 
-class Signer(Protocol):
-    """Signs digests of one registry's repositories."""
+class Verifier(Protocol):
+    """Verifies signatures."""
 
     @property
     def hindrance(self) -> str:
-        """Why nothing is signed; empty when it is."""
+        """Why nothing is verified, or signed; empty when it is."""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        """Why a digest's signature does not hold; empty when it does."""
+
+
+class Signer(Verifier, Protocol):
+    """Signs digests of one registry's repositories, and believes its own signatures."""
 
     @property
     def how(self) -> str:
@@ -46,18 +55,7 @@ class Signer(Protocol):
         """Sign, then verify what was signed. Raises SignatureError."""
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
-        """Whether all of them are signed as we sign. Raises SignatureError where our own key cannot be used."""
-
-
-class Verifier(Protocol):
-    """Verifies signatures."""
-
-    @property
-    def hindrance(self) -> str:
-        """Why nothing is verified; empty when it is."""
-
-    def problem(self, repository: Repository, digest: str) -> str:
-        """Why a digest's signature does not hold; empty when it does."""
+        """Whether all of them are signed, so that there is nothing to sign. Raises SignatureError as `problem` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +80,13 @@ class Idle:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Whose signatures are believed: a public key (file or KMS address), or an identity and who vouches for it."""
+    """Whose signatures are believed: a public key (file or KMS address), or an identity and who vouches for it.
+
+    ``name`` is the key as its user knows it, where that is another one.
+    """
 
     key: str = ""
+    name: str = ""
     identity: str = ""
     issuer: str = ""
 
@@ -95,7 +97,7 @@ class Trust:
         return ("--certificate-identity-regexp", self.identity, "--certificate-oidc-issuer-regexp", self.issuer)
 
     def __str__(self) -> str:
-        return f"the key {self.key}" if self.key else f"{self.identity}, for whom {self.issuer} vouches"
+        return f"the key {self.name or self.key}" if self.key else f"{self.identity}, for whom {self.issuer} vouches"
 
     def __bool__(self) -> bool:
         return bool(self.key or (self.identity and self.issuer))
@@ -138,10 +140,15 @@ class Cosign:
 
 @dataclass(frozen=True, kw_only=True)
 class CosignSigner:
-    """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty)."""
+    """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty).
+
+    It believes that key, of which a public one is enough for that; keyless, it believes ``trust``, and without it
+    nobody: everybody has some identity.
+    """
 
     cosign: Cosign
     key: str = ""
+    trust: Trust = Trust()
     hindrance: str = ""
 
     @property
@@ -163,16 +170,33 @@ class CosignSigner:
         with self._verifier() as verifier:
             return not any(verifier.problem(repository, digest) for digest in digests)
 
+    def problem(self, repository: Repository, digest: str) -> str:
+        if not self.key and not self.trust:
+            return "not signed by anybody who is believed: name whom with --identity and --issuer"
+        with self._verifier() as verifier:
+            return verifier.problem(repository, digest)
+
     @contextlib.contextmanager
     def _verifier(self) -> Iterator["CosignVerifier"]:
-        """Of our own signatures. A keyless one is asked to hold, not whose it is: that is told when it is verified."""
+        """Of our own signatures. A keyless one of nobody in particular is asked to hold, not whose it is."""
         if not self.key:
-            yield CosignVerifier(cosign=self.cosign, trust=Trust(identity=".*", issuer=".*"))
+            yield CosignVerifier(cosign=self.cosign, trust=self.trust or Trust(identity=".*", issuer=".*"))
             return
         with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
-            file.write(self.cosign.run("public-key", "--key", self.key))
+            file.write(self._public)
             file.flush()
-            yield CosignVerifier(cosign=self.cosign, trust=Trust(key=file.name))
+            trust = Trust(key=file.name if self._public else self.key, name=self.key)
+            yield CosignVerifier(cosign=self.cosign, trust=trust)
+
+    @cached_property
+    def _public(self) -> str:
+        """The public part of the key; empty where the key is a public one itself."""
+        try:
+            return self.cosign.run("public-key", "--key", self.key)
+        except SignatureError as error:
+            if _PUBLIC in error.message:
+                return ""
+            raise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ _SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for work
 _GRACE = 10  # seconds that a host's processes get to end what they started
 _SHOWN = 10
 # What launchers set: on a host inside of a job of theirs, it would be taken for ours.
-_LAUNCHERS = ("SLURM_", "PET_", "PAI_", "TORCHELASTIC_", "JOB_COMPLETION_")
+_LAUNCHERS = ("SLURM_", "PET_", "PAI_", "TORCHELASTIC_", "JOB_COMPLETION_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL")
 _OF_A_JOB = {
     "MODE", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "POD_NAME", "JOB_DIR",

@@ -23,7 +23,11 @@ class BaseSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSpec:
-    """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in."""
+    """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
+
+    ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
+    fail, each with the reason.
+    """
 
     torch: str
     accelerator: Accelerator
@@ -34,6 +38,8 @@ class ImageSpec:
     trim: bool
     apt: tuple[str, ...]
     pip: tuple[str, ...]
+    indexes: tuple[str, ...] = ()
+    waivers: tuple[tuple[str, str], ...] = ()
     repository: str
     source: str
     licenses: str
@@ -69,6 +75,7 @@ class InitSpec:
     source: str
     licenses: str
     line: int
+    waivers: tuple[tuple[str, str], ...] = ()
 
     kind = "init"
 

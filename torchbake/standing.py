@@ -1,43 +1,18 @@
 """What a repository holds of an image: its revisions and rolling tags; and what a release would do to them. Pure.
 
-An immutable tag is the image's own tag and a revision, ``2.10.0-cuda12.8-cudnn9-runtime-debian12-r3``: written once.
-All other tags roll, the image's own tag first of all: that one says which revision is the current one.
+All tags but the immutable ones roll, the image's own tag first of all: that one says which revision is the current one.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from torchbake.immutable import ImmutableTag
 from torchbake.labels import ID, INPUTS, LABEL, VERSION_LABEL
 
-_IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]*)")
-
 Action = Literal["release", "finish", "nothing", "held"]
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class ImmutableTag:
-    """``<name>-r<revision>``; of one image, ordered by revision."""
-
-    name: str
-    revision: int
-
-    def __str__(self) -> str:
-        return f"{self.name}-r{self.revision}"
-
-
-def parse_immutable(tag: str) -> ImmutableTag | None:
-    """None for a tag that rolls."""
-    match = _IMMUTABLE.fullmatch(tag)
-    return ImmutableTag(name=match["name"], revision=int(match["revision"])) if match else None
-
-
-def revisions_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
-    """The immutable tags of an image, oldest first."""
-    return tuple(sorted(tag for tag in map(parse_immutable, tags) if tag and tag.name == name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +33,7 @@ def rank_of(labels: Mapping[str, str]) -> Rank | None:
     texts = [labels.get(f"{LABEL}.{part}", "0") for part in ("torch", "cuda", "cudnn")]
     try:
         return Rank(versions=tuple(map(Version, texts if f"{LABEL}.torch" in labels else [release])))
-    except InvalidVersion:
+    except ValueError:  # no version, or one of more digits than Python reads
         return None
 
 
@@ -77,14 +52,33 @@ class Held:
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """What a repository holds of one image. ``newest`` is its newest revision's image, ``recorded`` whether that has
-    a release record: a release without one was not finished. ``rolling`` has every rolling tag that the image should
-    hold, with what is there.
+    a release record of its own that has ended: a release without one was not finished. ``rolling`` has every rolling
+    tag that the image should hold, with what is there.
+
+    ``back_to`` is the digest that somebody went back to from the newest revision (None: nobody did). ``taken`` is the
+    highest revision that was ever set, also where only its record is left.
     """
 
     newest_tag: ImmutableTag | None
     newest: Held | None
     recorded: bool
     rolling: Mapping[str, Held | None]
+    back_to: str | None = None
+    taken: int = -1
+
+    def next_tag(self, name: str) -> ImmutableTag:
+        newest = self.newest_tag.revision if self.newest_tag else -1
+        return ImmutableTag(name=name, revision=max(newest, self.taken) + 1)
+
+    def is_held(self, own: Held | None) -> bool:
+        """Whether somebody went back from the newest revision, and nobody forward since. ``own``: the own tag's image.
+
+        Where a release has ended, its own tag is at it, unless somebody moved it. Before that, only who went back says
+        so; and it holds for as long as the tag stays where he put it.
+        """
+        if own is None or self.newest is None or own.digest == self.newest.digest:
+            return False
+        return self.recorded or own.digest == self.back_to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,19 +117,19 @@ class Decision:
 def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing) -> Decision:
     """What publishing this image means. ``name`` is its own tag, the first of the standing's rolling tags.
 
-    The same inputs make the same image: nothing is written, and what the registry holds stays. Else the revision after
-    the newest one. Raises ValueError where the newest revision cannot be one of this image's.
+    The same inputs make the same image: what the registry holds stays, or is finished. Labels are anybody's to write:
+    whether it may be finished is for `verification` to say, where its digest is another one. Other inputs are the
+    revision after the newest one. Raises ValueError where the newest revision cannot be one of this image's.
     """
     inputs = labels.get(INPUTS, "")
     newest, tag = standing.newest, standing.newest_tag
     if newest and newest.labels.get(ID) != labels.get(ID):
         raise ValueError(f"{tag} holds {newest.labels.get(ID) or 'an image of somebody else'}")
     if newest is None or tag is None:
-        return _decision("release", ImmutableTag(name=name, revision=0), digest, labels, standing)
+        return _decision("release", standing.next_tag(name), digest, labels, standing)
     if newest.inputs != inputs or not inputs:
-        return _decision("release", ImmutableTag(name=name, revision=tag.revision + 1), digest, labels, standing)
-    own = standing.rolling.get(name)
-    if standing.recorded and own and own.digest != newest.digest:
+        return _decision("release", standing.next_tag(name), digest, labels, standing)
+    if standing.is_held(standing.rolling.get(name)):
         return Decision(action="held", tag=tag, digest=newest.digest, moves=(), kept={})
     decision = _decision("finish", tag, newest.digest, newest.labels, standing)
     if standing.recorded and not decision.due:

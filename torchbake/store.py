@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchbake.bakefile import Job
 from torchbake.engine import Engine, Image
-from torchbake.errors import EngineError
+from torchbake.errors import BuildError, EngineError
 from torchbake.files import write_text
 from torchbake.layout import Layout
 from torchbake.plan import Result, Status
@@ -60,9 +60,11 @@ class Store:
         """Read what a packed image holds, so that its release need not."""
         manifest = self.layout.find(digest) if self.layout else None
         if self.layout and manifest:
-            from torchbake.contents import remember  # noqa: PLC0415 - a run with nothing to do need not load it
+            # Here, as a run with nothing to do need not load them.
+            from torchbake.content import Content  # noqa: PLC0415
+            from torchbake.contents import contents_in  # noqa: PLC0415
 
-            remember(manifest, self.layout.blobs, memory)
+            contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
 
     def tidy(self) -> None:
         """Drop packed layers of images that the engine has no more."""
@@ -106,6 +108,7 @@ def result_of(job: Job, status: Status, reason: str, image: Image | None = None,
         digest=image.digest if image else None,
         size_bytes=image.size_bytes if image else None,
         seconds=round(seconds, 2),
+        exit_code=BuildError.exit_code if status == "failed" else 0,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchbake.inputs import digest
 from torchbake.lock import lock_path
+from torchbake.lockfile import read_lock_text
 from torchbake.project import TOOLKIT, Project
 from torchbake.spec import ImageSpec, Spec
 
@@ -31,7 +32,7 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
     yield from project.tags[spec.id]
     path = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
-    yield path.read_text(encoding="utf-8") if path and path.exists() else ""
+    yield read_lock_text(path, spec.id) if path and path.exists() else ""
 
 
 @cache

@@ -1,18 +1,17 @@
 """Asks a registry for what it serves; an answer that does not come is a fact like any other."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from torchbake.artifact import ARTIFACTS, artifact_tag, subject_of, text_of
+from torchbake.artifact import subject_of, text_of
 from torchbake.errors import RegistryError
-from torchbake.registry import Blob, Manifest, Registry, UnsoundError
-from torchbake.release import NAME as RECORD
-from torchbake.release import SUFFIX, parse_record
+from torchbake.immutable import ARTIFACTS, RECORD, ImmutableTag, artifact_tag, recorded_of
+from torchbake.labels import labels_in
+from torchbake.manifest import Blob, Manifest, UnsoundError
+from torchbake.registry import Registry
+from torchbake.release import parse_record
 from torchbake.served import Beside, Image, Piece, Revision, Served, Shelf
-from torchbake.standing import ImmutableTag, revisions_of
 
-_LARGEST_CONFIG = 8 * 2**20  # bytes; ours has some thousand
 _WANTED = ("linux", "amd64")
 
 Look = Callable[[str], None]
@@ -38,7 +37,7 @@ class Survey:
                 silent = {tag: Served(tag=tag, silence=error.message) for tag in tags}
                 return Shelf(repository=repository, tags=silent, unlisted=unlisted)
         served = {tag: self.look_up(tag, look) for tag in tags}
-        revisions = tuple(self._revision(tag, there, look) for tag in _revisions(tags[0], there))
+        revisions = tuple(self._revision(tag, there, look) for tag in recorded_of(tags[0], there))
         return Shelf(repository=repository, tags=served, revisions=revisions, unlisted=unlisted)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
@@ -95,10 +94,9 @@ class Survey:
             return f"{digest} is what the tag points at, and it is not there"
         if not manifest.is_index:
             return self._image(manifest)
-        platforms = _platforms(manifest)
-        child = next((name for name, platform in platforms if platform == "/".join(_WANTED)), None)
+        child = next((blob.digest for blob, platform in manifest.images if platform == "/".join(_WANTED)), None)
         if child is None:
-            there = tuple(platform for _, platform in platforms)
+            there = tuple(platform for _, platform in manifest.images)
             return Image(digest=manifest.digest, platforms=there, labels={}, pieces=())
         found = self._registry.manifest(child)
         return f"its image {child} for {'/'.join(_WANTED)} is not there" if found is None else self._image(found)
@@ -107,47 +105,25 @@ class Survey:
         pieces = tuple(self._piece(blob) for blob in manifest.blobs)
         config, unread = {}, ""
         try:
-            config = self._config(manifest.config, pieces[-1])
+            config = self._config(manifest, pieces[-1])
         except UnsoundError as error:
             unread = error.message
         platform = "/".join(str(config.get(key, "")) for key in ("os", "architecture"))
         return Image(
             digest=manifest.digest,
             platforms=(platform,) if platform != "/" else (),
-            labels=_labels(config),
+            labels=labels_in(config),
             pieces=pieces,
             unread=unread,
         )
 
-    def _config(self, blob: Blob, piece: Piece) -> dict[str, Any]:
-        if piece.found != blob.size or blob.size > _LARGEST_CONFIG:
+    def _config(self, manifest: Manifest, piece: Piece) -> dict[str, Any]:
+        blob = manifest.config
+        if piece.found != blob.size:
             raise UnsoundError(f"{blob.digest} has {piece.found or 'no'} bytes")
-        return Manifest(data=self._registry.read(blob), media_type=blob.media_type).content
+        return self._registry.config(manifest)
 
     def _piece(self, blob: Blob) -> Piece:
         if blob.digest not in self._sizes:
             self._sizes[blob.digest] = self._registry.size_of(blob.digest)
         return Piece(digest=blob.digest, size=blob.size, found=self._sizes[blob.digest])
-
-
-def _revisions(name: str, there: Sequence[str]) -> tuple[ImmutableTag, ...]:
-    """The immutable tags of an image, also those of which only the record is left."""
-    recorded = (tag.removesuffix(SUFFIX) for tag in there if tag.endswith(SUFFIX))
-    return revisions_of(name, {*there, *recorded})
-
-
-def _platforms(index: Manifest) -> list[tuple[str, str]]:
-    """The images of an index: digest and platform. What is no image (an attestation) says unknown/unknown."""
-    found = []
-    for entry in index.content.get("manifests") or ():
-        with contextlib.suppress(AttributeError):
-            platform = entry.get("platform") or {}
-            found.append((str(entry.get("digest")), f"{platform.get('os')}/{platform.get('architecture')}"))
-    return found
-
-
-def _labels(config: Mapping[str, Any]) -> dict[str, str]:
-    """Labels of an image's config; none of what is not made as the specification says."""
-    settings = config.get("config")
-    labels = settings.get("Labels") if isinstance(settings, dict) else None
-    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchbake.accelerator import Accelerator
 from torchbake.document import Document, Location
+from torchbake.immutable import reserved
 from torchbake.matrix import TagDefaults, Tags, problems
 from torchbake.spec import ImageSpec, InitSpec, Spec
 
@@ -96,6 +97,9 @@ def _holders(form: str, images: Iterable[ImageSpec], defaults: TagDefaults) -> d
         if spec.version.is_prerelease or not _fits(spec, named, defaults):
             continue
         tag = form.format(**{part: PARTS[part](spec) for part in named})
+        reason = reserved(tag)
+        if reason:
+            raise ValueError(f"{form!r}: the tag {tag!r} {reason}")
         holder = holders.get(tag)
         if holder and _rank(holder) == _rank(spec):
             raise ValueError(_claimed_twice(form, tag, holder.id, spec.id))

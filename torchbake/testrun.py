@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from torchbake import console
 from torchbake.board import Board, board
 from torchbake.reports import file_name
 from torchbake.verdict import CheckResult, Outcome, Verdict, read_results, tally
+from torchbake.waivers import waive
 
 SUITE_CHECK = "suite"  # the check that stands for the run of the checks itself
 _PATIENCE = 20  # seconds that checks get after SIGINT, to remove their containers
@@ -30,18 +31,22 @@ _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTI
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An image to test: a name for people, its reference, its row (empty: none) and both digests."""
+    """An image to test: a name for people, its reference, its row (empty: none) and both digests.
+
+    ``waivers`` are checks that may fail, with the reasons.
+    """
 
     name: str
     ref: str
     row: str
     digest: str
     suite: str
+    waivers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How images are tested. With ``only`` or ``skip`` a verdict is partial."""
+    """How images are tested. With ``only`` or ``skip`` a verdict is partial. ``waivers`` add to those of the matrix."""
 
     gpu: str = "auto"
     nodes: int | None = None
@@ -49,6 +54,7 @@ class Options:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     timeout: float = 1800
+    waivers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def partial(self) -> bool:
@@ -60,7 +66,8 @@ class Options:
         ``gpu``: how an image's containers get one here (`Gpu.how`), empty where none is asked for. A verdict that was
         made without a GPU is no answer any more once there is one.
         """
-        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else [])
+        waived = (f"waive {check}={reason}" for check, reason in sorted(self.waivers.items()))
+        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else []), *waived
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +102,7 @@ class Suite:
             gpu=self._options.gpu,
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 2),
-            checks=checks_of(ended, results, self._options.timeout),
+            checks=waive(checks_of(ended, results, self._options.timeout), target.waivers),
         )
 
     def command(self, target: Target, results: Path) -> list[str]:

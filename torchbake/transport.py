@@ -1,38 +1,32 @@
-"""HTTP to a registry: its scheme, its logins, and what is worth another try.
+"""Asking a registry: its scheme, its logins, and what is worth another try.
 
 The protocol is the OCI distribution specification 1.1; tokens are the Docker registry token specification.
 """
 
+import base64
 import ipaddress
-import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
-import requests
-from requests.adapters import HTTPAdapter
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
+from torchbake.challenge import Challenge, parse_challenge, read_token
 from torchbake.credentials import Login, find_login
 from torchbake.errors import RegistryError
+from torchbake.exchange import Answer, Call, Exchange, PassingError
+from torchbake.jsontext import read_object
+from torchbake.origin import Origin, may_log_in, origin_of
 
 ATTEMPTS = 6
-_TIMEOUT = (10, 120)  # seconds to connect, and between two bytes
 _LONGEST_WAIT = 60.0  # seconds, whatever a Retry-After says
+_LONGEST_WORDS = 300  # characters of a registry's own explanation
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _HUB = ("docker.io", "registry-1.docker.io")
-_BROKEN = (
-    requests.ConnectionError,
-    requests.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-)
 
 
 class StatusError(RegistryError):
@@ -43,36 +37,31 @@ class StatusError(RegistryError):
         self.status, self.codes = status, codes
 
 
-class _TryAgainError(Exception):
-    """What passes by itself; ``after`` is how long the registry asked us to wait."""
-
-    def __init__(self, error: RegistryError, after: float | None = None) -> None:
-        super().__init__(error.message)
-        self.error, self.after = error, after
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request; ``body`` makes its body anew for each try, ``good`` are the codes that are no error."""
+    """One request; ``body`` makes its body anew for each try, ``good`` are the codes that are no error.
+
+    ``path`` is below ``/v2/``, or a whole address that the registry itself named. ``most``: bytes that are taken.
+    """
 
     method: str
     path: str
     good: tuple[int, ...] = (200,)
-    headers: Mapping[str, str] | None = None
-    params: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], Any] | None = None
-    stream: bool = False
+    most: int = 2**20
 
 
 class Transport:
-    """One registry. Safe for many threads. ``plain`` is HTTP even where the host is not this machine."""
+    """One registry. Safe for many threads. ``plain`` is HTTP even where the host is not this machine.
+
+    ``sleep`` is called before each request too, for no time: it may raise, to end a run that is to stop.
+    """
 
     def __init__(
         self, host: str, *, plain: bool = False, login: Login | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        # nox shows every library's debug lines; a line for each request would bury ours.
-        logging.getLogger("urllib3").setLevel(logging.WARNING)
-        logging.getLogger("docker").setLevel(logging.WARNING)
         self.host = host
         self._login = login
         self._asked = login is not None
@@ -81,9 +70,9 @@ class Transport:
         self._lock = threading.Lock()
         self._tokens: dict[str, str] = {}
         self._base = ""
-        self._local = threading.local()
+        self._exchange = Exchange(host)
 
-    def send(self, request: Request, scope: str = "") -> requests.Response:
+    def send(self, request: Request, scope: str = "") -> Answer:
         """The answer, whose code is one of ``request.good``. ``scope`` is what a token must allow.
 
         Server errors, too many requests and broken connections are tried again, ATTEMPTS times in all. Raises
@@ -91,42 +80,36 @@ class Transport:
         """
         retrying = Retrying(
             stop=stop_after_attempt(ATTEMPTS), wait=_wait, sleep=self._sleep, reraise=True,
-            retry=retry_if_exception_type(_TryAgainError),
+            retry=retry_if_exception_type(PassingError),
         )  # fmt: skip
+        self._sleep(0)
         try:
             return retrying(self._once, request, scope)
-        except _TryAgainError as again:
-            raise again.error from None
+        except PassingError as passing:
+            raise passing.error from None
 
-    def _once(self, request: Request, scope: str) -> requests.Response:
+    def _once(self, request: Request, scope: str) -> Answer:
         answer = self._ask(request, self._authorization(scope))
-        if answer.status_code == 401:
-            # A token may have ended meanwhile: get another, once.
+        if answer.status == 401 and answer.origin == self._home:
+            # A token may have ended meanwhile: get another, once. Nobody else may ask for our login.
             answer = self._ask(request, self._log_in(answer, scope))
-        if answer.status_code in request.good:
+        if answer.status in request.good:
             return answer
         error = self._refusal(request, answer)
-        if answer.status_code in _AGAIN:
-            raise _TryAgainError(error, _retry_after(answer))
+        if answer.status in _AGAIN:
+            raise PassingError(error, _retry_after(answer))
         raise error
 
-    def _ask(self, request: Request, authorization: str) -> requests.Response:
-        headers = {**(request.headers or {}), **({"Authorization": authorization} if authorization else {})}
-        url = urljoin(self.base, request.path)
-        if urlsplit(url).netloc != urlsplit(self.base).netloc:
-            headers.pop("Authorization", None)  # a redirect to a store of blobs: our login is none of its business
-        try:
-            return self._session.request(
-                request.method, url, headers=headers, params=request.params, stream=request.stream,
-                data=request.body() if request.body else None, timeout=_TIMEOUT,
-            )  # fmt: skip
-        except requests.exceptions.SSLError as error:
-            raise RegistryError(
-                f"{self.host} does not prove who it is: {_last(error)}",
-                hint="Name its CA by REQUESTS_CA_BUNDLE=FILE, or say --plain-http if it speaks no TLS.",
-            ) from None
-        except _BROKEN as error:
-            raise _TryAgainError(RegistryError(f"{self.host} does not answer: {_last(error)}")) from None
+    def _ask(self, request: Request, authorization: str) -> Answer:
+        home, url = self._home, urljoin(self.base, request.path)
+        if request.params:
+            url += ("&" if urlsplit(url).query else "?") + urlencode(request.params)
+        return self._exchange.send(
+            Call(
+                method=request.method, url=url, headers=request.headers, body=request.body, most=request.most,
+                authorization=authorization, home=home,
+            )
+        )  # fmt: skip
 
     @property
     def base(self) -> str:
@@ -134,71 +117,63 @@ class Transport:
         with self._lock:
             if not self._base:
                 name = _HUB[1] if self.host == _HUB[0] else self.host
-                scheme = "http" if self._plain or (_is_loopback(self.host) and not self._speaks_tls(name)) else "https"
-                self._base = f"{scheme}://{name}/v2/"
+                tls = not _is_loopback(self.host) or self._exchange.speaks_tls(f"https://{name}/v2/")
+                self._base = f"{'https' if tls and not self._plain else 'http'}://{name}/v2/"
         return self._base
 
-    def _speaks_tls(self, name: str) -> bool:
-        try:
-            self._session.get(f"https://{name}/v2/", timeout=_TIMEOUT)
-        except requests.exceptions.SSLError as error:
-            return "WRONG_VERSION_NUMBER" not in str(error) and "RECORD_LAYER" not in str(error)
-        except requests.RequestException:
-            return False
-        return True
-
     @property
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
-            session.auth = _NoNetrc()  # logins are docker's, not those of ~/.netrc
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(pool_maxsize=4))
-        return session
+    def _home(self) -> Origin:
+        """What our login is bound to."""
+        try:
+            return origin_of(self.base)
+        except ValueError as error:
+            raise RegistryError(f"{self.host} is no registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
         with self._lock:
             return self._tokens.get(scope, "")
 
-    def _log_in(self, refused: requests.Response, scope: str) -> str:
+    def _log_in(self, refused: Answer, scope: str) -> str:
         """What the challenge of a 401 asks for. Raises StatusError where we have no login, or a wrong one."""
-        refused.close()
-        kind, _, rest = refused.headers.get("WWW-Authenticate", "").partition(" ")
-        challenge = dict(_CHALLENGE.findall(rest))
-        if kind.lower() == "bearer":
-            found = f"Bearer {self._token(challenge, scope)}"
+        challenge = parse_challenge(refused.headers.get("WWW-Authenticate", ""))
+        login = self._find_login()
+        if challenge and challenge.way == "bearer":
+            found = f"Bearer {self._token(challenge, login, scope)}"
+        elif login and login.password:
+            found = _basic(login)
         else:
-            login = self._find_login()
-            if login is None:
-                raise self._no_login()
-            found = requests.auth._basic_auth_str(login.username, login.password)
+            raise self._no_login()
         with self._lock:
             self._tokens[scope] = found
         return found
 
-    def _token(self, challenge: Mapping[str, str], scope: str) -> str:
-        realm, login = challenge.get("realm", ""), self._find_login()
-        asked = {"service": challenge.get("service", ""), "scope": scope or challenge.get("scope", "")}
-        try:
-            if login and login.token:
-                form = {**asked, "grant_type": "refresh_token", "refresh_token": login.token, "client_id": "torchbake"}
-                answer = self._session.post(realm, data=form, timeout=_TIMEOUT)
-            else:
-                basic = requests.auth.HTTPBasicAuth(login.username, login.password) if login else None
-                answer = self._session.get(realm, params=asked, auth=basic, timeout=_TIMEOUT)
-        except requests.RequestException as error:
-            raise _TryAgainError(RegistryError(f"{realm} gives no token: {_last(error)}")) from None
-        if answer.status_code in _AGAIN:
-            raise _TryAgainError(RegistryError(f"{realm} gives no token: {answer.status_code}"), _retry_after(answer))
-        try:
-            values = answer.json() if answer.ok else {}
-            found = values.get("token") or values.get("access_token")
-        except (ValueError, AttributeError):
-            found = None
-        if not found:
+    def _token(self, challenge: Challenge, login: Login | None, scope: str) -> str:
+        answer = self._exchange.send(_token_call(challenge, self._realm(challenge), login, scope))
+        if answer.status in _AGAIN:
+            error = RegistryError(f"{challenge.realm} gives {self.host} no token: {answer.status}")
+            raise PassingError(error, _retry_after(answer))
+        if answer.status in (401, 403):
             raise self._no_login()
-        return str(found)
+        if answer.status != 200:
+            words = f"{challenge.realm} gives no token for {self.host}: it answers {answer.status} {answer.reason}."
+            raise StatusError(words, status=answer.status)
+        try:
+            return read_token(answer.data)
+        except ValueError as error:
+            raise RegistryError(f"{challenge.realm} gives no token for {self.host}: {error}.") from None
+
+    def _realm(self, challenge: Challenge) -> Origin:
+        """Where a token is had. Raises RegistryError where the login would be read on its way there."""
+        try:
+            realm = origin_of(challenge.realm)
+        except ValueError as error:
+            raise RegistryError(f"{self.host} wants a token, and where to get it, {error}.") from None
+        if not may_log_in(self._home, realm):
+            raise RegistryError(
+                f"{self.host} wants the login to go to {challenge.realm} in clear; nothing was sent.",
+                hint="Whoever runs it must name an https address for tokens.",
+            )
+        return realm
 
     def _find_login(self) -> Login | None:
         if not self._asked:
@@ -211,23 +186,32 @@ class Transport:
             f"{self.host} refuses: {who}.", status=401, codes=("UNAUTHORIZED",), hint=f"Run: docker login {self.host}"
         )
 
-    def _refusal(self, request: Request, answer: requests.Response) -> StatusError:
-        codes, words = _errors(answer)
-        if answer.status_code == 401:
+    def _refusal(self, request: Request, answer: Answer) -> StatusError:
+        if answer.status == 401 and answer.origin == self._home:
             return self._no_login()
-        what = f"{request.method} {request.path}"
-        hint = (
-            f"Is {self.host} the right registry, and may this login write there?" if answer.status_code == 403 else None
+        codes, words = _errors(answer)
+        who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"
+        hint = f"Is {self.host} the right registry, and may this login write there?" if answer.status == 403 else None
+        said = f"{answer.status} {words or answer.reason}"
+        message = f"{who} answers {said} to {request.method} {request.path[:200]}."
+        return StatusError(message, status=answer.status, codes=codes, hint=hint)
+
+
+def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope: str) -> Call:
+    """The request for a token; neither password nor identity token leaves the realm's own origin."""
+    asked = {"service": challenge.service, "scope": scope or challenge.scope}
+    if login and login.token:
+        form = {**asked, "grant_type": "refresh_token", "refresh_token": login.token, "client_id": "torchbake"}
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        return Call(
+            method="POST", url=challenge.realm, headers=headers, body=lambda: urlencode(form), home=realm, stay=True
         )
-        said = f"{answer.status_code} {words or answer.reason}"
-        return StatusError(f"{self.host} answers {said} to {what}.", status=answer.status_code, codes=codes, hint=hint)
+    url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(asked)}"
+    return Call(method="GET", url=url, authorization=_basic(login) if login else "", home=realm, stay=True)
 
 
-class _NoNetrc(requests.auth.AuthBase):
-    """Leaves a request as it is."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
+def _basic(login: Login) -> str:
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
 
 
 def _wait(state: RetryCallState) -> float:
@@ -235,21 +219,22 @@ def _wait(state: RetryCallState) -> float:
     return asked if asked is not None else wait_random_exponential(multiplier=0.5, max=10)(state)
 
 
-def _retry_after(answer: requests.Response) -> float | None:
+def _retry_after(answer: Answer) -> float | None:
     """Seconds of a Retry-After; one that is a date is left to our own pace."""
     text = answer.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST_WAIT) if text.isdigit() else None
+    return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
 
-def _errors(answer: requests.Response) -> tuple[tuple[str, ...], str]:
+def _errors(answer: Answer) -> tuple[tuple[str, ...], str]:
     """The registry's own codes and words for an error."""
     try:
-        errors = answer.json()["errors"]
-        return tuple(str(one.get("code", "")) for one in errors), "; ".join(
-            " ".join(filter(None, (str(one.get("code", "")), str(one.get("message", ""))))) for one in errors
-        )
-    except (ValueError, LookupError, TypeError, AttributeError, *_BROKEN):
+        errors = read_object(answer.data).get("errors")
+    except ValueError:
         return (), ""
+    known = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+    said = [(str(one.get("code") or ""), str(one.get("message") or "")) for one in known]
+    words = "; ".join(" ".join(filter(None, pair)) for pair in said)
+    return tuple(code for code, _ in said), words[:_LONGEST_WORDS]
 
 
 def _is_loopback(host: str) -> bool:
@@ -260,9 +245,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _last(error: Exception) -> str:
-    """The innermost of requests' wrappings, in a line."""
-    words = " ".join(str(error).split())
-    return words[-200:]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torchbake.beside import IMAGE, signed_parts, unsigned, wrong_provenance, wrong_sbom
 from torchbake.expectation import Versions, disagreements
-from torchbake.labels import ID, INPUTS, LABEL, VERSION_LABEL, versions_in
+from torchbake.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
 from torchbake.lockfile import Lock
 from torchbake.render import promised_labels
 from torchbake.served import Image, Revision, Served, Shelf, Signatures, short
@@ -33,7 +33,8 @@ class Promise:
     """What the matrix promises of an image. ``tags``: its own, then the rolling ones.
 
     ``versions`` and ``fixed`` labels are what its id alone says, true of every revision; ``labels`` are what its row
-    and lock say today, true of the newest one. ``unlocked``: why the lock cannot be read.
+    and lock say today, true of the newest one. ``unlocked``: why the lock cannot be read. ``waivers`` are image checks
+    that it may fail, with the reasons.
     """
 
     id: str
@@ -43,19 +44,21 @@ class Promise:
     versions: Versions = field(default_factory=dict)
     release: str = ""  # an init image's
     unlocked: str = ""
+    waivers: Mapping[str, str] = field(default_factory=dict)
 
 
 def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, unlocked: str = "") -> Promise:
     """``lock`` is None for init images, and where ``unlocked`` says why there is none."""
     fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
     labels = {} if unlocked else promised_labels(spec, lock)
+    waivers = dict(spec.waivers)
     if not isinstance(spec, ImageSpec):
-        return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release)
+        return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
     cuda = spec.accelerator.cuda
     versions = {"torch": spec.torch, "cuda": cuda, "cudnn": spec.cudnn, "python": spec.base.python}
     return Promise(
         id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
-        versions=versions if cuda else {**versions, "nccl": None}, unlocked=unlocked,
+        versions=versions if cuda else {**versions, "nccl": None}, unlocked=unlocked, waivers=waivers,
     )  # fmt: skip
 
 
@@ -241,7 +244,7 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     ]
     if newest and not promise.unlocked:
         ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
-        return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key != INPUTS]
+        return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
     told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -88,7 +88,8 @@ class Row:
     def _question(self, image: Image) -> Question:
         promise = self.promise
         expected = most_exact(promise.versions, image.labels)
-        return _question(self.registry.repository, image, expected, release=promise.release, row=promise.id)
+        question = _question(self.registry.repository, image, expected, release=promise.release, row=promise.id)
+        return replace(question, waivers=promise.waivers)
 
 
 @dataclass(frozen=True, kw_only=True)

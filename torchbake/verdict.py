@@ -9,15 +9,22 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, computed_field
 
 
 class Outcome(StrEnum):
-    """``not-run`` is neither of the others: a check that could not run proves nothing."""
+    """``not-run`` is neither of the others: a check that could not run proves nothing.
+
+    ``waived`` is a failure that somebody allowed, with a reason. It is counted apart, and never as passed.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     NOT_RUN = "not-run"
+    WAIVED = "waived"
 
 
 class CheckResult(BaseModel):
-    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others."""
+    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others.
+
+    Of a waived one it says why it may fail, and after that what is wrong.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +81,7 @@ class Verdict(BaseModel):
 
 
 def outcome_of(checks: Iterable[CheckResult]) -> Outcome:
-    """Failed if any check failed; not-run if none passed, so also without checks; else passed."""
+    """Failed if any check failed that is not waived; not-run if none passed, so also without checks; else passed."""
     outcomes = {check.outcome for check in checks}
     if Outcome.FAILED in outcomes:
         return Outcome.FAILED

@@ -13,7 +13,11 @@ from typing import Any
 import docker
 import pytest
 
+from tests.e2e.bare import Bare, make_bare
+from torchbake.project import load_project
+
 ROOT = Path(__file__).resolve().parents[2]
+
 CPU = "2.13.0-cpu-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
 CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
@@ -86,6 +90,7 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
     def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
         head = f"""\
             repository: {repository}
+            indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
             bases:
               debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
             flavors: {{runtime: {{}}}}
@@ -102,6 +107,18 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    """A shell with nox from pip and no uv; what runs nox there shares one environment of the toolkit."""
+    return make_bare(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="session")
+def first(bare: Bare) -> Completed:
+    """The first call of a verb there, which installs what the verbs need; others have it from then on."""
+    return bare.nox("-s", "list", "--", "all", "--format", "json")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,22 +4,15 @@ The commands are those of the CI files, run by the real bash against the real en
 prepare a machine that is ready here, and `apt-get`, by which a GitLab job changes its own container.
 """
 
-import os
-import shutil
 import string
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.bare import ROOT, Bare, copy_tree
 from tests.pipelines import Job, Task, fill, holds
-
-# What tells a machine how to reach others; the rest of our environment is none of its business.
-_KEPT = ("PIP_", "UV_", "DOCKER_HOST", "TORCHBAKE_", "SSL_CERT", "REQUESTS_CA", "HTTP", "NO_PROXY", "http", "no_proxy")
-_PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
 
 
 @dataclass
@@ -28,7 +21,7 @@ class Machine:
 
     checkout: Path
     home: Path
-    venv: Path
+    bare: Bare
     said: str = ""
     page: str = ""
 
@@ -36,10 +29,9 @@ class Machine:
         """Run commands by bash in the checkout; their exit code."""
         script = self.home / "commands.sh"
         script.write_text(text)
-        kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
-        own = {"HOME": str(self.home), "PATH": f"{self.venv}/bin:{os.environ['PATH']}", "PIP_CACHE_DIR": _PIP_CACHE}
+        own = {**self.bare.env(), "HOME": str(self.home), "CI": "true"}
         done = subprocess.run(
-            ["bash", *options, script], cwd=self.checkout, env={**kept, **own, "CI": "true", "LANG": "C.UTF-8", **env},
+            ["bash", *options, script], cwd=self.checkout, env={**own, **env},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
         )  # fmt: skip
         self.said += done.stdout
@@ -50,28 +42,22 @@ class Machine:
 class Machines:
     """Hands out machines, each with its own checkout of the working tree.
 
-    They share a Python environment and what nox puts into it, and the bases of the project: on real machines each of
-    these costs minutes, and is the same every time.
+    They share a Python environment with nox alone, what nox makes beside it, and the bases of the project: on real
+    machines each of these costs minutes, and is the same every time.
     """
 
     folder: Path
+    bare: Bare
     used: list[Machine] = field(default_factory=list)
 
     def prepare(self) -> None:
         """The commit that all of them check out; its images have a repository of their own in the engine."""
-        source = self.folder / "source"
-        names = _git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
-        for name in filter(None, names):
-            if (ROOT / name).is_file():
-                (source / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, source / name)
+        source = copy_tree(self.folder / "source")
         matrix = source / "matrix.yaml"
         matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/"))
         _git(source, "init", "-q")
         _git(source, "add", "-A")
         _git(source, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "as it is")
-        subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
-        (self.folder / "nox").mkdir()
 
     def new(self) -> Machine:
         home = self.folder / f"home{len(self.used)}"
@@ -80,8 +66,8 @@ class Machines:
         _git(self.folder, "clone", "-q", str(self.folder / "source"), str(checkout))
         (checkout / ".torchbake").mkdir()
         (checkout / ".torchbake/bases").symlink_to(ROOT / ".torchbake/bases")
-        (checkout / ".nox").symlink_to(self.folder / "nox")
-        self.used.append(Machine(checkout=checkout, home=home, venv=self.folder / "venv"))
+        (checkout / ".nox").symlink_to(self.bare.tree / ".nox")
+        self.used.append(Machine(checkout=checkout, home=home, bare=self.bare))
         return self.used[-1]
 
 

@@ -49,7 +49,7 @@ def registry(tools: Path, folder: Path, *, login: bool = False, tls: bool = Fals
     """Start one, wait until it answers, and end it."""
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
-    running = Running(host=f"127.0.0.1:{port}", folder=folder / "data", ca=_certificate(folder) if tls else None)
+    running = Running(host=f"127.0.0.1:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)
     config = folder / "config.yml"
     config.write_text(yaml.safe_dump(_config(running, folder, login=login)))
     with (folder / "log").open("a") as log:
@@ -86,7 +86,7 @@ def _config(running: Running, folder: Path, *, login: bool) -> dict[str, object]
     return config
 
 
-def _certificate(folder: Path) -> Path:
+def certificate(folder: Path) -> Path:
     """A certificate of its own for 127.0.0.1."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",

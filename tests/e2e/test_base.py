@@ -90,6 +90,17 @@ def test_bootstrapping_twice_gives_the_same_digest(project: Project, engine: doc
         assert done.returncode == 0, done.stderr
         digests.add(json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())["digest"])
     assert len(digests) == 1
+    assert _apt_sources(path.parent / ".torchbake/bases/debian12") == ["debian.sources"]  # none of the host's mirrors
+
+
+def _apt_sources(layout: Path) -> list[str]:
+    """What apt reads its archives from, in a base of one layer."""
+    index = json.loads((layout / "index.json").read_text())
+    blobs = layout / "blobs/sha256"
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_text())
+    layer = blobs / manifest["layers"][0]["digest"].removeprefix("sha256:")
+    listed = subprocess.run(["tar", "--zstd", "-tf", str(layer)], capture_output=True, text=True, check=True).stdout
+    return [Path(name).name for name in listed.splitlines() if "/apt/sources.list" in name and not name.endswith("/")]
 
 
 def test_without_mmdebstrap_and_registry_the_error_names_both_ways(project: Project, tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
 """The CI files at work: their own commands, from the plan to a validated release, on a registry that wants a login."""
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.e2e.conftest import INIT, ROOT
+from tests.e2e.bare import Bare
+from tests.e2e.conftest import INIT, ROOT, Completed
 from tests.e2e.machines import Machine, Machines, run_github, run_gitlab
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
 from tests.pipelines import evaluate, github_jobs, holds, read, tasks_of
@@ -27,20 +28,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Machines:
+def machines(tmp_path_factory: pytest.TempPathFactory, bare: Bare, first: Completed, bases: Path) -> Machines:
+    assert first.returncode == 0, first.stderr
     assert bases.is_dir()
-    machines = Machines(tmp_path_factory.mktemp("machines"))
+    machines = Machines(tmp_path_factory.mktemp("machines"), bare)
     machines.prepare()
     return machines
-
-
-@pytest.fixture(scope="module")
-def index() -> str:
-    """Where pip looks besides: the files name PyTorch's index, this host may have another."""
-    done = subprocess.run(
-        ["pip", "config", "get", "global.extra-index-url"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "https://pypi.org/simple"
 
 
 def tags(running: Running, namespace: str) -> dict[str, str]:
@@ -58,15 +51,14 @@ def tags(running: Running, namespace: str) -> dict[str, str]:
 class GitHub:
     """A repository with our workflows, whose variables say where it releases to."""
 
-    def __init__(self, machines: Machines, running: Running, index: str) -> None:
+    def __init__(self, machines: Machines, running: Running) -> None:
         self.machines = machines
         self.contexts: dict[str, Any] = {
             "github": {"ref": "refs/heads/main", "event_name": "push", "actor": "somebody", "token": "not-for-others"},
             "vars": {
                 "REGISTRY": f"{running.host}/github",
                 "REGISTRY_USERNAME": NAME,
-                "IMAGES": INIT,
-                "PIP_EXTRA_INDEX_URL": index,
+                "IMAGES": f"'{INIT}' volume-* '!cpu'",
             },
             "secrets": {"REGISTRY_PASSWORD": PASSWORD},
             "inputs": {},
@@ -87,7 +79,7 @@ class GitHub:
     def plan(self) -> tuple[dict[str, Any], list[Mapping[str, str]]]:
         """The first job: what it hands on, and the images it names."""
         plan, _ = self.job("images", "plan")
-        matrix = github_jobs(WORKFLOWS / "images.yml")["image"].raw["strategy"]["matrix"]
+        matrix = github_jobs(WORKFLOWS / "images.yml")["release"].raw["strategy"]["matrix"]
         return {"plan": plan}, evaluate(matrix[3:-2], {"needs": {"plan": plan}})["include"]
 
 
@@ -95,15 +87,13 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def test_github_releases_what_it_tested_and_then_has_nothing_to_do(
-    machines: Machines, running: Running, index: str
-) -> None:
-    github = GitHub(machines, running, index)
+def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Machines, running: Running) -> None:
+    github = GitHub(machines, running)
     needs, images = github.plan()
     assert [image["id"] for image in images] == [INIT]
     assert needs["plan"]["outputs"]["release"] == "true"
 
-    _, machine = github.job("images", "image", needs=needs, matrix=images[0])
+    _, machine = github.job("images", "release", needs=needs, matrix=images[0])
     released = tags(running, "github")
     assert set(released) == IMMUTABLE  # the rolling tags are left to one job for all images
     assert "| volume-permissions | released |" in machine.page
@@ -121,20 +111,19 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(
 
     before = tags(running, "github")
     needs, images = github.plan()
-    _, machine = github.job("images", "image", needs=needs, matrix=images[0])
+    _, machine = github.job("images", "release", needs=needs, matrix=images[0])
     assert "| volume-permissions | unchanged |" in machine.page
     github.job("images", "promote", needs=needs)
     assert tags(running, "github") == before
 
 
-def test_gitlab_releases_in_parts(machines: Machines, running: Running, index: str) -> None:
+def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
     variables = read(PIPELINE)["variables"]
     given = {
         "CI_REGISTRY_IMAGE": f"{running.host}/gitlab",
         "CI_REGISTRY_USER": NAME,
         "CI_REGISTRY_PASSWORD": PASSWORD,
-        "PIP_EXTRA_INDEX_URL": index,
-        "IMAGES": INIT,
+        "IMAGES": f"'{INIT}' volume-* '!cpu'",
     }
     plan, release, promote = tasks_of(PIPELINE, "release")
     (validate,) = tasks_of(PIPELINE, "validate")
@@ -151,8 +140,33 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running, index: s
     assert (machine.checkout / "reports/index.html").exists()
 
 
-def test_a_job_without_the_login_releases_nothing(machines: Machines, running: Running, index: str) -> None:
-    github = GitHub(machines, running, index)
+@pytest.mark.parametrize(
+    ("typed", "chosen"),
+    [
+        ("cpu '!devel'", ["2.13.0-cpu-runtime-debian12"]),
+        ('cpu "!devel"', ["2.13.0-cpu-runtime-debian12"]),
+        ("2.13.0-cpu-run* volume-*", ["2.13.0-cpu-runtime-debian12", INIT]),
+        ("cpu $(touch taken) ; `touch taken`", None),
+        ("--matrix=/dev/null cpu", None),
+    ],
+)
+def test_the_images_that_somebody_types_for_a_run_are_words_and_nothing_else(
+    machines: Machines, typed: str, chosen: list[str] | None
+) -> None:
+    plan, machine = github_jobs(WORKFLOWS / "images.yml")["plan"], machines.new()
+    (machine.checkout / "volume-file").touch()  # a shell would put its name in place of the pattern
+    (listing,) = (step for step in plan.steps if step.name == "list")
+    job = replace(plan, steps=(listing,))
+    ended = run_github(job, {"github": {}, "vars": {}, "inputs": {"images": typed}}, machine)
+    assert ended.good == (chosen is not None), machine.said
+    assert not (machine.checkout / "taken").exists()
+    if chosen:
+        found = json.loads(ended.steps["list"]["outputs"]["matrix"])["include"]
+        assert [image["id"] for image in found] == chosen
+
+
+def test_a_job_without_the_login_releases_nothing(machines: Machines, running: Running) -> None:
+    github = GitHub(machines, running)
     github.contexts["secrets"] = {"REGISTRY_PASSWORD": "wrong"}
     job, machine = github_jobs(WORKFLOWS / "images.yml")["promote"], machines.new()
     ended = run_github(job, {**github.contexts, "needs": {}}, machine)

@@ -113,6 +113,8 @@ def test_labels_say_what_is_inside(engine: docker.DockerClient, built: Built, na
     if name != INIT:
         assert labels["org.torchbake.torch"] == lock_of(name).pins["torch"].version
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", labels["org.opencontainers.image.base.digest"])
+        named = labels["org.opencontainers.image.base.name"]
+        assert (labels["org.torchbake.base"], named) in (("registry", "debian:bookworm-slim"), ("bootstrap", ""))
         assert labels.get("org.torchbake.cuda") == lock_of(name).cuda
 
 

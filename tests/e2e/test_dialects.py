@@ -1,6 +1,7 @@
 """Three nodes with two processes each, under each launcher's own environment: the same ranks, the same result."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ def test_each_launcher_starts_the_same_job(
         return
     nodes = [fixture["common"] | node for node in fixture["nodes"]]
     contract = contract_of(nodes[1], gpus=fixture["gpus"])
+    if contract.own:
+        started_by_mpi(engine, built[CPU]["ref"], nodes, contract.master_addr)
+        return
     address = contract.master_addr
     is_ip = address.replace(".", "").isdigit()
     subnet = f"{address.rpartition('.')[0]}.0/24" if is_ip else None
@@ -69,4 +73,17 @@ def started_by_torchrun(engine: docker.DockerClient, image: str) -> None:
         for index in (2, 0, 1):
             words = ["--nnodes=3", f"--node-rank={index}", "--nproc-per-node=2", "--master-addr=node0", "--no-python"]
             job.start(index, *words, "run", "/job/fit.py", program="torchrun")
+        check(found_by(job))
+
+
+def started_by_mpi(engine: docker.DockerClient, image: str, ranks: list[dict[str, str]], master: str) -> None:
+    """Two processes in each container, with the variables that an MPI launcher gives each."""
+    with new_job(engine, image, 3, {"NODE_RANK": None}) as job:
+        for index in (2, 0, 1):
+            here = [
+                shlex.join(["env", *(f"{name}={value}" for name, value in rank.items() if name not in NOT_OURS)])
+                for rank in ranks[2 * index : 2 * index + 2]
+            ]
+            both = " & ".join(f"{env} run /job/fit.py" for env in here)
+            job.start(index, "-c", f"{both} & wait", program="sh", names=(master,) if index == 0 else ())
         check(found_by(job))

@@ -19,7 +19,7 @@ from tests.e2e.conftest import CPU
 from tests.e2e.nodes import Job, new_job
 
 NODES, NPROC = 3, 2
-GROUP_TIMEOUT, RENDEZVOUS_TIMEOUT = 8, 10
+GROUP_TIMEOUT, RENDEZVOUS_TIMEOUT, STOPPED_TIMEOUT = 8, 10, 3
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def job(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterat
     settings = {
         "NNODES": NODES, "NPROC_PER_NODE": NPROC, "MASTER_ADDR": "node0",
         "GROUP_TIMEOUT": GROUP_TIMEOUT, "RENDEZVOUS_TIMEOUT": RENDEZVOUS_TIMEOUT,
+        "STOPPED_TIMEOUT": STOPPED_TIMEOUT,
     }  # fmt: skip
     with new_job(engine, built[CPU]["ref"], NODES, settings) as job:
         yield job
@@ -89,7 +90,7 @@ FAULTS = [
     ("kill", 137, "rank 3 (node 1, local rank 1): ended by SIGKILL", 10),
     ("segfault", 139, "rank 3 (node 1, local rank 1): ended by SIGSEGV", 10),
     ("hang", 1, "rank 3 did not end by itself", GROUP_TIMEOUT + 10),
-    ("stop", 1, "rank 3 did not end by itself", GROUP_TIMEOUT + 10),
+    ("stop", 147, "rank 3 (node 1, local rank 1): its process", STOPPED_TIMEOUT + 10),
 ]
 
 

@@ -1,13 +1,16 @@
 """A host behind a proxy with wheels of its own: builds use both, images know of neither."""
 
 import http.client
+import os
 import shutil
 import subprocess
 import tarfile
 import threading
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,9 +51,15 @@ class _Proxy(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def proxy(engine: docker.DockerClient) -> Iterator[tuple[str, list[str]]]:
-    """A proxy on the address that containers reach the host by, and what it has been asked for."""
-    gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+def gateway(engine: docker.DockerClient) -> str:
+    """The address that containers reach the host by."""
+    address: str = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    return address
+
+
+@pytest.fixture
+def proxy(gateway: str) -> Iterator[tuple[str, list[str]]]:
+    """A proxy, and what it has been asked for."""
     seen: list[str] = []
     server = ThreadingHTTPServer((gateway, 0), type("Proxy", (_Proxy,), {"seen": seen}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,17 +67,50 @@ def proxy(engine: docker.DockerClient) -> Iterator[tuple[str, list[str]]]:
     server.shutdown()
 
 
-def _wheel(folder: Path, name: str) -> Path:
+def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer = 42\n") -> Path:
     """The smallest wheel there can be."""
     folder.mkdir(parents=True)
-    info = f"{name}-1.0.dist-info"
-    path = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{name}.py", "answer = 42\n")
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}.py", content)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
     return path
+
+
+class _Index(SimpleHTTPRequestHandler):
+    """A simple index (PEP 503) of a folder's wheels, which notes what it is asked for."""
+
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def index(gateway: str, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """An index with a torch for the CPU that no cache has seen, and what it has been asked for."""
+    _wheel(tmp_path / "simple/torch", "torch", "2.13.0+cpu", f"answer = {uuid.uuid4().hex!r}\n")
+    seen: list[str] = []
+    handler = partial(type("Index", (_Index,), {"seen": seen}), directory=str(tmp_path / "simple"))
+    server = ThreadingHTTPServer((gateway, 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://{gateway}:{server.server_port}", seen
+    server.shutdown()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """The environment of a host whose pip is as it was installed, with cold caches; but its certificates stay."""
+    pip = {name: "" for name in os.environ if name.startswith(("PIP_", "UV_"))}
+    cold = {"PIP_CONFIG_FILE": os.devnull, "UV_CACHE_DIR": str(tmp_path / "cold")}
+    return pip | cold | {"SSL_CERT_FILE": read_pip_config().cert or ""}
 
 
 def _everything_in(ref: str, folder: Path) -> Iterator[bytes]:
@@ -137,3 +179,55 @@ def test_wheels_of_a_folder_are_installed_and_the_folder_is_forgotten(
     assert said.decode().strip() == "42"
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
+
+
+def _cpu_project(project: Project, url: str) -> Path:
+    path = project(
+        f"rows:\n  - {{torch: 2.13.0, accelerator: cpu, base: debian12, indexes: {{cpu: '{url}'}}}}\n",
+        repository="torchbake-test/index/pytorch",
+    )
+    (path.parent / "images").mkdir()
+    shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
+    return path
+
+
+def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
+    project: Project, engine: docker.DockerClient, index: tuple[str, list[str]], bare: dict[str, str]
+) -> None:
+    url, seen = index
+    path = _cpu_project(project, url)
+    image = images_of(done := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
+    assert image["status"] == "built", done.stderr
+    said = engine.containers.run(image["ref"], ["python", "-c", "import torch; print(torch.__file__)"], remove=True)
+    assert said.decode().strip() == "/pytorch/torch.py"
+    assert sum(name.endswith(".whl") for name in seen) > 1  # while locking, and in the build
+    assert url not in (path.parent / "images" / CPU / "requirements.lock").read_text()
+
+
+def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_wheel(
+    project: Project, index: tuple[str, list[str]], bare: dict[str, str]
+) -> None:
+    url, _ = index
+    path = _cpu_project(project, "http://127.0.0.1:9/cpu")
+    words = ("build", CPU, "--matrix", str(path), "--format", "json")
+    failed = images_of(done := torchbake(*words, env=bare | {"UV_HTTP_RETRIES": "0"}))[CPU]
+    assert (done.returncode, failed["exit_code"]) == (5, 5)
+    assert "http://127.0.0.1:9/cpu" in failed["reason"]
+    assert "TORCHBAKE_INDEX_CPU" in done.stdout + done.stderr
+    elsewhere = torchbake(*words, env=bare | {"PIP_EXTRA_INDEX_URL": url})
+    assert images_of(elsewhere)[CPU]["status"] == "built", elsewhere.stderr
+
+
+def test_the_hosts_own_index_takes_the_place_of_the_matrixs_and_its_password_is_nowhere(
+    project: Project, index: tuple[str, list[str]], bare: dict[str, str], tmp_path: Path
+) -> None:
+    url, seen = index
+    path = _cpu_project(project, "http://127.0.0.1:9/cpu")
+    own = url.replace("http://", f"http://{MARKER}:secret@")
+    done = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare | {"TORCHBAKE_INDEX_CPU": own})
+    image = images_of(done)[CPU]
+    assert image["status"] == "built", done.stderr
+    assert seen
+    written = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
+    assert not [file for file in written if MARKER.encode() in file.read_bytes()]
+    assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))

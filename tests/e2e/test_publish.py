@@ -19,10 +19,11 @@ import requests
 
 from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
-from tests.e2e.small import Small
 from tests.e2e.unreliable import at_random, unreliable
+from tests.small import Small
 from torchbake.candidate import Candidate, Published
 from torchbake.errors import TorchbakeError
+from torchbake.exchange import Answer
 from torchbake.publish import Publisher
 from torchbake.reference import Repository
 from torchbake.registry import Registry
@@ -31,7 +32,8 @@ from torchbake.rolling import shift
 from torchbake.transport import Request, Transport
 
 TOOLS = ROOT / ".torchbake/tools"
-BESIDE = (".release", ".sbom", ".provenance")
+BESIDE = (".release", ".sbom", ".provenance", ".held")
+ROUNDS = 15
 TAGS = {"2.7.0": ("2.7", "cuda12", "latest"), "2.7.1": ("2.7", "cuda12", "latest")}
 
 
@@ -108,14 +110,13 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     assert record.state == "released"
     assert {moved.tag: moved.before for moved in record.rolling} == dict.fromkeys(tags, first.digest)
 
-    publisher = Publisher(there)
-    back = shift(there, publisher, second.tags, to=None, back=True)
+    back = shift(there, second.tags, to=None, back=True)
     assert (str(back.current), str(back.target)) == ("2.7.1-cuda12.6-r1", "2.7.1-cuda12.6-r0")
     assert place.state() == after | dict.fromkeys(tags, first.digest)
     # Who went back does not want it forward again by the next job that runs.
     assert publish(there, small, second).decision.action == "held"
     assert place.state() == after | dict.fromkeys(tags, first.digest)
-    shift(there, publisher, second.tags, to=None, back=False)
+    shift(there, second.tags, to=None, back=False)
     assert place.state() == after
 
 
@@ -140,7 +141,7 @@ def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
     keeping.publish(other, small.supply, print, lambda *_: None)
     publisher.finish(other.tags, print)
     assert place.state()["latest"] == other.digest
-    shift(there, publisher, other.tags, to=None, back=True)
+    shift(there, other.tags, to=None, back=True)
     # What somebody rolled back is not taken forward by the job that runs next.
     held = publisher.finish(other.tags, print)
     assert held
@@ -190,7 +191,7 @@ class Killed(Transport):
         super().__init__(host)
         self.count, self.at, self.after = 0, at, after
 
-    def send(self, request: Request, scope: str = "") -> requests.Response:
+    def send(self, request: Request, scope: str = "") -> Answer:
         mine = self.count
         self.count += 1
         if mine == self.at and not self.after:
@@ -221,7 +222,7 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
     publish(place.registry(), small, first)
     publish(place.registry(), small, second)
-    wanted, at, rounds = place.state(), 0, 0
+    wanted, at, rounds = place.state(), 0, 0  # tests/unit/test_publish.py stops at each; here are some for real
     while True:
         place.remove()
         publish(place.registry(), small, first)
@@ -243,9 +244,9 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
         assert record
         assert record.state == "released"
         assert {moved.before for moved in record.rolling} == {first.digest}, f"killed at request {at}"
-        at += 1
+        at += 5
         rounds += 1
-    assert rounds > 20
+    assert rounds > 8
 
 
 def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place: Place) -> None:
@@ -255,7 +256,7 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
     publish(place.registry(), small, second)
     wanted, right, errors = place.state(), 0, list[str]()
     with unreliable(place.running.host) as proxy:
-        for seed in range(40):
+        for seed in range(ROUNDS):
             place.remove()
             publish(place.registry(), small, first)
             proxy.choose = at_random(seed, 0.15 if seed % 2 else 0.4)
@@ -276,7 +277,7 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
     assert faults >= {"500", "429", "reset", "lost", "truncated", "digest"}
     assert right > 10
     assert all(proxy.host in error or "manifest" in error for error in errors)
-    print(f"\n{right} of 40 rounds ended right at once, {len(errors)} with an error and then right")
+    print(f"\n{right} of {ROUNDS} rounds ended right at once, {len(errors)} with an error and then right")
 
 
 @pytest.mark.parametrize("status", ["401"])
@@ -302,10 +303,10 @@ def test_tags_that_moved_go_back_where_the_rest_cannot_be_moved(place: Place) ->
 
 
 def test_many_at_once_lose_and_double_nothing(place: Place) -> None:
-    """Eight publishers, of one image and of several, 50 rounds; an old patch release is always among them."""
-    source, rounds = random.Random(1), 50
+    """Eight publishers, of one image and of several; an old patch release is always among them."""
+    source = random.Random(1)
     small, immutable = Small(), dict[str, str | None]()
-    for round_ in range(rounds):
+    for round_ in range(ROUNDS):
         torches = ["2.7.1"] * 8 if round_ % 2 else [source.choice(list(TAGS)) for _ in range(8)]
         inputs = [f"{round_}-{source.randrange(3)}" for _ in torches]
         candidates = [image(small, torch, one) for torch, one in zip(torches, inputs, strict=True)]
@@ -316,7 +317,7 @@ def test_many_at_once_lose_and_double_nothing(place: Place) -> None:
             assert state[tag] == digest, f"{tag} changed in round {round_}"
         immutable = {tag: digest for tag, digest in state.items() if "-r" in tag}
         _expect_whole(state, {torch: {one.digest for one in candidates if one.id.startswith(torch)} for torch in TAGS})
-    print(f"\n{len(immutable)} immutable tags after {rounds} rounds of 8")
+    print(f"\n{len(immutable)} immutable tags after {ROUNDS} rounds of 8")
 
 
 def _expect_whole(state: Mapping[str, str | None], new: Mapping[str, set[str]]) -> None:

@@ -13,8 +13,9 @@ from tests.e2e.conftest import ROOT
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
 from torchbake.credentials import Login
 from torchbake.errors import RegistryError
+from torchbake.manifest import MANIFEST, Blob, Manifest, sha256
 from torchbake.reference import Repository
-from torchbake.registry import MANIFEST, Blob, Manifest, Registry, sha256
+from torchbake.registry import Registry
 from torchbake.transport import StatusError, Transport
 
 TOOLS = ROOT / ".torchbake/tools"
@@ -107,7 +108,7 @@ def test_a_registry_that_is_not_there_is_told_after_some_tries(tmp_path: Path) -
     registry_ = Registry(Transport("127.0.0.1:1", sleep=waits.append), Repository(host="127.0.0.1:1", path="a/b"))
     with pytest.raises(RegistryError, match="does not answer"):
         registry_.digest("one")
-    assert len(waits) == 5
+    assert len([wait for wait in waits if wait]) == 5
 
 
 def test_a_login_is_needed_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ Each test starts one `run` for each node; they find each other by this host's ow
 
 import json
 import os
+import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -58,10 +60,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a `run` of words with variables; what still runs at the end of the test is killed."""
     nodes: list[Node] = []
 
-    def start_one(*words: str, cwd: Path = tmp_path, **variables: object) -> Node:
+    def start_one(*words: str, cwd: Path = tmp_path, by: tuple[str, ...] = (), **variables: object) -> Node:
         env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "JOB_DIR": str(tmp_path / "job")}
         env |= {name: str(value) for name, value in variables.items()}
-        command = [sys.executable, "-I", "-S", str(RUN), *words]
+        command = [*by, sys.executable, "-I", "-S", str(RUN), *words]
         process = subprocess.Popen(
             command, env=env, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -106,6 +108,38 @@ def test_standalone_has_no_distributed_variable(start: Start, script: Callable[[
     text = "import json; print(json.dumps(dict(os.environ)))"
     _, out, _ = start(script(text), MODE="standalone", MASTER_ADDR="somewhere", MASTER_PORT=1, LOCAL_RANK=3).end()
     assert not {"MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"} & set(json.loads(out))
+
+
+def test_one_node_is_a_group_of_one_with_a_port_of_its_own(start: Start, script: Callable[[str], str]) -> None:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    path = script(f"print(*(os.environ[name] for name in {names}), flush=True); time.sleep(1)")
+    both = [start(path, NNODES=1), start(path, NNODES=1)]
+    ends = [node.end() for node in both]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    words = [out.split() for _, out, _ in ends]
+    assert [line[:4] for line in words] == [["0", "1", "0", "127.0.0.1"]] * 2
+    assert words[0][4] != words[1][4]
+
+
+def test_a_script_for_a_group_that_runs_alone_ends_with_the_next_step(
+    start: Start, script: Callable[[str], str]
+) -> None:
+    code, _, err = start(script("print(os.environ['RANK'])")).end()
+    assert code == 1
+    assert "KeyError: 'RANK'" in err
+    assert "set NNODES=1" in err.splitlines()[-1]
+
+
+def test_an_interrupt_while_it_waits_is_no_traceback(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    node = start(script(""), **{**job(address, port, 2)[0], "RENDEZVOUS_TIMEOUT": 60})
+    assert node.process.stderr is not None
+    while "waiting for node 1" not in node.process.stderr.readline():
+        pass
+    node.process.send_signal(signal.SIGINT)
+    code, _, err = node.end()
+    assert (code, "Traceback" in err) == (130, False)
 
 
 def test_the_first_error_is_the_last_thing_printed(start: Start, script: Callable[[str], str]) -> None:
@@ -365,6 +399,71 @@ def test_a_revision_that_is_not_there_and_a_password_that_is_not_shown(start: St
     assert code == Code.NO_JOB
     assert "127.0.0.1:1" in err
     assert "secret" not in err
+    for url in ("http://me:sec@ret@127.0.0.1:1/x", "http://me:ret/sec@127.0.0.1:1/x", "http://127.0.0.1:1/x?token=ret"):
+        code, _, err = start("train.py", GIT_REPOSITORY=url).end()
+        assert code in (Code.NO_JOB, Code.BAD_VALUE)
+        assert "ret" not in err.replace("secret", "")
+
+
+@pytest.mark.parametrize("variable", ["GIT_REVISION", "GIT_REPOSITORY"])
+def test_no_variable_of_git_runs_a_command(start: Start, repository: Path, tmp_path: Path, variable: str) -> None:
+    planted = tmp_path / "planted"
+    values = {"GIT_REPOSITORY": f"file://{repository}", "GIT_REVISION": "main"}
+    for value in (f"--upload-pack=touch {planted};", f"ext::sh -c touch% {planted}", f"-cx=!touch {planted}"):
+        code, _, err = start("train.py", **{**values, variable: value}).end()
+        assert code == Code.BAD_VALUE, err
+        assert variable in err
+    assert not planted.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not-run: giving a folder to another user needs root")
+def test_a_repository_of_another_user_is_called_that(start: Start, repository: Path) -> None:
+    for path in (repository, *repository.rglob("*")):
+        os.chown(path, 12345, 12345)
+    code, _, err = start("train.py", GIT_REPOSITORY=f"file://{repository}").end()
+    assert code == Code.NO_JOB
+    assert "dubious ownership" in err.splitlines()[-1]
+    assert "--user" in err.splitlines()[-1]
+
+
+def test_an_image_without_ssh_is_told_so(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    git = shutil.which("git")
+    assert git
+    (tmp_path / "bin/git").symlink_to(git)
+    code, _, err = start("train.py", GIT_REPOSITORY="ssh://git@127.0.0.1:1/a", PATH=tmp_path / "bin").end()
+    assert code == Code.NO_JOB
+    assert "cannot run ssh" in err
+    assert "openssh-client" in err
+
+
+def test_a_fetch_ends_when_its_time_is_over_with_all_that_it_started(
+    start: Start, tmp_path: Path, address: str, port: int
+) -> None:
+    with socket.create_server((address, port)):  # it takes connections, and says nothing
+        began = time.monotonic()
+        url = f"http://{address}:{port}/{tmp_path.name}.git"
+        code, _, err = start("train.py", GIT_REPOSITORY=url, GIT_TIMEOUT=1).end()
+        assert code == Code.NO_JOB
+        assert "within 1 seconds" in err
+        assert "GIT_TIMEOUT" in err
+        assert time.monotonic() - began < 20
+    assert subprocess.run(["pgrep", "-f", url], capture_output=True, text=True, check=False).stdout == ""
+
+
+def test_a_commit_that_the_server_does_not_hand_out_alone(start: Start, repository: Path) -> None:
+    """Only its branches and tags are offered; the commit is found in all of them."""
+    sha = _sha(repository, "v-two")
+    for name in (sha, sha[:9]):
+        code, out, err = start("train.py", GIT_REPOSITORY=f"file://{repository}", GIT_REVISION=name).end()
+        assert (code, out.split()) == (0, ["two", "helper"]), err
+
+
+def test_the_fetch_is_not_led_elsewhere(start: Start, repository: Path, tmp_path: Path) -> None:
+    """GIT_DIR of a shell in which `docker run` passes all variables on, for one."""
+    other = tmp_path / "other.git"
+    code, out, err = start("train.py", GIT_REPOSITORY=f"file://{repository}", GIT_DIR=other).end()
+    assert (code, out.split(), other.exists()) == (0, ["three", "helper"], False), err
 
 
 def test_a_module_of_the_folder(start: Start, tmp_path: Path) -> None:
@@ -409,15 +508,110 @@ def test_health_is_ready_when_all_nodes_have_come(
     assert _health(tmp_path) == (0, "healthy: running\n")
 
 
-def test_health_answers_fast(tmp_path: Path) -> None:
-    times = []
+def test_health_believes_no_file_that_run_has_not_written(
+    start: Start, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    def planted(name: str) -> Path:
+        folder = tmp_path / f"torchbake-run-1-{name}"
+        folder.mkdir()
+        return folder / "state.json"
+
+    mine = {"pid": os.getpid(), "phase": "waiting", "detail": ""}
+    odd: list[Any] = [[], None, 7, {}, {**mine, "pid": "1"}, {**mine, "pid": True}, {**mine, "phase": ["x"]}]
+    odd += [{**mine, "phase": "x"}, {**mine, "detail": {}}, {**mine, "pid": 10**30}, {**mine, "pid": -1}]
+    for number, values in enumerate(odd):
+        planted(f"odd{number}").write_text(json.dumps(values))
+    planted("nested").write_text("[" * 60000)
+    planted("bytes").write_bytes(b"\xff\xfe")
+    planted("large").write_text(json.dumps({**mine, "detail": "x" * 10**6}))
+    os.mkfifo(planted("fifo"))
+    (tmp_path / "elsewhere").write_text(json.dumps(mine))
+    planted("link").symlink_to(tmp_path / "elsewhere")
+    planted("folder").mkdir()
+    assert _health(tmp_path) == (0, "healthy: the container runs\n")
+    node = start(script("print('up', flush=True); time.sleep(30)"))
+    assert node.process.stdout is not None
+    node.process.stdout.readline()
+    assert _health(tmp_path) == (0, "healthy: running\n")
+
+
+def test_health_prints_what_a_terminal_would_obey_as_text(tmp_path: Path) -> None:
+    folder = tmp_path / "torchbake-run-1-x"
+    folder.mkdir()
+    state = {"pid": os.getpid(), "phase": "waiting", "detail": "\x1b[2J\ud800 node 1"}
+    (folder / "state.json").write_text(json.dumps(state))
+    assert _health(tmp_path) == (1, "not ready: waiting: ?[2J? node 1\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not-run: being another user needs root")
+def test_health_believes_no_other_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "torchbake-run-1-x"
+    folder.mkdir(mode=0o755)
+    (folder / "state.json").write_text(json.dumps({"pid": os.getpid(), "phase": "waiting", "detail": ""}))
+    assert _health(tmp_path)[0] == 1
+    look = (
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); from entrypoints.pytorch.launch.health import states\n"
+        # From inside, as the folders above let nobody else in; the file can be read, so that only its owner counts.
+        "print(len(states('.'))); os.setuid(65534); open('torchbake-run-1-x/state.json').close(); print(states('.'))"
+    )
+    command = [sys.executable, "-B", "-c", look]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "1\n[]\n", done.stderr
+
+
+def test_health_costs_little(tmp_path: Path) -> None:
+    """CPU seconds, which a busy machine does not stretch as it stretches those on the clock."""
+    costs = []
     for _ in range(5):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         _health(tmp_path)
-        times.append(time.perf_counter() - began)
-    assert sorted(times)[2] < 0.1
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert sorted(costs)[2] < 0.1
 
 
 def test_nothing_is_left_in_the_temporary_folder(start: Start, script: Callable[[str], str], tmp_path: Path) -> None:
     start(script("")).end()
     assert not list(tmp_path.glob("torchbake-run-*"))
+
+
+# --- the entrypoint's home
+
+
+def _home(temporary: Path, *, home: str = "/nonexistent") -> Path:
+    """HOME of a command that the entrypoint starts."""
+    env = {"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": str(temporary), "TORCHBAKE_BANNER": "0"}
+    words = [str(ROOT / "entrypoints/pytorch/entrypoint"), "sh", "-c", 'echo "$HOME"']
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return Path(done.stdout.strip())
+
+
+def test_without_a_writable_home_there_is_one_of_this_user_alone(tmp_path: Path) -> None:
+    usual = tmp_path / f"home-{os.geteuid()}"
+    assert _home(tmp_path) == usual
+    assert usual.stat().st_mode & 0o7777 == 0o700
+    assert _home(tmp_path) == usual  # the next command of this user finds its caches
+    assert _home(tmp_path, home=str(tmp_path)) == tmp_path
+
+
+@pytest.mark.parametrize("kind", ["link", "open", "file", "foreign"])
+def test_what_others_may_have_put_there_is_no_home(tmp_path: Path, kind: str) -> None:
+    usual = tmp_path / f"home-{os.geteuid()}"
+    if kind == "link":
+        (tmp_path / "trap").mkdir(mode=0o700)
+        usual.symlink_to(tmp_path / "trap")
+    elif kind == "file":
+        usual.touch(mode=0o700)
+    else:
+        usual.mkdir()
+        usual.chmod(0o777 if kind == "open" else 0o700)
+    if kind == "foreign":
+        if os.geteuid() != 0:
+            pytest.skip("not-run: giving a folder to another user needs root")
+        os.chown(usual, 12345, 12345)
+    found = _home(tmp_path)
+    assert found != usual
+    assert found.parent == tmp_path
+    assert (found.stat().st_uid, found.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)

@@ -19,15 +19,17 @@ from tests.e2e import test_validate
 from tests.e2e.conftest import INIT, ROOT, torchbake
 from tests.e2e.registries import NAME, PASSWORD, Running, program, registry
 from tests.e2e.test_validate import NEW, Place
-from torchbake.artifact import ARTIFACTS, Artifact, artifact_tag, put_artifact
+from torchbake.artifact import Artifact, put_artifact
 from torchbake.candidate import Candidate, Published
 from torchbake.description import SBOM_TYPE
 from torchbake.errors import PublishError, SignatureError
+from torchbake.immutable import ARTIFACTS, artifact_tag
 from torchbake.inside import Idle as NotPulled
 from torchbake.lock import read_lock
 from torchbake.project import load_project
 from torchbake.publish import Publisher
 from torchbake.release import read_record, write_record
+from torchbake.rolling import shift
 from torchbake.signature import Cosign, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier
 from torchbake.validate import promise_of
 from torchbake.validaterun import Row
@@ -268,7 +270,7 @@ def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, o
     before = place.registry().tags()
     candidate = place.candidate(NEW)
     other = place.small.make(candidate.labels, [b"another build of the same inputs"])
-    with pytest.raises(PublishError, match="another build of the same inputs"):
+    with pytest.raises(PublishError, match=r"holds sha256:\w+, and its image .* is not signed"):
         publish(place, signer(ours, cosign), replace(candidate, digest=other.digest))
     assert place.registry().tags() == before
 
@@ -314,7 +316,7 @@ def test_a_signing_that_was_killed_is_finished_by_the_next_run(
         assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True), f"killed at call {rounds + 1}"
         assert failed(place, verifier(ours, cosign)) == {}
         rounds += 1
-    assert rounds == 8  # sign, public-key and three times verify; sign, public-key and verify
+    assert rounds == 8  # sign, public-key and four times verify; sign and verify
 
 
 @pytest.fixture
@@ -332,6 +334,7 @@ def guarded(
     """A registry that wants a login, which docker's configuration or the environment has."""
     with registry(TOOLS, tmp_path / "registry", login=True) as running:
         if request.param == "environment":
+            monkeypatch.setenv("TORCHBAKE_REGISTRY_HOST", running.host)
             monkeypatch.setenv("TORCHBAKE_REGISTRY_USERNAME", NAME)
             monkeypatch.setenv("TORCHBAKE_REGISTRY_PASSWORD", PASSWORD)
         else:
@@ -359,6 +362,7 @@ def test_a_registry_that_wants_a_login(
 def test_a_login_that_is_refused_is_told_without_its_password(
     guarded: Place, ours: Keys, cosign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TORCHBAKE_REGISTRY_HOST", guarded.running.host)
     monkeypatch.setenv("TORCHBAKE_REGISTRY_USERNAME", NAME)
     monkeypatch.setenv("TORCHBAKE_REGISTRY_PASSWORD", "a wrong one")
     with pytest.raises(SignatureError) as refused:
@@ -454,3 +458,48 @@ def test_the_verbs_sign_and_believe_a_real_image(
         if check["id"] == "registry.signature"
     }
     assert reasons == {"no --key and no --identity was given"}
+
+
+def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
+    """An image with our public labels, all that lies beside one, and a record that is true of it."""
+    candidate = place.candidate(NEW)
+    planted = replace(candidate, digest=place.small.make(candidate.labels, [b"not what was tested"]).digest)
+    stranger = Publisher(place.registry(), signer=signer(theirs, cosign), keep_rolling=True)
+    stranger.publish(planted, place.small.supply, lambda _: None, lambda *_: None)
+    before, tags = place.registry().tags(), place.project.tags[NEW]
+    for attempt in (
+        lambda: publish(place, signer(ours, cosign)),
+        lambda: Publisher(place.registry(), signer=signer(ours, cosign)).finish(tags, lambda _: None),
+        lambda: shift(place.registry(), tags, to=None, back=False, verifier=signer(ours, cosign)),
+    ):
+        with pytest.raises(
+            PublishError, match=f"holds {planted.digest}, and its image .* is signed, but not by the key"
+        ):
+            attempt()
+    assert place.registry().tags() == before
+    assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, False)
+
+
+def test_a_release_that_was_begun_is_promoted_by_its_own_key_alone(
+    place: Place, ours: Keys, theirs: Keys, cosign: Path
+) -> None:
+    publisher = Publisher(place.registry(), signer=signer(ours, cosign), keep_rolling=True)
+    publisher.publish(place.candidate(NEW), place.small.supply, lambda _: None, lambda *_: None)
+    assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True)  # the record too, which is only begun
+    tags = place.project.tags[NEW]
+    with pytest.raises(PublishError, match="signed, but not by the key"):
+        Publisher(place.registry(), signer=signer(theirs, cosign)).finish(tags, lambda _: None)
+    nobody = CosignSigner(cosign=Cosign(program=str(cosign), log=False))  # keyless, and nobody is believed
+    with pytest.raises(PublishError, match="name whom with --identity and --issuer"):
+        Publisher(place.registry(), signer=nobody).finish(tags, lambda _: None)
+    assert tags[0] not in place.registry().tags()
+    finished = Publisher(place.registry(), signer=signer(ours, cosign)).finish(tags, lambda _: None)
+    assert finished
+    assert finished.action == "finish"
+    assert failed(place, verifier(ours, cosign)) == {}
+    # Who only moves tags needs no more than the public key.
+    public = CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=ours.public)
+    shift(place.registry(), tags, to=0, back=True, verifier=public)
+    stranger = CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=theirs.public)
+    with pytest.raises(PublishError, match=f"signed, but not by the key {theirs.public}"):
+        shift(place.registry(), tags, to=0, back=True, verifier=stranger)

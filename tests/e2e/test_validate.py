@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
-from tests.e2e.small import Small
+from tests.small import Small
 from torchbake.candidate import Candidate, Supply
 from torchbake.content import Content, EngineSource
 from torchbake.description import supply_of
@@ -22,10 +22,11 @@ from torchbake.engine import connect
 from torchbake.expectation import parse_expected
 from torchbake.inside import Idle
 from torchbake.lock import read_lock
+from torchbake.manifest import Manifest, sha256
 from torchbake.project import Project, load_project
 from torchbake.publish import Publisher
 from torchbake.reference import Reference, Repository
-from torchbake.registry import Manifest, Registry, sha256
+from torchbake.registry import Registry
 from torchbake.release import read_record, write_record
 from torchbake.render import promised_labels
 from torchbake.rolling import shift
@@ -161,7 +162,7 @@ def test_what_was_published_is_good(place: Place, validate: Callable[..., Comple
 def test_after_a_rollback_all_is_good(place: Place) -> None:
     place.publish(NEW)
     place.publish(NEW, "b")
-    shift(place.registry(), Publisher(place.registry()), place.project.tags[NEW], to=None, back=True)
+    shift(place.registry(), place.project.tags[NEW], to=None, back=True)
     assert place.failures(NEW) == {}
 
 
@@ -191,7 +192,7 @@ def test_a_tag_moved_to_what_is_newer_is_not_told_to_be_promoted_alone(place: Pl
     assert f"and should point at {OLD}-r0" in failed["rolling"]
     assert f"Remove it in the registry, as promote leaves it alone ({NEW} is newer). Put it there" in failed["rolling"]
     place.forget_tag("2.9")
-    shift(place.registry(), Publisher(place.registry()), place.project.tags[OLD], to=0, back=False)
+    shift(place.registry(), place.project.tags[OLD], to=0, back=False)
     assert place.failures(OLD) == {}
 
 

@@ -1,10 +1,11 @@
-"""What entrypoints/volume-permissions.c does to real files: needs root, a C compiler and mount."""
+"""What entrypoints/init/volume-permissions does to real files: needs root, a C compiler and mount."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,7 +22,7 @@ import pytest
 
 from tests.e2e.waiting import until
 
-SOURCE = Path(__file__).parents[2] / "entrypoints" / "init" / "volume-permissions.c"
+SOURCES = sorted((Path(__file__).parents[2] / "entrypoints/init/volume-permissions").glob("*.c"))
 WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
 SUMMARY = re.compile(
     r"^volume-permissions: (\S+): (\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped in \d+\.\d s$",
@@ -35,6 +36,7 @@ SYSTEM_PATHS = [
 ]
 WRONG_OWNERS = ["", "app", "1:", ":1", "-1", "+1", " 1", "1:2:3", "4294967295", "18446744073709551617"]
 WRONG_USAGE = ["--owner", "--mode", "--mode=0777", "--jobs=0", "--jobs=two", "--dry-run=yes", "--all", "-x"]
+WORDS = ["--", "-", "owner", "=", "1001", ":", "a/", "..", "//", "\x1b", "é" * 300, "x" * 5000, "--jobs=", "--mode="]
 Mount = Callable[..., None]
 
 
@@ -90,7 +92,7 @@ def tool(_root: None, tmp_path_factory: pytest.TempPathFactory) -> Tool:
     if compiler is None:
         pytest.fail("no C compiler; install musl-tools (or gcc)")
     binary = tmp_path_factory.mktemp("bin") / "volume-permissions"
-    built = subprocess.run([compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False)
+    built = subprocess.run([compiler, *WARNINGS, "-o", binary, *SOURCES], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return Tool(binary)
 
@@ -367,6 +369,35 @@ def test_a_symlink_is_refused(tool: Tool, place: Path, volume: Path) -> None:
     assert tool("--dry-run", place / "to-root" / "etc").code == 2
 
 
+@pytest.mark.parametrize("below", ["", "/", "/.", "/sub", "/sub/..", "/../volume"])
+def test_no_part_of_a_path_may_be_a_symlink(tool: Tool, place: Path, volume: Path, below: str) -> None:
+    """It may have been put there by whoever can write to a volume, and lead to another one."""
+    (volume / "sub").mkdir()
+    (place / "link").symlink_to(volume)
+    done = tool(f"{place}/link{below}")
+    assert done.code == 2
+    assert f"{place}/link is a symbolic link" in done.stderr
+    assert owner(volume) == owner(volume / "sub") == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["library1", "libs", "lib.d", "usr1", "etcetera", "devices", "binaries"])
+def test_the_name_of_a_system_path_may_begin_another(tool: Tool, place: Path, name: str) -> None:
+    shutil.copy(tool.binary, place / "volume-permissions")
+    (place / name).mkdir()
+    done = run_command(["chroot", place, "/volume-permissions", f"/{name}"])
+    assert (done.code, done.stderr.count("\n")) == (0, 1)
+    assert owner(place / name) == OWNER
+
+
+@pytest.mark.parametrize("path", ["/lib", "//lib", "/lib/x", "/./lib", "/lib64", "/lib32", "/libx32/x", "/etc/../lib"])
+def test_libraries_are_refused_in_any_spelling(tool: Tool, place: Path, path: str) -> None:
+    shutil.copy(tool.binary, place / "volume-permissions")
+    for name in ("lib/x", "lib32", "lib64", "libx32/x", "etc"):
+        (place / name).mkdir(parents=True)
+    done = run_command(["chroot", place, "/volume-permissions", "--dry-run", path])
+    assert (done.code, "is a system path" in done.stderr) == (2, True)
+
+
 def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> None:
     assert tool("./volume/../volume", cwd=place).code == 0
     assert owner(volume) == OWNER
@@ -387,6 +418,12 @@ def test_wrong_usage(tool: Tool, volume: Path, argument: str) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith(f"volume-permissions: {argument.partition('=')[0]}")
     assert owner(volume) == (0, 0)
+
+
+@pytest.mark.parametrize(("arguments", "named"), [(["-xy"], "-x"), (["--quiet", "-zq"], "-z"), (["-q=3"], "-q")])
+def test_an_unknown_letter_is_named(tool: Tool, volume: Path, arguments: list[str], named: str) -> None:
+    done = tool(*arguments, volume)
+    assert (done.code, done.stderr) == (2, f"volume-permissions: {named} is not a known option; see --help\n")
 
 
 def test_help_and_version(tool: Tool) -> None:
@@ -431,6 +468,23 @@ def test_only_the_first_ten_failures_are_printed(tool: Tool, place: Path, volume
     assert run_command([binary, volume], uid=65534).failed == 16
 
 
+def test_names_are_shown_as_text(tool: Tool, place: Path, volume: Path) -> None:
+    """Neither a file's name nor an argument can forge a line or speak to a terminal."""
+    binary = shutil.copy(tool.binary, place)
+    (volume / "a\nb\x1b[2J\\c\u202e").touch()
+    done = run_command([binary, volume], uid=65534)
+    assert f"{volume}/a\\nb\\x1b[2J\\\\c\\xe2\\x80\\xae: cannot change the owner" in done.stderr
+    assert "\\x1b]0;x\\x07: cannot be found" in tool("/\x1b]0;x\x07").stderr
+
+
+def test_a_long_path_makes_no_long_line(tool: Tool, place: Path, volume: Path) -> None:
+    binary = shutil.copy(tool.binary, place)
+    dig(volume, 2000)
+    done = run_command([binary, "--jobs", "1", volume], uid=65534)
+    assert (done.code, done.failed) == (1, 2001)
+    assert max(map(len, done.stderr.splitlines())) < 5000
+
+
 def test_quiet_says_nothing_when_all_is_well(tool: Tool, volume: Path) -> None:
     done = tool("--quiet", volume)
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
@@ -472,6 +526,21 @@ def test_three_capabilities_are_enough(tool: Tool, volume: Path) -> None:
     assert (done.code, done.changed) == (0, 3)
     assert strangers(volume) == []
     assert [mode(volume / "private"), mode(volume / "private" / "file")] == [0o770, 0o660]
+
+
+@pytest.mark.parametrize(("group", "lost"), [(0, False), (1001, True), (2000, True)])
+def test_a_setgid_bit_is_kept_or_the_failure_told(tool: Tool, volume: Path, group: int, lost: bool) -> None:
+    """Without the capability FSETID, the kernel takes it away on chmod for foreign groups, and says nothing."""
+    folder = volume / "shared"
+    folder.mkdir()
+    os.chown(folder, 0, group)
+    folder.chmod(0o2750)
+    only = "-all,+chown,+fowner,+dac_override"
+    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", volume])
+    assert (done.code, "FSETID" in done.stderr) == (int(lost), lost)
+    assert mode(folder) == (0o2750 if lost else 0o2770)
+    assert tool("--mode", "g=u", volume).code == 0
+    assert (mode(folder), owner(folder)) == (0o2770, OWNER)
 
 
 def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place: Path, volume: Path) -> None:
@@ -535,10 +604,10 @@ def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount, jobs: str) -> None:
 
 
 def dig(volume: Path, levels: int, beside: Sequence[str] = ()) -> None:
-    """A directory in a directory and so on, each with directories beside it."""
+    """A directory in a directory and so on, each with directories beside it, which are read after it."""
     here = os.open(volume, os.O_RDONLY)
     for _ in range(levels):
-        for name in (*beside, "directory"):
+        for name in ("directory", *beside):
             os.mkdir(name, dir_fd=here)
         above, here = here, os.open("directory", os.O_RDONLY, dir_fd=here)
         os.close(above)
@@ -561,3 +630,61 @@ def test_few_descriptors_are_enough(tool: Tool, volume: Path, mount: Mount) -> N
     done = tool.under("prlimit", "--nofile=16:16", arguments=["--jobs", "8", volume])
     assert (done.code, done.entries) == (0, 1 + 3 * 100 + 1 + 1101 * 20)
     assert strangers(volume) == []
+
+
+def test_time_grows_with_depth_and_not_with_its_square(tool: Tool, volume: Path, mount: Mount) -> None:
+    """`run_command` waits a minute; walked from the top, each level costs more than the one before."""
+    mount("-t", "tmpfs", "tmpfs", on=volume)
+    dig(volume, 30_000, beside=["x"])
+    done = tool.under("prlimit", "--nofile=16:16", arguments=["--jobs", "2", volume])
+    assert (done.code, done.entries, done.changed) == (0, 60_001, 60_001)
+    assert strangers(volume) == []
+
+
+def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volume: Path) -> None:
+    """Its ".." is a directory outside, whose "x" must not be taken for the one that is to be read."""
+    dig(volume, 40, beside=["x"])
+    outside, moved = place / "outside", volume.joinpath(*["directory"] * 20)
+    (outside / "x" / "y").mkdir(parents=True)
+    over = threading.Event()
+
+    def move() -> None:
+        while not over.is_set():
+            moved.rename(outside / "directory")
+            (outside / "directory").rename(moved)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        codes = {
+            tool.under("prlimit", "--nofile=12:12", arguments=["--owner", str(uid), volume]).code
+            for uid in range(2000, 2150)
+        }
+    finally:
+        over.set()
+        mover.join()
+    assert codes <= {0, 1}
+    assert {owner(path) for path in (outside, outside / "x", outside / "x" / "y")} == {(0, 0)}
+
+
+# What tools for C find in it
+
+
+@pytest.mark.parametrize("kind", ["address,undefined", "thread"])
+def test_sanitizers_find_nothing(volume: Path, tmp_path: Path, kind: str) -> None:
+    """On a little of everything, with few descriptors and several threads, and on arguments by chance."""
+    binary = tmp_path / "volume-permissions"
+    command = ["gcc", "-std=c11", "-O1", "-g", "-pthread", f"-fsanitize={kind}", "-fno-sanitize-recover=all"]
+    subprocess.run([*command, "-o", binary, *SOURCES], check=True)
+    fill(volume)
+    dig(volume / "empty", 200, beside=("x", "y"))
+    for number in range(2000):
+        (volume / "a" / "d" / f"f{number}").touch()
+    for uid, limit in ((7, "16"), (8, "20"), (9, "1024")):
+        arguments = ["--jobs", "4", "--mode", "g=u", "--owner", str(uid), str(volume)]
+        done = run_command(["prlimit", f"--nofile={limit}:{limit}", binary, *arguments])
+        assert (done.code, done.entries, done.changed) == (0, 2615, 2615), done.stderr
+    chance = random.Random(1)
+    for _ in range(60):
+        words = [chance.choice(WORDS) + chance.choice(WORDS) * chance.randrange(3) for _ in range(4)]
+        assert run_command([binary, "--dry-run", *words], cwd=volume).code in (0, 2), words

@@ -14,6 +14,8 @@ from tests.images.checks import Check
 from tests.images.containers import Containers
 from tests.images.facts import GATHERERS, Facts
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
+from torchbake.cluster import remove_leftovers
+from torchbake.engine import Engine
 from torchbake.project import TOOLKIT
 from torchbake.verdict import CheckResult, Outcome, dump_results
 
@@ -194,6 +196,7 @@ def figures(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def containers(client: docker.DockerClient, subject: Subject) -> Iterator[Containers]:
+    remove_leftovers(Engine(client))
     made = Containers(client, subject.digest)
     yield made
     made.remove_all()
@@ -220,9 +223,12 @@ def _gathered(name: str) -> Any:
     return gathered
 
 
-layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies = map(
+layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies, traces, triton, nvidia = map(
     _gathered,
-    ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
+    (
+        *("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
+        *("traces", "triton", "nvidia"),
+    ),
 )
 
 

@@ -15,6 +15,9 @@ from docker.models.containers import Container
 from requests import RequestException
 from testinfra.host import Host
 
+from torchbake.cluster import OWNER
+from torchbake.owner import owner_label
+
 _LABEL = "org.torchbake.checks"
 _QUIET = {"TORCHBAKE_BANNER": "0"}
 STAYING = ("sleep", "infinity")  # the command of the container that stays
@@ -48,7 +51,8 @@ class Containers:
     def create(self, *command: str, ref: str | None = None, **options: Any) -> Container:
         """A container that is not started yet, without a network unless asked for."""
         options = {"network_mode": "none", "environment": _QUIET, **options}
-        options["labels"] = {_LABEL: self._session}
+        owner = owner_label()  # by it `remove_leftovers` finds what a killed run could not remove
+        options["labels"] = {_LABEL: self._session, **({OWNER: owner} if owner else {})}
         return self._client.containers.create(ref or self._ref, list(command) or None, **options)
 
     def run(self, *command: str, timeout: float = 60, **options: Any) -> Ended:

@@ -20,6 +20,7 @@ from torchbake.render import USER
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
+PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
 # Ways to run an image: options of its container, and folders that its contract promises to be writable there.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -31,6 +32,16 @@ WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "read-only": ({"read_only": True, "tmpfs": {"/tmp": "mode=1777"}}, ("/tmp",)),
     "hardened": ({"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}, ("/tmp",)),
+}
+# Modules of packages that are trimmed; importing these themselves does not import them.
+BELOW = {
+    "cuda-bindings": ("cuda.bindings.driver", "cuda.bindings.nvrtc", "cuda.bindings.runtime"),
+    "mpmath": ("mpmath.libmp",),
+    "networkx": ("networkx.algorithms", "networkx.utils"),
+    "numpy": ("numpy.f2py", "numpy.testing"),
+    "sympy": ("sympy.testing",),
+    "torch": ("torch.testing", "torch.utils.cpp_extension"),
+    "triton": ("triton.profiler",),
 }
 _UNREAPED = """
 (sleep 0.2 &)
@@ -119,10 +130,20 @@ class Facts:
         return found
 
     def imports(self) -> dict[str, Any]:
-        """What comes of importing every module of every package but NVIDIA's, which have none to speak of."""
+        """What comes of importing every module of every package but NVIDIA's, which have none to speak of; and more."""
         packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
-        modules = sorted({module for one in packages for module in one["modules"]})
+        below = [module for one in packages for module in BELOW.get(one["name"], ())]
+        modules = sorted({module for one in packages for module in one["modules"]} | set(below))
         found: dict[str, Any] = ask(self._containers.host(), "imports", json.dumps(modules))
+        return found
+
+    def part(self, name: str) -> list[str]:
+        """What is wrong with a part; in a container of its own, as it writes into temporary folders."""
+        script = (PROBES / "parts.py").read_text()
+        ended = self._containers.run("python3", "-c", script, name, timeout=PART_LIMIT)
+        if ended.code:
+            return [f"exit {ended.code}: {ended.last_words}"]
+        found: list[str] = json.loads(ended.stdout)
         return found
 
     def ways(self) -> dict[str, Ended]:
@@ -169,6 +190,9 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "linking": Facts.linking,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
+    "traces": lambda facts: facts.part("traces"),
+    "triton": lambda facts: facts.part("triton"),
+    "nvidia": lambda facts: facts.part("nvidia"),
 }
 
 

@@ -1,7 +1,10 @@
 """What must be in no layer: rules for paths, and for what files say. Each finding belongs to one check."""
 
+import hashlib
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 BIGGEST = 1 << 20  # bytes of a file that is read; keys and settings are smaller
 
@@ -42,10 +45,14 @@ _KEY = re.compile(
     rb"-----BEGIN (?:RSA |DSA |EC |OPENSSH |ENCRYPTED |PGP )?PRIVATE KEY(?: BLOCK)?-----\s+(?:[\w-]+: [^\n]*\n\s*)*"
     rb"[A-Za-z0-9+/=]{32}"
 )
-# What services give out, by the prefix that they gave it so that it can be found.
+# Keys that everybody has: they came with a public package, and open nothing. By the sha256 of their text, without
+# spaces, so that any other key in the same file is found.
+PUBLISHED = {key["sha256"] for key in tomllib.loads(Path(__file__).with_name("published_keys.toml").read_text())["key"]}
+# What services give out, by the prefix that they gave it so that it can be found. AWS ends the ids of its examples
+# in EXAMPLE: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
 _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_-])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[\w-]{20}|hf_[A-Za-z]{34}"
-    rb"|xox[abpr]-[\w-]{20}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{40}"
+    rb"|xox[abpr]-[\w-]{20}|(?:AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{40}"
     rb"|sk-(?:proj-|ant-)?[\w-]{40}|dckr_pat_[\w-]{20})(?![A-Za-z0-9_-])"
 )
 # Looking for a fixed text is many times as fast as looking for a pattern.
@@ -70,12 +77,19 @@ def of_content(path: str, data: bytes) -> Iterator[str]:
     """The checks that what a file says fails."""
     if data.startswith(b"\x7fELF") or path.endswith(".pyc"):
         return
-    if b"PRIVATE KEY" in data and _KEY.search(data):
+    if b"PRIVATE KEY" in data and any(key not in PUBLISHED for key in private_keys(data)):
         yield "files.keys"
     if any(hint in data for hint in _HINTS) and _TOKEN.search(data):
         yield "files.tokens"
     if _SETTINGS.search(path) and (_ADDRESS.search(data) or b"_authToken=" in data):
         yield "files.credentials"
+
+
+def private_keys(data: bytes) -> Iterator[str]:
+    """The sha256 of each private key in a text, as `published_keys.toml` has them."""
+    for match in _KEY.finditer(data):
+        key = data[match.start() :].partition(b"-----END")[0]
+        yield hashlib.sha256(b"".join(key.split())).hexdigest()
 
 
 def secret_variable(name: str, value: str) -> bool:

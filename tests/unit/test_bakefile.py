@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,22 @@ import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
 from torchbake.bakefile import Job, Options, bake_file, output_for, packed, target_name
+from torchbake.base import Base
 from torchbake.spec import Spec
 
-SECRETS = {"bookworm": {"pip-conf": Path("/s/pip"), "ca": Path("/s/ca")}, "trixie": {"ca": Path("/t/ca")}}
+SPECS: list[Spec] = [image(), image("2.13.0", "cpu"), image(base=DEBIAN13), init_image()]
+SECRETS = {
+    **{spec.id: {} for spec in SPECS},
+    image().id: {"pip-conf": Path("/s/pip"), "ca": Path("/s/ca")},
+    image(base=DEBIAN13).id: {"ca": Path("/t/ca")},
+}
+
+
+BASE = Base(name="debian12", image="debian:bookworm-slim", source="registry", digest="sha256:2", created="")
 
 
 def job(spec: Spec, **contexts: str) -> Job:
-    return Job(
-        spec=spec, ref="acme/x:1", tags=("1", "latest"), inputs="sha256:1", base_digest="sha256:2", contexts=contexts
-    )
+    return Job(spec=spec, ref="acme/x:1", tags=("1", "latest"), inputs="sha256:1", base=BASE, contexts=contexts)
 
 
 def options(**changes: Any) -> Options:
@@ -25,7 +33,7 @@ def options(**changes: Any) -> Options:
         "output": "type=image",
         "created": "2025-01-02T03:04:05Z",
         "revision": "abc",
-        "arguments": {"HTTP_PROXY": "http://proxy"},
+        "proxies": ("HTTP_PROXY",),
     }
     return Options(**values | changes)
 
@@ -34,9 +42,6 @@ def target(spec: Spec, **changes: Any) -> dict[str, Any]:
     file = bake_file([job(spec)], options(**changes), Path("/root"), SECRETS)
     found: dict[str, Any] = file["target"][target_name(spec)]
     return found
-
-
-SPECS: list[Spec] = [image(), image("2.13.0", "cpu"), image(base=DEBIAN13), init_image()]
 
 
 def test_there_is_one_target_an_image_and_all_are_built() -> None:
@@ -64,12 +69,39 @@ def test_contexts_are_handed_on() -> None:
 def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
     assert target(image())["args"] == {
         "BASE_DIGEST": "sha256:2",
+        "BASE_NAME": "debian:bookworm-slim",
+        "BASE_SOURCE": "registry",
         "CREATED": "2025-01-02T03:04:05Z",
         "INPUTS": "sha256:1",
         "REVISION": "abc",
         "SOURCE_DATE_EPOCH": "1735787045",
-        "HTTP_PROXY": "http://proxy",
+        "HTTP_PROXY": "${HTTP_PROXY}",
     }
+
+
+def test_a_base_that_no_registry_has_is_given_no_registrys_name() -> None:
+    own = replace(job(image()), base=replace(BASE, source="bootstrap"))
+    arguments = bake_file([own], options(), Path("/root"), SECRETS)["target"][target_name(image())]["args"]
+    assert (arguments["BASE_NAME"], arguments["BASE_SOURCE"]) == ("", "bootstrap")
+    assert arguments["BASE_DIGEST"] == "sha256:2"
+    assert "BASE_NAME" not in target(init_image())["args"]
+
+
+def test_a_proxys_password_stays_in_the_environment() -> None:
+    file = bake_file([job(image())], options(proxies=("https_proxy",)), Path("/root"), SECRETS)
+    assert file["variable"] == {"https_proxy": {"default": ""}}
+    assert file["target"][target_name(image())]["args"]["https_proxy"] == "${https_proxy}"
+
+
+def test_without_a_proxy_there_are_no_variables_not_none_of_them() -> None:
+    """``"variable": {}`` is no bake file: a missing block label."""
+    assert "variable" not in bake_file([job(image())], options(proxies=()), Path("/root"), SECRETS)
+
+
+def test_what_looks_like_a_template_of_bake_is_none() -> None:
+    file = bake_file([job(image(), a="/w/${HOME}")], options(), Path("/root/%{if true}"), SECRETS)
+    found = file["target"][target_name(image())]
+    assert (found["context"], found["contexts"]) == ("/root/%%{if true}", {"a": "/w/$${HOME}"})
 
 
 def test_the_image_has_the_time_of_its_label_unless_another_is_given() -> None:
@@ -81,7 +113,7 @@ def test_the_image_has_the_time_of_its_label_unless_another_is_given() -> None:
     ("spec", "secrets"),
     [(image(), ["id=ca,src=/s/ca", "id=pip-conf,src=/s/pip"]), (image(base=DEBIAN13), ["id=ca,src=/t/ca"])],
 )
-def test_the_secrets_are_those_of_the_bases_suite(spec: Spec, secrets: list[str]) -> None:
+def test_the_secrets_are_the_images_own(spec: Spec, secrets: list[str]) -> None:
     assert target(spec)["secret"] == secrets
 
 

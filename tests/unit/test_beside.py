@@ -26,13 +26,13 @@ from tests.unit.test_validate import (
     shelf,
 )  # fmt: skip
 from torchbake import signature
-from torchbake.artifact import PROVENANCE, SBOM
 from torchbake.beside import signed_digests, signed_parts
 from torchbake.errors import SignatureError, UsageError
+from torchbake.immutable import PROVENANCE, RECORD, SBOM
 from torchbake.inside import SUITE
+from torchbake.manifest import sha256
 from torchbake.project import TOOLKIT
 from torchbake.provenance import BUILD_TYPE, provenance_text
-from torchbake.release import NAME as RECORD
 from torchbake.served import Beside, Image, Revision, Served, Shelf, Signatures
 from torchbake.signature import Cosign, CosignSigner, CosignVerifier, Idle, Trust
 from torchbake.steps import next_steps
@@ -300,8 +300,9 @@ def _survey(registry: Fake) -> Revision:
 def test_a_survey_reads_what_lies_beside_an_image() -> None:
     registry = Fake()
     image = registry.add(TAG, b'{"os": "linux"}')
-    registry.blobs["sha256:text"] = b'{"bomFormat": "CycloneDX"}'
-    layer = {"digest": "sha256:text", "size": 26}
+    text = b'{"bomFormat": "CycloneDX"}'
+    registry.blobs[sha256(text)] = text
+    layer = {"digest": sha256(text), "size": len(text)}
     beside = registry.add(f"{TAG}.sbom", b"{}", layers=[layer], subject={"digest": image.digest})
     empty = registry.add(f"{TAG}.provenance", b"{}")
     large = registry.add(f"{TAG}.release", b"{}", layers=[{**layer, "size": 2**40}])

@@ -1,10 +1,14 @@
 """The catalogue of image checks, read from their marks: no engine is needed to know what they are."""
 
+import importlib
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,14 +16,17 @@ from tests.e2e.broken.everything import BROKEN
 from tests.images import leaks
 from tests.images.budgets import budget_of
 from tests.images.checks import Check, as_markdown, catalogue, smoke_checks
+from tests.images.containers import Containers
 from tests.images.dockerfile import promise_of
 from tests.images.entries import Entry, merge
 from tests.unit.conftest import check_golden
+from torchbake.cluster import OWNER
+from torchbake.owner import owner_label
 from torchbake.project import TOOLKIT
 
 # It fails on a GPU alone: tests/e2e/test_payloads.py sabotages the payload that it shares its checks with.
 WITHOUT_A_BROKEN_IMAGE = {"smoke.nccl"}
-GROUPS = {"metadata", "files", "users", "python", "libraries", "process", "volume-permissions", "smoke"}
+GROUPS = {"metadata", "files", "users", "python", "libraries", "parts", "process", "volume-permissions", "smoke"}
 PAGE = TOOLKIT / "docs/checks.md"
 START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
 
@@ -174,6 +181,7 @@ def test_a_harmless_path_does_not(path: str) -> None:
 
 
 KEY = b"-----BEGIN " + b"RSA PRIVATE KEY-----\n" + b"A" * 64
+PUBLISHED = KEY[:-64] + b"B" * 64  # in place of one that a public package holds
 TOKEN = b"gh" + b"p_" + b"a1" * 18
 
 
@@ -181,12 +189,16 @@ TOKEN = b"gh" + b"p_" + b"a1" * 18
     ("path", "data", "check"),
     [
         ("/opt/x", b"text\n" + KEY, "files.keys"),
+        ("/opt/x", PUBLISHED + b"-----END RSA PRIVATE KEY-----\n" + KEY, "files.keys"),
         ("/opt/x", b"x = '" + TOKEN + b"'", "files.tokens"),
+        ("/opt/x", b"AKIA" + b"IOSFODNN7EXAMPLF", "files.tokens"),
+        ("/opt/x", b"AKIA" + b"EXAMPLE7IOSFODNN", "files.tokens"),
         ("/etc/pip.conf", b"index-url = https://me:word@pypi.example.com/simple", "files.credentials"),
         ("/root/.npmrc", b"//registry.example.com/:_authToken=x", "files.credentials"),
     ],
 )
-def test_what_a_file_says_gives_it_away(path: str, data: bytes, check: str) -> None:
+def test_what_a_file_says_gives_it_away(path: str, data: bytes, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "PUBLISHED", {*leaks.private_keys(PUBLISHED)})
     assert list(leaks.of_content(path, data)) == [check]
 
 
@@ -198,9 +210,13 @@ def test_what_a_file_says_gives_it_away(path: str, data: bytes, check: str) -> N
         ("/usr/share/doc/x", b"https://user:password@example.com"),
         ("/etc/pip.conf", b"index-url = https://pypi.example.com/simple"),
         ("/opt/x.so", b"\x7fELF" + KEY),
+        ("/botocore/examples-1.json", b'"AKIAIOSFODNN7EXAMPLE", "AKIAI44QH8DHBEXAMPLE", "ASIAIOSFODNN7EXAMPLE"'),
+        ("/tornado/test/test.key", PUBLISHED),
     ],
 )
-def test_what_a_harmless_file_says_does_not(path: str, data: bytes) -> None:
+def test_what_a_harmless_file_says_does_not(path: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One key of the tests stands for those that public packages hold."""
+    monkeypatch.setattr(leaks, "PUBLISHED", {*leaks.private_keys(PUBLISHED)})
     assert list(leaks.of_content(path, data)) == []
 
 
@@ -246,3 +262,46 @@ def test_a_budget_is_the_last_release_and_a_little(tmp_path: Path) -> None:
 def test_every_image_of_the_matrix_has_a_budget() -> None:
     ceilings = tomllib.loads((TOOLKIT / "tests/images/budgets.toml").read_text())["ceilings"]
     assert {"cpu-runtime", "cpu-devel", "cuda-runtime", "cuda-devel", "volume-permissions"} <= ceilings.keys()
+
+
+def test_a_published_key_is_the_text_of_one_key_and_says_whose_it_is() -> None:
+    keys = tomllib.loads((TOOLKIT / "tests/images/published_keys.toml").read_text())["key"]
+    assert {key["sha256"] for key in keys} == leaks.PUBLISHED
+    assert all(re.fullmatch("[0-9a-f]{64}", key["sha256"]) and key["of"] and key["why"] for key in keys)
+
+
+REVISION = "org.opencontainers.image.revision"
+ORIGIN = {REVISION: "${REVISION}", "org.opencontainers.image.created": "${CREATED}"}
+CREATED = {"org.opencontainers.image.created": "2026-11-21T07:50:00Z"}
+COMMIT = "1" * 40
+
+
+@pytest.mark.parametrize(
+    ("labels", "commit", "outcome"),
+    [
+        ({**CREATED, REVISION: COMMIT}, COMMIT, None),
+        ({**CREATED, REVISION: ""}, "", pytest.skip.Exception),
+        ({**CREATED, REVISION: ""}, COMMIT, AssertionError),  # the build should have filled it in
+        (CREATED, "", pytest.skip.Exception),
+        ({REVISION: ""}, "", AssertionError),  # the date is missing too
+    ],
+)
+def test_an_image_built_where_git_has_no_commit_is_not_judged_by_its_revision(
+    labels: dict[str, str], commit: str, outcome: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = importlib.import_module("tests.images.test_metadata")
+    monkeypatch.setattr(metadata, "revision", lambda _: commit)
+    row: Any = SimpleNamespace(promise=SimpleNamespace(labels=ORIGIN))
+    subject: Any = SimpleNamespace(labels=labels)
+    config: Any = SimpleNamespace(option=SimpleNamespace(matrix=Path("matrix.yaml")))
+    with pytest.raises(outcome, match=r"commit first|is ''") if outcome else nullcontext():
+        metadata.test_origin(row, subject, config)
+
+
+def test_every_container_of_the_checks_says_whose_it_is() -> None:
+    """So that the next run finds what a killed one left."""
+    made: list[dict[str, Any]] = []
+    client: Any = SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **options: made.append(options)))
+    Containers(client, "image").create("true")
+    assert made[0]["labels"][OWNER] == owner_label()
+    assert len(made[0]["labels"]) == 2

@@ -5,7 +5,6 @@ import contextlib
 import io
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ PLAIN = (
     r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
 )
 SAMPLES = {
-    "IMAGES": "cpu volume-permissions !devel",
+    "IMAGES": "cpu volume-permissions '!devel' 2.10.0-*",
     "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
     "REGISTRY": "ghcr.io/acme",
@@ -54,6 +53,15 @@ SAMPLES = {
     "CI_NODE_INDEX": "2",
     "CI_NODE_TOTAL": "4",
 }
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
+def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell(block: Block) -> None:
+    bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
+    assert bare <= {"SIGNING"}  # options of its owner; what chooses images can be typed at a run by hand
+    for line in block.text.splitlines():
+        assert "$IMAGE" not in line or re.search(r' -- "\$IMAGES?"\)?$', line)  # no option, whatever it holds
+
 
 WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its identity is what keyless signing needs
 
@@ -67,9 +75,18 @@ def commands() -> Iterator[tuple[list[str], list[str]]]:
         for line in re.findall(r"nox (-s [^)\n]*)", block.text):
             sessions = [{"SESSION": one} for one in sessions_of_ci()] if "$SESSION" in line else [{}]
             for more in sessions:
-                filled = re.sub(r"\$(\w+)", lambda found, more=more: (SAMPLES | more)[found[1]], line)  # type: ignore[misc]
-                front, _, back = filled.partition(" -- ")
-                yield shlex.split(front)[1:], shlex.split(back)
+                front, _, back = line.partition(" -- ")
+                yield as_words(front, SAMPLES | more)[1:], as_words(back, SAMPLES | more)
+
+
+def as_words(line: str, variables: Mapping[str, str]) -> list[str]:
+    """A command as a shell makes words of it: what is quoted stays one, what is not becomes several."""
+    words = ([text] if '"' in raw else text.split() for raw in line.split() for text in [_filled(raw, variables)])
+    return [word for some in words for word in some]
+
+
+def _filled(raw: str, variables: Mapping[str, str]) -> str:
+    return re.sub(r"\$(\w+)", lambda found: variables[found[1]], raw.replace('"', ""))
 
 
 def sessions_of_ci() -> list[str]:
@@ -156,8 +173,14 @@ def running(contexts: Mapping[str, Any]) -> str:
     """The commands that the job of an image runs there, when all is well."""
     needs = {"plan": {"outputs": {"release": release_of(contexts)}}}
     more = {"needs": needs, "runner": {"environment": "github-hosted"}, "steps": {"test": {"outcome": "success"}}}
-    steps = github_jobs(IMAGES)["image"].steps
-    return "\n".join(step.run for step in steps if holds(step.condition, {**contexts, **more}))
+    known = {**contexts, **more}
+    (job,) = (job for job in images_jobs() if holds(str(job.raw["if"]), known))
+    return "\n".join(step.run for step in job.steps if holds(step.condition, known))
+
+
+def images_jobs() -> list[Job]:
+    """The jobs for one image: where nothing is released, and where it is."""
+    return [job for name, job in github_jobs(IMAGES).items() if name in ("check", "release")]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +203,24 @@ def test_what_is_not_the_main_branch_is_tested_and_not_released(contexts: dict[s
     assert "nox -s test" in text
     assert "docker login" not in text
     assert "publish" not in text
+
+
+def test_what_runs_a_pull_request_may_write_nothing() -> None:
+    contexts = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme", SIGNING="--keyless")
+    known = {**contexts, "needs": {"plan": {"outputs": {"release": release_of(contexts)}}}}
+    for path in GITHUB:
+        if "pull_request" not in read(path)["on"]:
+            continue
+        running = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known)]
+        assert running
+        for job in running:
+            assert set((job.raw.get("permissions") or read(path)["permissions"]).values()) <= {"read"}
+            assert not any("secrets." in str(step) or "github.token" in str(step) for step in job.steps)
+
+
+def test_what_is_released_was_built_and_tested_as_in_a_pull_request() -> None:
+    check, release = (list(job.raw["steps"]) for job in images_jobs())
+    assert [step for step in release if step in check] == check
 
 
 @pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
@@ -220,7 +261,7 @@ def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
     for concurrency in (images, validate):
         assert concurrency["queue"] == "max"
         assert concurrency["cancel-in-progress"] is False
-    assert github_jobs(IMAGES)["image"].raw["strategy"]["fail-fast"] is False
+    assert all(job.raw["strategy"]["fail-fast"] is False for job in images_jobs())
     assert "matrix" not in github_jobs(IMAGES)["promote"].raw.get("strategy", {})
 
 
@@ -257,6 +298,21 @@ def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
     assert json.loads(printed.getvalue()) == found
     assert all(used <= set(entry) for entry in found["include"])
     assert len(found["include"]) <= 256  # more jobs GitHub does not make of one matrix
+
+
+def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_releases() -> None:
+    documented = [
+        pattern
+        for page in (TOOLKIT / "docs").glob("*.md")
+        for pattern in re.findall(r"'(\^https://github[^']*)'", page.read_text())
+    ]
+    assert documented
+    signer = "https://github.com/acme/images/.github/workflows/images.yml@refs/"
+    for pattern in documented:
+        assert re.search(pattern, f"{signer}heads/main")
+        assert not re.search(pattern, f"{signer}heads/other")
+        assert not re.search(pattern, f"{signer}pull/1/merge")
+        assert not re.search(pattern, f"{signer}heads/main".replace("images.yml", "other.yml"))
 
 
 def test_the_guide_tells_every_variable_and_secret() -> None:

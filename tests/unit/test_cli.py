@@ -1,16 +1,21 @@
 """The command line: its verbs, its answers to what is wrong, and what it gives to programs."""
 
 import ast
+import errno
+import io
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
+import requests
+from rich.text import Text
 
 from tests.unit.conftest import SMALL
-from torchbake import cli
-from torchbake.errors import INTERRUPTED, StorageError, all_errors
+from torchbake import MATRIX_VARIABLE, __version__, cli, console
+from torchbake.errors import INTERRUPTED, RegistryError, StorageError, TorchbakeError, UsageError, all_errors
 from torchbake.project import TOOLKIT
 from torchbake.verbs import list as listing
 from torchbake.verbs import schema
@@ -92,7 +97,10 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
         (["build", "all", "--jobs", "0"], ("--jobs", "'0'")),
         (["lock", "--matrix"], ("--matrix", "expected one argument")),
         (["publish", "cpu", "--registry", "h/n", "--key", "k", "--keyless"], ("two ways to sign",)),
-        (["promote", "cpu", "--registry", "h/n", "--key", "k"], ("--finish",)),
+        (["publish", "cpu", "--registry", "h/n", "--keyless", "--identity", "i"], ("--identity and --issuer",)),
+        (["publish", "cpu", "--registry", "h/n", "--identity", "i", "--issuer", "j"], ("--keyless",)),
+        (["promote", "cpu", "--registry", "h/n", "--keyless"], ("--finish",)),
+        (["rollback", "cpu", "--registry", "h/n", "--key", "k", "--identity", "i", "--issuer", "j"], ("--key",)),
         (["promote", "cpu", "--registry", "h/n", "--finish", "--to", "r1"], ("--to",)),
         (["validate", "cpu", "--registry", "h/n", "--suite", "--no-pull"], ("--no-pull",)),
         (["validate", "cpu", "--registry", "h/n", "--identity", "me"], ("--issuer",)),
@@ -137,6 +145,59 @@ def test_a_file_that_cannot_be_written_is_a_storage_error(
     assert str(tmp_path / "file") in err(capsys, "schema", code=StorageError.exit_code)
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 11, "Free some space"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "/x"), 11, "Disk quota exceeded: /x"),
+        (OSError(errno.EROFS, "Read-only file system", "/x"), 11, "Make it writable"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), 11, "Permission denied: /x"),
+        (PermissionError(errno.EACCES, "Permission denied"), 1, "PermissionError: Permission denied"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "git"), 1, "No such file or directory: git"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), 1, "ConnectionRefusedError: "),
+        (requests.TooManyRedirects("Exceeded 30 redirects."), 1, "TooManyRedirects: Exceeded 30 redirects."),
+        (requests.ConnectionError(), 1, "ConnectionError: it says no more"),
+    ],
+)
+def test_what_the_system_refuses_is_called_by_its_name(
+    error: OSError, code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(listing, "run", fail)
+    text = err(capsys, "list", "all", code=code)
+    assert words in text
+    assert ("Free some space" in text) == (error.errno in (errno.ENOSPC, errno.EDQUOT))
+
+
+HOSTILE = "red \x1b[31m \x1b]0;title\x07 \x9b2J \x7f \u202e [bold]brackets[/x] é\tend"
+
+
+def test_escapes_in_foreign_words_are_shown_as_text(monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
+    def fail(_: object) -> int:
+        console.say(HOSTILE)
+        console.show_table(["a"], [[HOSTILE]])
+        console.show_json({"a": HOSTILE})
+        raise RegistryError(HOSTILE, hint=HOSTILE)
+
+    monkeypatch.setattr(listing, "run", fail)
+    assert cli.main(["list", "all"]) == RegistryError.exit_code
+    seen = capsys.readouterr()
+    for text in (seen.out, seen.err):
+        assert not set(text) & set("\x1b\x07\x9b\x7f\u202e")
+        assert "[bold]brackets[/x] é" in text
+    assert seen.err.count("\\x1b[31m") == 3
+    assert json.loads(seen.out[seen.out.index("{") :]) == {"a": HOSTILE}
+
+
+def test_colours_of_our_own_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
+    terminal = console._Console(stderr=True, force_terminal=True, color_system="standard")
+    terminal.print(Text("word \x1b[0m", style="red"))
+    assert shown.getvalue() == "\x1b[31mword \\x1b[0m\x1b[0m\n"
+
+
 def test_an_interruption_is_the_shells_own_code(monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt
@@ -149,6 +210,24 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     codes = [error.exit_code for error in all_errors()]
     assert len(codes) == len(set(codes))
     assert all(0 < code < 126 for code in codes)  # from 126 on they are the shell's
+
+
+def test_no_error_has_a_code_that_nox_ends_with_for_another_reason() -> None:
+    same = {TorchbakeError.exit_code: "a failure", UsageError.exit_code: "a wrong command line"}  # as nox means them
+    theirs = {1, 2, 3}  # nox/tasks.py; 130, for an interruption, is no error's
+    assert {error.exit_code for error in all_errors()} & theirs == set(same)
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["-V"], ["list", "--version"], ["build", "--version"]])
+def test_the_toolkit_says_which_it_is(argv: list[str], capsys: Streams) -> None:
+    assert out(capsys, *argv) == f"torchbake {__version__}\n"
+
+
+def test_the_matrix_is_the_one_of_the_environment_where_none_is_named(
+    small: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setenv(MATRIX_VARIABLE, small)
+    assert "acme/pytorch:" in out(capsys, "tags", "cpu")
 
 
 def test_every_error_class_of_the_toolkit_is_listed() -> None:

@@ -1,10 +1,11 @@
 """The contract: what follows from the image's own variables, and the refusal of what cannot be."""
 
+import itertools
 import string
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of, without_distributed
@@ -24,7 +25,7 @@ def test_every_code_has_a_sentence_of_its_own() -> None:
     meanings = [code.meaning for code in Code]
     assert len(set(meanings)) == len(meanings)
     assert all(meaning.endswith(".") for meaning in meanings)
-    assert [int(code) for code in Code] == [64, *range(80, 91)]
+    assert [int(code) for code in Code] == [64, *range(80, 92)]
 
 
 class TestStandalone:
@@ -58,13 +59,38 @@ class TestMode:
     def test_distributed_is_implied_or_asked_for(self, env: dict[str, str]) -> None:
         assert contract_of(env).distributed
 
-    @pytest.mark.parametrize("env", [{"NNODES": "1"}, {"NPROC_PER_NODE": "1"}, {"WORLD_SIZE": "1", "RANK": "0"}])
-    def test_one_process_is_alone(self, env: dict[str, str]) -> None:
+    @pytest.mark.parametrize(
+        "env",
+        [
+            {"NNODES": "1"},
+            {"NPROC_PER_NODE": "1"},
+            {"NPROC_PER_NODE": "auto"},
+            {"WORLD_SIZE": "1", "RANK": "0"},
+            {"PET_NNODES": "1"},
+            {"SLURM_NNODES": "1"},
+            {"JOB_COMPLETION_INDEX": "4", "NNODES": "1"},
+        ],
+    )
+    def test_whoever_counts_to_one_gets_a_group_of_one(self, env: dict[str, str]) -> None:
+        found = contract_of(env, free_port=40123)
+        assert found.distributed
+        given = found.rank_environment(0)
+        assert (given["RANK"], given["WORLD_SIZE"], given["LOCAL_RANK"]) == ("0", "1", "0")
+        assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "40123")
+        assert not contract_of(env | {"MODE": "standalone"}).distributed
+
+    @pytest.mark.parametrize("env", [{}, {"MASTER_ADDR": "node0"}, {"NODE_RANK": "0"}, {"RANK": "0"}])
+    def test_where_nothing_is_counted_the_script_is_alone(self, env: dict[str, str]) -> None:
         assert not contract_of(env).distributed
 
     def test_auto_is_the_gpus(self) -> None:
         assert contract_of({"NPROC_PER_NODE": "auto"}, gpus=4).world_size == 4
-        assert not contract_of({"NPROC_PER_NODE": "auto"}).distributed
+
+    def test_a_free_port_is_for_those_alone_whom_no_other_node_must_find(self) -> None:
+        assert contract_of({"NPROC_PER_NODE": "2"}, free_port=40123).master_port == 40123
+        assert contract_of({"NNODES": "1", "MASTER_PORT": "29500"}, free_port=40123).master_port == 29500
+        assert contract_of(THREE, free_port=40123).master_port == 49875
+        assert contract_of({"ELASTIC": "1:1"}, free_port=40123).master_port == 49875
 
 
 def test_a_node_gives_its_ranks_all_variables() -> None:
@@ -100,12 +126,19 @@ def test_times() -> None:
         *[("NPROC_PER_NODE", value) for value in ("0", "many", "-2")],
         *[("MASTER_PORT", value) for value in ("0", "65536", "http")],
         *[("MASTER_ADDR", value) for value in ("node0:29500", "http://node0", "a b", "-x", "a" * 300, "bücher")],
+        *[
+            ("MASTER_ADDR", value)
+            for value in ("a\nb", "fe80::1%a b", "fe80::1%\n$(x)", "fe80::1%", "::1%-x", "a;b", "/a")
+        ],
+        *[("NNODES", value) for value in ("100001", "999999999")],
+        *[("NPROC_PER_NODE", value) for value in ("4097", "999999999")],
+        ("ELASTIC", "1:100001"),
         *[("RENDEZVOUS_TIMEOUT", value) for value in ("0", "-1", "nan", "inf", "5m", "99999999", "1e9")],
         *[("GROUP_TIMEOUT", value) for value in ("0", "1.5", "99999999")],
         *[("STOP_GRACE", value) for value in ("-1", "x", "99999999")],
         *[("ELASTIC", value) for value in ("3:1", "0:2", "1:2:3", ":", "a:b", "1:")],
         *[("MODE", value) for value in ("Distributed", "auto")],
-        *[("GLOO_SOCKET_IFNAME", value) for value in ("^lo", "^docker0,lo")],
+        *[("GLOO_SOCKET_IFNAME", value) for value in ("^lo", "^docker0,lo", "eth0 eth1", "e\nth")],
     ],
 )
 def test_a_value_that_cannot_be_is_named(variable: str, value: str) -> None:
@@ -166,7 +199,17 @@ class TestNodes:
         assert "node 1" in found.sentence
         assert contract_of(THREE | {"MASTER_ADDR": master, "NODE_RANK": "0"}).is_master
 
-    @pytest.mark.parametrize("master", ["10.0.0.1", "fe80::1", "node_0.ns.svc.cluster.local.", "localhost.example.org"])
+    @pytest.mark.parametrize(
+        "master",
+        [
+            "10.0.0.1",
+            "fe80::1",
+            "fe80::1%eth0.7",
+            "::ffff:10.0.0.1",
+            "node_0.ns.svc.cluster.local.",
+            "localhost.example.org",
+        ],
+    )
     def test_masters_elsewhere(self, master: str) -> None:
         assert contract_of(THREE | {"MASTER_ADDR": master}).master_addr == master
 
@@ -286,14 +329,31 @@ likely = st.builds(
 )
 
 
-@given(env=likely, gpus=st.integers(0, 8))
-def test_any_environment_gives_a_contract_or_a_sentence_of_one_line(env: dict[str, str], gpus: int) -> None:
-    found = outcome(env, gpus=gpus)
+plausible = st.dictionaries(
+    st.sampled_from(NAMES), st.integers(0, 12).map(str) | st.sampled_from(LIKELY), min_size=3, max_size=8
+)
+
+
+def valid(found: Contract | Refusal) -> bool:
     if isinstance(found, Refusal):
-        assert found.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
-        assert found.sentence.isprintable()
-        assert found.sentence.endswith(".")
-    else:
-        assert 0 <= found.node_rank < found.nnodes
-        assert found.distributed or found.world_size == 1
-        assert found.rank_environment(found.nproc_per_node - 1)["MODE"] == found.mode
+        known = found.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
+        return known and found.sentence.isprintable() and found.sentence.endswith(".")
+    of_last = found.rank_environment(found.nproc_per_node - 1)
+    return (
+        0 <= found.node_rank < found.nnodes
+        and (found.distributed or found.world_size == 1)
+        and of_last["MODE"] == found.mode
+    )
+
+
+def test_any_two_variables_give_a_contract_or_a_sentence_of_one_line() -> None:
+    for one, other in itertools.combinations(NAMES, 2):
+        for said in itertools.product(("0", "4", "8", "auto"), repeat=2):
+            env = dict(zip((one, other), said, strict=True))
+            assert valid(outcome(env, gpus=2)), env
+
+
+@settings(max_examples=300)
+@given(env=likely | plausible, gpus=st.integers(0, 8))
+def test_any_environment_gives_a_contract_or_a_sentence_of_one_line(env: dict[str, str], gpus: int) -> None:
+    assert valid(outcome(env, gpus=gpus))

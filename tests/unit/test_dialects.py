@@ -23,6 +23,9 @@ MASTERS = {
     "bitnami": ("demo-pytorch", 49875),
     "bitnami-statefulset": ("trainer-worker-0.trainer", 49875),
     "indexed-job": ("train-0.train", 49875),
+    "mpi-hydra": ("mpi0", 49875),
+    "mpi-nodes": ("mpi0", 49875),
+    "mpi-openmpi": ("mpi0", 49875),
     "native": ("node0", 29400),
     "openpai": ("10.2.0.5", 20300),
     "pytorchjob": ("mnist-master-0", 23456),
@@ -33,6 +36,10 @@ MASTERS = {
     "torchrun-worker": ("10.1.0.10", 29500),
     "trainjob": ("mnist-node-0-0.mnist", 29500),
 }
+
+
+# Each process there is a rank already, which no number of nodes concerns.
+RANKS = {"torchrun-worker", "mpi-openmpi", "mpi-hydra"}
 
 
 def environments(fixture: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -66,7 +73,8 @@ def test_three_nodes_of_two_processes_are_ranks_0_to_5(name: str) -> None:
     assert {(contract.mode, contract.nnodes, contract.nproc_per_node) for contract in found} == {("distributed", 3, 2)}
     ranks: list[int]
     if found[0].already_rank:
-        ranks = [int(env["RANK"]) for env in environments(fixture)]
+        own = [item.rank_environment(0) if item.own else {} for item in found]
+        ranks = [int((env | given)["RANK"]) for env, given in zip(environments(fixture), own, strict=True)]
         assert [contract.node_rank for contract in found] == [0, 0, 1, 1, 2, 2]
     else:
         given = [contract.rank_environment(local) for contract in found for local in (0, 1)]
@@ -84,14 +92,14 @@ def test_all_other_nodes_are_sent_to_the_same_master(name: str) -> None:
     assert found == {MASTERS[name]}
 
 
-@pytest.mark.parametrize("name", sorted(set(FIXTURES) - {"torchrun-worker", "native", "indexed-job"}))
+@pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "indexed-job"}))
 def test_another_count_of_nodes_is_a_conflict_that_names_both(name: str) -> None:
     found = refusal(node(name, 1, NNODES="4"), gpus=2)
     assert found.code is Code.CONFLICT
     assert "4" in found.sentence
 
 
-@pytest.mark.parametrize("name", sorted(set(FIXTURES) - {"torchrun-worker", "native", "bitnami-statefulset"}))
+@pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "bitnami-statefulset"}))
 def test_another_node_rank_is_a_conflict_that_names_both(name: str) -> None:
     found = refusal(node(name, 1, NODE_RANK="2"), gpus=2)
     assert (found.code, "NODE_RANK=2" in found.sentence) == (Code.CONFLICT, True), found.sentence
@@ -262,6 +270,13 @@ class TestPyTorchJob:
         assert contract_of(node("pytorchjob", 1, PET_NNODES="")).nnodes == 3
         assert refusal(node("pytorchjob", 1, PET_NNODES="", WORLD_SIZE="7")).code is Code.CONFLICT
 
+    def test_processes_that_do_not_divide_the_world_are_a_conflict(self) -> None:
+        for world, each in (("4", "8"), ("12", "8"), ("1", "3")):
+            found = refusal({"WORLD_SIZE": world, "PET_NPROC_PER_NODE": each})
+            assert found.code is Code.CONFLICT
+            assert f"WORLD_SIZE={world}, but PET_NPROC_PER_NODE={each}" in found.sentence
+        assert contract_of({"WORLD_SIZE": "8", "PET_NPROC_PER_NODE": "8"}).nnodes == 1
+
     def test_one_replica_is_a_distributed_job(self) -> None:
         env = {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "RANK": "0", "WORLD_SIZE": "1", "PET_NODE_RANK": "0"}
         assert contract_of(env | {"MASTER_ADDR": "mnist-master-0"}).distributed
@@ -281,7 +296,7 @@ def test_a_trainjob_says_its_node_twice() -> None:
 class TestIndexedJob:
     def test_without_a_count_of_nodes_it_is_a_plain_array(self) -> None:
         assert contract_of({"JOB_COMPLETION_INDEX": "4"}).dialects == ()
-        assert not contract_of({"JOB_COMPLETION_INDEX": "4", "NNODES": "1"}).distributed
+        assert contract_of({"JOB_COMPLETION_INDEX": "4", "NNODES": "1"}).world_size == 1
 
     def test_world_size_may_count_the_nodes(self) -> None:
         found = contract_of({"JOB_COMPLETION_INDEX": "2", "WORLD_SIZE": "3", "MASTER_ADDR": "train-0.train"})
@@ -397,6 +412,75 @@ class TestSlurm:
     def test_the_calling_host_serves_without_a_list(self) -> None:
         lists = {"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": "", "SLURM_NODELIST": ""}
         assert contract_of(node("slurm", 1, **lists)).master_addr == "10.3.0.2"
+
+
+class TestMpi:
+    def test_each_process_is_a_rank_with_torchs_variables(self) -> None:
+        for name in ("mpi-openmpi", "mpi-hydra"):
+            found = contract_of(node(name, 3, MASTER_PORT="29500"))
+            assert found.already_rank
+            assert found.rank_environment(0) == {
+                "MODE": "distributed",
+                "RANK": "3",
+                "WORLD_SIZE": "6",
+                "LOCAL_RANK": "1",
+                "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "mpi0",
+                "MASTER_PORT": "29500",
+                "GROUP_TIMEOUT": "600",
+            }
+
+    def test_ranks_may_be_spread_over_nodes_in_any_way(self) -> None:
+        sizes = {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+        given = contract_of(node("mpi-openmpi", 2, **sizes)).rank_environment(0)
+        assert (given["RANK"], given["WORLD_SIZE"], given["LOCAL_RANK"]) == ("2", "3", "1")
+
+    def test_only_ranks_of_one_node_need_no_master(self) -> None:
+        one = {"PMI_SIZE": "4", "PMI_RANK": "3", "MPI_LOCALNRANKS": "4", "MPI_LOCALRANKID": "3"}
+        given = contract_of(one, free_port=40123).rank_environment(0)
+        assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "49875")  # the same for all four
+        found = refusal(node("mpi-openmpi", 0, MASTER_ADDR=""))
+        assert (found.code, "mpirun -x MASTER_ADDR" in found.sentence) == (Code.BAD_VALUE, True)
+        assert refusal(node("mpi-openmpi", 2, MASTER_ADDR="localhost")).code is Code.LOOPBACK_MASTER
+
+    def test_several_processes_on_a_node_are_no_nodes(self) -> None:
+        for variable in ("NNODES", "NODE_RANK", "NPROC_PER_NODE"):
+            found = refusal(node("mpi-openmpi", 1, **{variable: "1"}))
+            assert (found.code, "ppr:1:node" in found.sentence) == (Code.BAD_VALUE, True)
+            assert variable in found.sentence
+
+    def test_slurms_own_variables_are_those_of_the_daemons(self) -> None:
+        assert [contract_of(node("mpi-nodes", index)).node_rank for index in range(3)] == [0, 1, 2]
+
+    @pytest.mark.parametrize("bare", ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"])
+    def test_a_rank_that_cannot_be_known_does_not_run_alone(self, bare: str) -> None:
+        found = refusal({bare: "1"})
+        assert (found.code, f"{bare}=1" in found.sentence) == (Code.BAD_VALUE, True)
+        assert not contract_of({bare: "1", "MODE": "standalone"}).distributed
+        assert contract_of(node("slurm", 1, **{bare: "1"})).dialects == ("slurm",)
+        assert contract_of({bare: "1", "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "a"}).node_rank == 1
+
+    def test_each_alone_if_that_is_said(self) -> None:
+        found = contract_of(node("mpi-openmpi", 3, MODE="standalone"))
+        assert (found.distributed, found.own, found.already_rank) == (False, None, False)
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"OMPI_COMM_WORLD_RANK": "6"}, Code.BAD_VALUE),
+            ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, Code.BAD_VALUE),
+            ({"OMPI_COMM_WORLD_LOCAL_SIZE": "0"}, Code.BAD_VALUE),
+            ({"OMPI_COMM_WORLD_LOCAL_SIZE": "7"}, Code.CONFLICT),
+            ({"WORLD_SIZE": "4"}, Code.CONFLICT),
+            ({"RANK": "0"}, Code.CONFLICT),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, changes: dict[str, str], code: Code) -> None:
+        assert refusal(node("mpi-openmpi", 1, **changes)).code is code
+
+    def test_who_sets_torchs_variables_in_the_command_is_left_alone(self) -> None:
+        own = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "6"}
+        assert contract_of(node("mpi-openmpi", 1, **own)).dialects == ("torchrun-worker",)
 
 
 def test_two_launchers_at_once_are_a_conflict_unless_they_agree() -> None:

@@ -131,3 +131,30 @@ def test_the_repositorys_own_ids_are_unique_and_of_one_form(project: Project) ->
 def test_nothing_is_both_built_and_excluded(project: Project) -> None:
     built = {spec.id for spec in project.expansion.specs}
     assert built.isdisjoint(item.id for item in project.expansion.excluded)
+
+
+WITH_INDEXES = edited(
+    "rows:\n", "indexes: {cpu: 'https://cpu', cuda: 'https://any', cuda12: ['https://a', 'https://b']}\nrows:\n"
+)
+
+
+def indexes(text: str) -> dict[str, tuple[str, ...]]:
+    specs = [spec for spec in expand_text(text).specs if isinstance(spec, ImageSpec)]
+    return {str(spec.accelerator): spec.indexes for spec in specs if spec.flavor == "runtime"}
+
+
+def test_an_image_has_the_indexes_of_its_accelerators_most_exact_name() -> None:
+    assert indexes(WITH_INDEXES) == {"cpu": ("https://cpu",), "cuda12.8": ("https://a", "https://b")}
+    assert indexes(SMALL) == {"cpu": (), "cuda12.8": ()}
+
+
+def test_a_cuda_row_never_has_the_cpus_index() -> None:
+    assert indexes(edited("rows:\n", "indexes: {cpu: 'https://cpu'}\nrows:\n"))["cuda12.8"] == ()
+
+
+def test_a_row_has_its_own_indexes_or_none() -> None:
+    row = "    accelerator: cpu\n"
+    assert indexes(edited(row, f"{row}    indexes: {{cpu: 'https://mine'}}\n", WITH_INDEXES))["cpu"] == (
+        "https://mine",
+    )
+    assert indexes(edited(row, f"{row}    indexes: {{cpu: []}}\n", WITH_INDEXES))["cpu"] == ()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.conftest import image, init_image
 from torchbake.handover import CA, secret_files, secret_texts
 from torchbake.mirrors import AptConfig, PipConfig
 
@@ -19,7 +20,7 @@ NOTHING = AptConfig()
 
 
 def texts(pip: PipConfig | None = None, apt: AptConfig = NOTHING) -> dict[str, str]:
-    return secret_texts(pip or PipConfig(), apt, "bookworm")
+    return secret_texts(pip or PipConfig(), apt, image())
 
 
 def pip_conf(pip: PipConfig) -> dict[str, str]:
@@ -139,17 +140,27 @@ def test_a_mirror_in_a_folder_is_none_for_a_build() -> None:
 def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("certificate")
     pip = PipConfig(index_url=INDEX, cert=str(tmp_path / "ca.pem"))
-    with secret_files(pip, NOTHING, {"bookworm", "trixie"}) as files:
-        assert {suite: set(found) for suite, found in files.items()} == {
-            suite: {"ca", "pip-conf", "uv-toml", "apt-conf"} for suite in ("bookworm", "trixie")
+    specs = (image(), init_image())
+    with secret_files(pip, NOTHING, specs) as files:
+        assert {name: set(found) for name, found in files.items()} == {
+            spec.id: {"ca", "pip-conf", "uv-toml", "apt-conf"} for spec in specs
         }
-        folder = files["trixie"]["pip-conf"].parent
-        assert INDEX in files["trixie"]["pip-conf"].read_text()
-        assert folder.stat().st_mode & 0o077 == 0
+        path = files[init_image().id]["pip-conf"]
+        folder = path.parent
+        assert INDEX in path.read_text()
+        assert (folder.stat().st_mode | path.stat().st_mode) & 0o077 == 0
     assert not folder.exists()
     assert (tmp_path / "ca.pem").exists()
 
 
 def test_a_certificate_that_is_not_there_is_not_handed_over() -> None:
-    with secret_files(PipConfig(cert="/no/such.pem"), NOTHING, {"bookworm"}) as files:
-        assert "ca" not in files["bookworm"]
+    with secret_files(PipConfig(cert="/no/such.pem"), NOTHING, [image()]) as files:
+        assert "ca" not in files[image().id]
+
+
+def test_the_hosts_own_index_of_an_accelerator_goes_to_its_images_alone() -> None:
+    pip = PipConfig(indexes={"TORCHBAKE_INDEX_CPU": (INDEX, EXTRA)})
+    cpu, cuda = (image(accelerator=name, indexes=(PAGE,)) for name in ("cpu", "cuda12.8"))
+    assert secret_texts(pip, NOTHING, cpu)["indexes"].split() == [INDEX, EXTRA]
+    assert secret_texts(pip, NOTHING, cuda) == secret_texts(pip, NOTHING, init_image()) == {}
+    assert secret_texts(PipConfig(), NOTHING, cpu) == {}

@@ -214,7 +214,7 @@ def test_what_only_a_person_can_do_is_said_and_nothing_is_done(host: Host, advic
 
 def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None:
     host = change(BARE13, socket="answers")
-    assert packages(host) == ("docker-cli", "docker-buildx")
+    assert packages(host) == ("docker-cli", "docker-buildx", "mmdebstrap")
     assert [type(step) for step in plan(host).steps] == [Install]
 
 

@@ -1,16 +1,21 @@
 """Rules of the house that no other tool checks, and the purity of this tier itself."""
 
+import ast
 import os
 import re
 import socket
 import subprocess
+import sys
 import tomllib
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.unit import readme
 from tests.unit.conftest import NotPureError
+from torchbake import environment
 from torchbake.cli import VERBS
 from torchbake.project import TOOLKIT
 
@@ -19,19 +24,25 @@ NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 MODULES = sorted([*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")])
 
 
-def header() -> dict[str, list[str]]:
-    """The noxfile's own requirements: https://packaging.python.org/en/latest/specifications/inline-script-metadata/"""
-    block = re.search(r"(?m)^# /// script$\n((?:^#(?: .*)?$\n)+?)^# ///$", NOXFILE)
-    assert block, "the noxfile has no `# /// script` header"
-    return tomllib.loads(
-        "".join(line.removeprefix("#").removeprefix(" ") for line in block[1].splitlines(keepends=True))
-    )
+def imported(path: Path) -> set[str]:
+    """The packages that a module imports when it is imported itself."""
+    tree = ast.parse(path.read_text())
+    nodes = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes)
+    return {name.partition(".")[0] for name in names}
 
 
-def test_the_noxfile_asks_for_what_the_package_needs_and_nox() -> None:
-    asked, needed = header()["dependencies"], PYPROJECT["project"]["dependencies"]
-    assert set(needed) <= set(asked)
-    assert [re.match(r"[a-z]+", extra)[0] for extra in set(asked) - set(needed)] == ["nox"]  # type: ignore[index]
+def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
+    """A `# /// script` header would let nox install, and pip then writes to stdout at every call."""
+    assert "# ///" not in NOXFILE
+    known = {"nox", "torchbake", *sys.stdlib_module_names}
+    for name in ("noxfile.py", "torchbake/__init__.py", "torchbake/environment.py", "torchbake/errors.py"):
+        assert imported(TOOLKIT / name) <= known
+    assert set(re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE)) == {("torchbake", "environment")}
+
+
+def test_the_environment_of_verbs_holds_what_the_package_needs() -> None:
+    assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -70,3 +81,14 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_this_tier_starts_no_process_and_opens_no_connection(attempt: Callable[[], object]) -> None:
     with pytest.raises(NotPureError, match="a unit test must not"):
         attempt()
+
+
+def test_the_readme_begins_where_a_newcomer_is_and_names_one_package_beside_git() -> None:
+    clone, build = readme.FIRST.splitlines()
+    assert clone == f"git clone {readme.URL} && cd {readme.URL.rpartition('/')[2]}"
+    assert build == f"{readme.CHECK} -s setup build -- cpu"
+    assert readme.PACKAGES == ("git", "python3-venv")
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    assert (TOOLKIT / ".ci/run").read_text().splitlines()[-1] == readme.CHECK

@@ -41,8 +41,8 @@ def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(
     spec: Spec, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = digest_of(spec)
-    real = inputs._toolkit_file
-    monkeypatch.setattr(inputs, "_toolkit_file", lambda path: "another" if path == name else real(path))
+    real = inputs.toolkit_file
+    monkeypatch.setattr(inputs, "toolkit_file", lambda path: "another" if path == name else real(path))
     assert digest_of(spec) != before
 
 

@@ -1,7 +1,6 @@
 """The parts of `run` that need no process and no network: causes, commands, files, words between nodes."""
 
 import json
-import os
 import socket
 import sys
 from pathlib import Path
@@ -11,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch import space
+from entrypoints.pytorch.launch.advice import advice_of
 from entrypoints.pytorch.launch.contract import Contract
-from entrypoints.pytorch.launch.failure import Failure, cause_of, describe, hung_of
+from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
-from entrypoints.pytorch.launch.job import find_job, without_credentials
+from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.main import count_gpus, environment
 from entrypoints.pytorch.launch.ranks import command_of
 from entrypoints.pytorch.launch.refusal import Code, Refusal
@@ -31,19 +31,42 @@ PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by
 TIMED_OUT = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
 
 
+def known(*failures: Failure) -> Failures:
+    all_known = Failures()
+    for each in failures:
+        all_known.add(each)
+    return all_known
+
+
 def test_the_cause_is_not_the_peer_that_lost_its_connection() -> None:
     late = failure(3, 1, "ValueError: the loss is not a number")
-    assert cause_of([failure(0, 1, PEER_GONE), late, failure(1, 143, told=True)]) == late
+    assert known(failure(0, 1, PEER_GONE), late, failure(1, 143, told=True)).cause == late
 
 
 def test_where_all_wait_for_another_the_first_is_named_and_who_had_to_be_told() -> None:
     failures = [failure(2, 1, TIMED_OUT), failure(0, 1, TIMED_OUT), failure(3, 143, told=True)]
-    assert cause_of(failures) == failures[0]
-    assert hung_of(failures) == [3]
+    assert known(*failures).cause == failures[0]
+    assert known(*failures).hung == [3]
 
 
 def test_no_failure_has_no_cause() -> None:
-    assert cause_of([]) is None
+    assert known().cause is None
+
+
+def test_of_each_rank_the_first_failure_counts_and_only_a_better_cause_is_told_on() -> None:
+    failures = Failures()
+    assert failures.add(failure(0, 1, PEER_GONE))
+    assert not failures.add(failure(1, 1, PEER_GONE))
+    assert failures.add(failure(3, 7))
+    assert not failures.add(failure(3, 143, told=True))
+    assert not failures.add(failure(2, 9))
+    assert failures.cause == failure(3, 7)
+
+
+def test_the_failures_of_thousands_of_ranks_fit_into_memory() -> None:
+    failures = known(*(failure(rank, 1, *["x" * 2000] * 39, PEER_GONE) for rank in range(200)))
+    assert sum(len(line) for each in failures for line in each.words) < 64 * 40 * 2000 + 200 * 200
+    assert all(each.waited for each in failures)
 
 
 @given(st.lists(st.builds(failure, st.integers(0, 9), st.integers(1, 200), st.text(), told=st.booleans())))
@@ -63,34 +86,37 @@ def test_an_exit_code_is_described_as_a_shell_means_it(code: int, says: str) -> 
 
 
 def test_one_process_a_node_is_the_script_itself(tmp_path: Path) -> None:
-    command = command_of(Contract(mode="standalone"), tmp_path, ("python", "train.py"))
+    command = command_of(Contract(mode="standalone"), "socket", ("python", "train.py"))
     assert command[-2:] == ["python", "train.py"]
     assert "torch.distributed.run" not in command
 
 
 def test_several_are_started_by_torchrun_with_fixed_ranks(tmp_path: Path) -> None:
     contract = Contract(mode="distributed", nnodes=3, node_rank=1, nproc_per_node=2, master_addr="node0")
-    command = command_of(contract, tmp_path, ("train.py",))
+    command = command_of(contract, "socket", ("train.py",))
     assert {"--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=node0", "--max-restarts=0"} <= set(
         command
     )
     assert not [word for word in command if "c10d" in word]
 
 
+def test_each_attempt_of_an_elastic_job_has_a_store_of_its_own() -> None:
+    elastic = Contract(mode="distributed", nnodes=2, elastic=(1, 3), master_addr="127.0.0.1")
+    name, given = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", {"GLOO_SOCKET_IFNAME": "lo"}
+    assert environment(elastic, given)[name] == "1"
+    assert environment(elastic, {**given, name: "0"})[name] == "0"
+    assert name not in environment(Contract(mode="distributed", nnodes=2, master_addr="127.0.0.1"), given)
+
+
 def test_an_elastic_job_meets_by_c10d(tmp_path: Path) -> None:
     contract = Contract(mode="distributed", nnodes=2, elastic=(1, 3), master_addr="node0")
-    command = command_of(contract, tmp_path, ("train.py",))
+    command = command_of(contract, "socket", ("train.py",))
     assert {"--nnodes=1:3", "--rdzv-backend=c10d", "--rdzv-endpoint=node0:49875"} <= set(command)
 
 
-def test_ranks_share_a_nodes_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    contract = Contract(mode="distributed", nproc_per_node=2)
-    settings = {"GLOO_SOCKET_IFNAME": "eth7"}
-    values = environment(contract, settings)
-    assert values["OMP_NUM_THREADS"] == "4"
+def test_the_interface_that_the_user_names_is_for_both_libraries() -> None:
+    values = environment(Contract(mode="distributed", nproc_per_node=2), {"GLOO_SOCKET_IFNAME": "eth7"})
     assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "eth7"
-    assert environment(contract, {**settings, "OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
 
 
 def test_torchruns_own_settings_do_not_reach_it_twice() -> None:
@@ -99,7 +125,7 @@ def test_torchruns_own_settings_do_not_reach_it_twice() -> None:
     assert not [name for name in values if name.startswith("PET_")]
 
 
-@pytest.mark.parametrize(("chosen", "count"), [(None, 2), ("0", 1), ("", 0), ("0,1,2,3", 2)])
+@pytest.mark.parametrize(("chosen", "count"), [(None, 2), ("0", 1), ("", 0), ("0,1,2,3", 2), ("-1", 0), ("1,-1,0", 1)])
 def test_gpus_are_counted_by_their_devices(
     chosen: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,18 +166,6 @@ def test_a_program_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert find_job(["train"], {}, tmp_path).command == (str(program),)
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://me:secret@example.com/a.git", "https://example.com/a.git"),
-        ("fatal: 'http://token@example.com/' not found", "fatal: 'http://example.com/' not found"),
-        ("git@example.com:a.git", "git@example.com:a.git"),
-    ],
-)
-def test_credentials_are_never_shown(url: str, shown: str) -> None:
-    assert without_credentials(url) == shown
-
-
 # --- words between nodes
 
 
@@ -176,6 +190,26 @@ def test_half_a_message_waits_for_its_other_half() -> None:
     assert wire.receive() == []
     assert "closed" in wire.gone
     wire.close()
+
+
+# --- a script that was written for a group, alone
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: "
+        "environment variable RANK expected, but not set",
+        "KeyError: 'LOCAL_RANK'",
+        "ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
+    ],
+)
+def test_a_script_that_wants_a_group_is_told_how_to_get_one(words: str) -> None:
+    advice = advice_of(["Traceback (most recent call last):", words], mode="")
+    assert "set NNODES=1" in advice
+    assert "unset MODE" not in advice
+    assert "unset MODE" in advice_of([words], mode="standalone")
+    assert advice_of(["KeyError: 'RANKING'", "ValueError: no such column"], mode="") == ""
 
 
 # --- what is said before the start, and to probes

@@ -1,14 +1,17 @@
 """Locking: what is asked, what must agree, and what stays. The resolver itself is replaced by answers."""
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.conftest import DEBIAN13, cpu_pins, cuda_pins, image, lock_for, pin
 from torchbake import lock as locking
+from torchbake.agreement import requirements_of
 from torchbake.errors import LockError
-from torchbake.lock import format_checked, inputs_of, lock_path, make_lock, read_lock, requirements_of
+from torchbake.lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock
 from torchbake.lockfile import Lock, Pin, format_lock
 from torchbake.mirrors import PipConfig
 from torchbake.project import Project
@@ -25,9 +28,11 @@ class Resolver:
         self.answer = answer
         self.excluded: list[list[str]] = []
         self.questions: list[Question] = []
+        self.configs: list[PipConfig] = []
 
     def __call__(self, question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
         self.questions.append(question)
+        self.configs.append(config)
         self.excluded.append(list(exclude))
         return tuple(self.answer(exclude))
 
@@ -91,6 +96,18 @@ DISAGREEMENTS = [
     pytest.param(CUDA, cuda_pins(torch="2.10.1"), ("torch 2.10.0", "torch 2.10.1"), id="another torch"),
     pytest.param(CUDA, [pin("numpy")], ("torch 2.10.0", "none"), id="no torch"),
     pytest.param(CUDA, cuda_pins()[:-1], ("numpy", "no numpy"), id="a package of the row is missing"),
+    pytest.param(
+        CUDA, [*cuda_pins(), pin("backdoor", "6.6.6")], ("nothing of", "backdoor"), id="a package nobody asks for"
+    ),
+    pytest.param(
+        CUDA,
+        [*cuda_pins(), pin("backdoor", "6", via=["accomplice"]), pin("accomplice", "6", via=["backdoor"])],
+        ("nothing of", "accomplice"),
+        id="packages that only each other ask for",
+    ),
+    pytest.param(
+        image(pip=("numpy>=3",)), cuda_pins(), ("numpy>=3", "numpy 2.4.6"), id="a version that the row does not want"
+    ),
     pytest.param(CPU, cpu_pins(torch="2.13.0"), ("+cpu", "2.13.0, built for CUDA"), id="a CUDA wheel on a CPU row"),
     pytest.param(
         CPU, [*cpu_pins(), pin("torchvision", "0.25.0")], ("torchvision", "built for CUDA"), id="torchvision for CUDA"
@@ -139,7 +156,7 @@ def test_a_cuda_row_asks_again_without_each_cpu_wheel_that_turns_up(answering: C
         return [*cuda_pins(torch)[:1], pin("torchvision", vision), *cuda_pins()[1:]]
 
     resolver = answering(by=answer)
-    lock = make_lock(CUDA, PipConfig())
+    lock = make_lock(image(pip=("numpy", "torchvision")), PipConfig())
     assert (lock.pins["torch"].version, lock.pins["torchvision"].version) == ("2.10.0", "0.25.0")
     assert resolver.excluded[0] == []
 
@@ -172,21 +189,28 @@ def test_an_unchanged_pin_keeps_its_hashes_when_the_index_loses_files(answering:
     assert relocked((A, B), (B,), answering) == {A, B}
 
 
-def test_a_pin_whose_files_are_all_gone_gets_the_new_ones(answering: Callable[..., Resolver]) -> None:
-    assert relocked((A,), (C,), answering) == {C}
+def test_a_pin_whose_files_are_all_others_is_not_replaced_unless_upgrading(answering: Callable[..., Resolver]) -> None:
+    with pytest.raises(LockError, match=r"numpy 2\.4\.6 .* none of the locked hashes") as caught:
+        relocked((A,), (C,), answering)
+    assert "--upgrade" in (caught.value.hint or "")
+    assert relocked((A,), (C,), answering, upgrade=True) == {C}
 
 
 def test_an_upgrade_takes_what_the_index_has(answering: Callable[..., Resolver]) -> None:
     assert relocked((A,), (A, B), answering, upgrade=True) == {A, B}
 
 
-@pytest.mark.parametrize(("upgrade", "asked"), [(False, "previous text"), (True, "")])
+PREFERRED = "torch==2.13.0+cpu\nfilelock==4.2\nnumpy==2.4.6\n"
+
+
+@pytest.mark.parametrize(("upgrade", "asked"), [(False, PREFERRED), (True, "")])
 def test_locked_versions_are_offered_to_the_resolver_unless_upgrading(
     upgrade: bool, asked: str, answering: Callable[..., Resolver]
 ) -> None:
     resolver = answering(*cpu_pins())
-    make_lock(CPU, PipConfig(), previous="previous text", upgrade=upgrade)
-    assert [question.previous for question in resolver.questions] == [asked]
+    previous = format_lock(lock_for(CPU, cpu_pins()))
+    make_lock(CPU, PipConfig(), previous=previous, upgrade=upgrade)
+    assert [question.preferred for question in resolver.questions] == [asked]
 
 
 def test_a_stale_lock_shows_both_inputs(tmp_path: Path) -> None:
@@ -208,3 +232,127 @@ def test_every_committed_lock_agrees_with_the_matrix(project: Project) -> None:
     locks = {spec.id: read_lock(project.root, spec) for spec in project.expansion.specs if isinstance(spec, ImageSpec)}
     assert all(lock.cuda is None for name, lock in locks.items() if "-cpu-" in name)
     assert all(lock.nccl for name, lock in locks.items() if "-cuda" in name)
+
+
+INDEX = "https://wheels.example/cpu"
+WITH_INDEX = image("2.13.0", "cpu", indexes=(INDEX,), pip=("numpy", "torchvision"))
+VISION = pin("torchvision", "0.25.0+cpu")
+
+
+class Sources:
+    """uv on a host whose own sources and whose accelerator's index have different things; asked by what is given."""
+
+    def __init__(self, own: list[Pin] | str, more: list[Pin] | str) -> None:
+        self.answers = {False: own, True: more}
+        self.asked: list[PipConfig] = []
+
+    def __call__(self, question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
+        self.asked.append(config)
+        answer = self.answers["wheels.example" in config.index_url or "mirror.example" in config.index_url]
+        if isinstance(answer, str):
+            raise LockError(answer)
+        return tuple(answer)
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sources]:
+    def install(own: list[Pin] | str, more: list[Pin] | str) -> Sources:
+        found = Sources(own, more)
+        monkeypatch.setattr(locking, "resolve", found)
+        return found
+
+    return install
+
+
+def test_what_the_host_has_is_locked_without_another_index(sources: Callable[..., Sources]) -> None:
+    found = sources([*cpu_pins(), VISION], "unreachable")
+    assert make_lock(WITH_INDEX, PipConfig()).pins["torch"].version == "2.13.0+cpu"
+    assert found.asked == [PipConfig()]
+
+
+@pytest.mark.parametrize("own", ["torch was not found", [*cpu_pins(), pin("torchvision", "0.25.0")]])
+def test_what_the_host_lacks_or_has_for_cuda_is_looked_for_in_the_accelerators_index(
+    own: list[Pin] | str, sources: Callable[..., Sources]
+) -> None:
+    found = sources(own, [*cpu_pins(), VISION])
+    assert make_lock(WITH_INDEX, PipConfig()).pins["torchvision"].version == "0.25.0+cpu"
+    assert found.asked[1].index_url == INDEX
+
+
+def test_the_hosts_sources_come_before_the_accelerators_index() -> None:
+    mine = PipConfig(index_url="https://main", extra_index_urls=("https://more",), find_links=("/srv",))
+    told = mine.with_indexes((INDEX, "https://last"))
+    assert told.extra_index_urls == ("https://more", "https://main", INDEX)
+    assert (told.index_url, told.find_links) == ("https://last", ("/srv",))
+    assert PipConfig().with_indexes((INDEX,)).extra_index_urls == ("https://pypi.org/simple",)
+
+
+def test_an_index_that_fails_is_named_with_what_to_set(sources: Callable[..., Sources]) -> None:
+    sources("torch was not found", "Connection refused")
+    with pytest.raises(LockError) as caught:
+        make_lock(WITH_INDEX, PipConfig(indexes={"TORCHBAKE_INDEX_CPU": ("https://me:secret@mirror.example/cpu",)}))
+    for words in ("torch was not found", "https://mirror.example/cpu", "Connection refused"):
+        assert words in caught.value.message
+    assert "TORCHBAKE_INDEX_CPU" in (caught.value.hint or "")
+    assert "secret" not in caught.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("spec", "config"),
+    [
+        (image(indexes=()), PipConfig(indexes={"TORCHBAKE_INDEX_CPU": (INDEX,), "TORCHBAKE_INDEX_CUDA": (INDEX,)})),
+        (WITH_INDEX, PipConfig(no_index=True)),
+    ],
+    ids=["a CUDA row", "a host that wants no index"],
+)
+def test_whom_no_index_is_for_asks_none(spec: ImageSpec, config: PipConfig, sources: Callable[..., Sources]) -> None:
+    found = sources("torch was not found", cuda_pins())
+    with pytest.raises(LockError, match="torch was not found"):
+        make_lock(spec, config)
+    assert found.asked == [config]
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "not UTF-8", "a folder"])
+def test_a_lock_that_is_no_text_file_is_refused_and_not_waited_for(kind: str, tmp_path: Path) -> None:
+    path = lock_path(tmp_path, CUDA)
+    path.parent.mkdir(parents=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.write_bytes("caf\xe9".encode("latin-1"))
+    with pytest.raises(LockError) as caught:
+        read_lock(tmp_path, CUDA)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_lock_that_the_indexes_bear_out_passes_also_when_they_gained_files(
+    answering: Callable[..., Resolver],
+) -> None:
+    resolver = answering(*[replace(one, hashes=(*one.hashes, B)) for one in cpu_pins()])
+    check_online(CPU, lock_for(CPU, cpu_pins()), PipConfig())
+    assert resolver.questions[0].preferred == PREFERRED
+
+
+@pytest.mark.parametrize(
+    ("pins", "words"),
+    [
+        ([*cpu_pins(), pin("backdoor", "6.6.6", via=["torch"])], "backdoor 6.6.6: nothing asks for it"),
+        (cpu_pins()[:1] + cpu_pins()[2:], "filelock 4.2: is asked for and missing"),
+        ([*cpu_pins()[:2], replace(cpu_pins()[2], hashes=(A, B))], f"numpy 2.4.6: no index serves {B}"),
+        ([cpu_pins()[0], replace(cpu_pins()[1], version="9"), cpu_pins()[2]], "filelock 9: does not fit, 4.2 does"),
+        ([*cpu_pins()[:2], replace(cpu_pins()[2], via=("torch",))], "numpy 2.4.6: is needed by the row itself"),
+    ],
+    ids=["a package more", "one less", "a hash more", "another version", "another reason"],
+)
+def test_what_the_indexes_do_not_bear_out_is_said(
+    pins: list[Pin], words: str, answering: Callable[..., Resolver]
+) -> None:
+    answering(*cpu_pins())
+    with pytest.raises(LockError) as caught:
+        check_online(CPU, lock_for(CPU, pins), PipConfig())
+    assert words in caught.value.message

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.conftest import cpu_pins, cuda_pins, pin
 from torchbake.errors import LockError
-from torchbake.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins
+from torchbake.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, unasked
 
 UV = """\
 nvidia-cudnn-cu12==9.10.2.21 \\
@@ -131,3 +131,47 @@ def test_a_damaged_lock_is_refused(text: str, words: str) -> None:
 def test_a_lock_that_was_cut_off_anywhere_is_refused(length: int) -> None:
     with pytest.raises(LockError):
         parse_lock(TEXT[:length], "x")
+
+
+EVIL = f"backdoor==6.6.6 \\\n    --hash=sha256:{'b' * 64}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(TEXT.replace("# --- layer site\n", "# --- layer site\n--index-url http://evil\n"), id="an index"),
+        pytest.param("--extra-index-url http://evil\n" + TEXT, id="an option before all"),
+        pytest.param(TEXT + "-r more.txt\n", id="an option after all"),
+        pytest.param(TEXT + "numpy @ https://evil/numpy-2.4.6-py3-none-any.whl\n", id="an address"),
+        pytest.param(TEXT.replace("2.4.6 ", "2.4.6 --config-settings=x "), id="an option in a line"),
+        pytest.param(TEXT.replace("2.4.6 ", "2.4.6;python_version>'1' "), id="a marker"),
+        pytest.param(TEXT.replace("numpy==2.4.6", "numpy==2.4.*"), id="no exact version"),
+        pytest.param(TEXT.replace("# via torch", "# via torch\x0c--index-url http://evil", 1), id="a form feed"),
+        pytest.param(TEXT.replace("# --- layer site\n", f"# --- layer site\n{EVIL}# a comment\n"), id="a comment"),
+        pytest.param(TEXT.replace("# --- layer site\n", f"# --- layer site\n{EVIL * 2}"), id="a package twice"),
+        pytest.param(TEXT.replace("#\n# --- layer site\n", f"{EVIL}#\n# --- layer site\n"), id="another layer"),
+        pytest.param(TEXT.replace("\n", "\r\n"), id="other line ends"),
+        pytest.param(TEXT.replace("numpy", "NumPy"), id="another spelling"),
+        pytest.param(TEXT + "\n", id="an empty line"),
+    ],
+)
+def test_a_lock_holds_our_lines_alone(text: str) -> None:
+    assert text != TEXT
+    with pytest.raises(LockError):
+        parse_lock(text, "x")
+
+
+@given(st.integers(0, len(TEXT)), st.text(min_size=1, max_size=30))
+def test_nothing_can_be_put_into_a_lock_unseen(at: int, more: str) -> None:
+    text = TEXT[:at] + more + TEXT[at:]
+    try:
+        lock = parse_lock(text, "x")
+    except LockError:
+        return
+    assert format_lock(lock) == text
+
+
+def test_a_package_is_asked_for_by_the_row_or_by_what_the_row_asks_for() -> None:
+    lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("b", via=["a"]), pin("a", via=["b"])]))
+    assert unasked(lock, ["torch", "numpy"]) == ["a", "b"]
+    assert unasked(lock, ["torch", "numpy", "a", "not-locked"]) == []

@@ -1,11 +1,13 @@
 """Broken matrices: each is answered with the file, the line, the key and what is wrong, and never a traceback."""
 
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.unit.conftest import SMALL, edited, matrix_of
+from tests.unit.conftest import SMALL, edited, expand_text, matrix_of
 from torchbake import cli
 from torchbake.document import parse_document
 from torchbake.errors import MatrixError
@@ -110,6 +112,7 @@ MISSING = [
 
 VERSIONS = [
     broken("torch 2.x", TORCHES, f"  - torch: 2.x {HERE}\n", "rows.1.torch", "'2.x'", "not a version"),
+    broken("minor of torch", TORCHES, f"  - torch: 2.10 {HERE}\n", "rows.1.torch", "write it in full", "'2.10.0'"),
     broken("local version", TORCHES, f"  - torch: 2.10.0+cu128 {HERE}\n", "rows.1.torch", "local version"),
     broken("epoch", TORCHES, f"  - torch: 1!2.10.0 {HERE}\n", "rows.1.torch", "epoch"),
     broken("torch before 2.0", TORCHES, f"  - torch: 1.13.1 {HERE}\n", "rows.1.torch", "1.13.1", "2.0"),
@@ -140,6 +143,39 @@ NAMES = [
     broken("registry's host", REPOSITORY, f"repository: example.com:5000/x {HERE}\n", "repository", "form"),
     broken("pip", DEVEL, f"    packages: {{pip: [ein ops]}} {HERE}\n", ".packages.pip.0", "'ein ops'", "pip"),
     broken("apt", DEVEL, f"    packages: {{apt: [Lib_GL]}} {HERE}\n", ".packages.apt.0", "'Lib_GL'", "Debian"),
+]
+
+# What would be an instruction, an option or another package, in a Dockerfile or to apt.
+BASE12 = 'debian12: {image: "debian:bookworm-slim", '
+INJECTIONS = [
+    broken("image", BASE12, f'debian12: {{image: "debian\\nRUN id", {HERE}\n    ', "debian12.image", "no image ref"),
+    broken("an option", BASE12, f"debian12: {{image: --platform=x debian, {HERE}\n    ", ".image", "no image ref"),
+    broken("image's variable", BASE12, f'debian12: {{image: "debian:$TAG", {HERE}\n    ', ".image", "no image ref"),
+    broken("image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 64}', {HERE}\n    ", ".image", "a tag"),
+    broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "takes away"),
+    broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "takes away"),
+    broken("apt's pattern", DEVEL, f"    packages: {{apt: ['lib.+']}} {HERE}\n", ".packages.apt.0", "pattern"),
+    broken("apt's option", DEVEL, f"    packages: {{apt: ['-oX=y']}} {HERE}\n", ".packages.apt.0", "not a Debian"),
+    broken("apt's words", DEVEL, f"    packages: {{apt: ['g++; id']}} {HERE}\n", ".packages.apt.0", "not a Debian"),
+    broken("pip's option", DEVEL, f'    packages: {{pip: ["x\\n--index-url x"]}} {HERE}\n', ".pip.0", "line"),
+    broken("pip's file", DEVEL, f"    packages: {{pip: ['-r /etc/passwd']}} {HERE}\n", ".pip.0", "not a pip"),
+    broken("label", SOURCE, f'source: "a\\rb" {HERE}', "source", "control characters"),
+    broken("label's variable", SOURCE, f"source: a$INPUTS {HERE}", "source", "$"),
+    broken("reason", REASON, f'    reason: "extensions \\e[2J" {HERE}\n', "exclude.0.reason", "control characters"),
+    broken("digits", 'python: "3.13"}', f'python: "3.\u0661\u0663"}} {HERE}', "bases.debian13.python", "form"),
+    broken("CUDA's digits", CUDA, f"    accelerator: cuda12.\u0668 {HERE}\n", "rows.1.accelerator", "no accelerator"),
+]
+
+INDEXES = [
+    broken("accelerator", SOURCE, f"{SOURCE}\nindexes: {{gpu: 'https://x'}} {HERE}", "indexes.gpu", "form"),
+    broken("in a row", CPU, f"{CPU}    indexes: {{cuda12.: 'https://x'}} {HERE}\n", "rows.0.indexes", "form"),
+    broken("a folder", SOURCE, f"{SOURCE}\nindexes: {{cpu: /srv/wheels}} {HERE}", "indexes.cpu", "no address"),
+    broken(
+        "a login", SOURCE, f"{SOURCE}\nindexes: {{cpu: 'https://me:pw@x/cpu'}} {HERE}", "indexes.cpu", "TORCHBAKE_IN"
+    ),
+    broken(
+        "a shell's words", SOURCE, f"{SOURCE}\nindexes: {{cpu: 'https://x/$(id)'}} {HERE}", "indexes.cpu", "address"
+    ),
 ]
 
 COMBINATIONS = [
@@ -196,6 +232,8 @@ BROKEN = [
         "missing": MISSING,
         "version": VERSIONS,
         "name": NAMES,
+        "index": INDEXES,
+        "injection": INJECTIONS,
         "combination": COMBINATIONS,
         "tag form": TAG_FORMS,
     }.items()
@@ -224,11 +262,11 @@ def test_a_broken_matrix_is_answered_with_file_line_key_and_reason(case: Broken,
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_command_line_answers_it_with_exit_code_3(
+def test_the_command_line_answers_it_with_its_exit_code(
     case: Broken, matrix_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matrix_file.write_text(case.text)
-    assert cli.main(["list", "all", "--matrix", str(matrix_file)]) == 3
+    assert cli.main(["list", "all", "--matrix", str(matrix_file)]) == MatrixError.exit_code
     seen = capsys.readouterr()
     assert "error:" in seen.err
     assert "next:" in seen.err
@@ -254,12 +292,12 @@ def test_a_file_that_is_no_matrix(content: bytes | None, words: tuple[str, ...],
     message = message_of(matrix_file)
     assert str(matrix_file) in message
     assert all(word in message for word in words)
-    assert cli.main(["list", "all", "--matrix", str(matrix_file)]) == 3
+    assert cli.main(["list", "all", "--matrix", str(matrix_file)]) == MatrixError.exit_code
 
 
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     assert f"{tmp_path}: is a folder" in message_of(tmp_path)
-    assert cli.main(["list", "all", "--matrix", str(tmp_path)]) == 3
+    assert cli.main(["list", "all", "--matrix", str(tmp_path)]) == MatrixError.exit_code
 
 
 def test_several_problems_are_all_told_at_once_in_the_files_order(matrix_file: Path) -> None:
@@ -280,18 +318,18 @@ def test_a_mistake_in_a_row_is_told_once_and_not_for_each_of_its_images(matrix_f
 
 @pytest.mark.parametrize("form", ["{minor}", "latest"])
 def test_two_images_that_claim_one_tag(form: str, matrix_file: Path) -> None:
-    text = edited("[2.10.0, 2.9.1]", "[2.10.0, 2.10]")
+    text = edited("[2.10.0, 2.9.1]", "[2.10.0, 2.10.0.0]")
     matrix_file.write_text(text)
     line = 1 + next(number for number, line in enumerate(text.splitlines()) if f'- "{form}"' in line)
     place = next(problem for problem in message_of(matrix_file).splitlines() if f"{matrix_file}:{line}:" in problem)
     assert "two images claim the tag" in place
     assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in place
-    assert "2.10-cuda12.8-cudnn9-runtime-debian12" in place
+    assert "2.10.0.0-cuda12.8-cudnn9-runtime-debian12" in place
 
 
 def test_versions_stay_the_text_that_was_written() -> None:
-    assert matrix_of(edited("torch: 2.13.0", "torch: 2.10")).rows[0].torch == ("2.10",)
-    assert parse_document("a: 012\nb: yes\nc: 1e3\n", Path("x")).data == {"a": "012", "b": "yes", "c": "1e3"}
+    text = "a: 012\nb: yes\nc: 1e3\nd: 2.10\n"
+    assert parse_document(text, Path("x")).data == {"a": "012", "b": "yes", "c": "1e3", "d": "2.10"}
 
 
 def test_an_empty_value_is_nothing_but_a_quoted_one_is_text() -> None:
@@ -309,3 +347,41 @@ def test_a_key_of_a_list_has_its_own_line() -> None:
 
 def test_the_small_matrix_itself_is_whole() -> None:
     assert len(matrix_of(SMALL).rows) == 2
+
+
+def laughs(levels: int = 9, each: int = 9) -> str:
+    """A few lines of aliases that stand for each ** levels values."""
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * each)}]" for n in range(1, levels + 1))]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (laughs(), "aliases"),
+        ("repository: " + "[" * 50_000 + "]" * 50_000 + "\n", "levels deep"),
+        ("repository: " + "{a: " * 50_000 + "}" * 50_000 + "\n", "levels deep"),
+        ("- " * 50_000 + "a\n", "levels deep"),
+    ],
+    ids=["aliases", "lists", "mappings", "dashes"],
+)
+def test_a_small_file_that_stands_for_endless_values_is_refused_at_once(
+    text: str, words: str, matrix_file: Path
+) -> None:
+    matrix_file.write_text(text)
+    started = time.monotonic()
+    assert words in message_of(matrix_file)
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_a_matrix_that_is_no_file_is_refused_and_not_waited_for(kind: str, matrix_file: Path) -> None:
+    if kind == "a pipe":
+        os.mkfifo(matrix_file)
+    else:
+        matrix_file.symlink_to("/dev/zero")
+    assert "pipe or a device" in message_of(matrix_file)
+
+
+def test_packages_whose_names_end_in_plus_are_packages() -> None:
+    assert expand_text(edited("apt: [g++]", "apt: [g++, libgl1=1.6.0-1, memtest86+]"))

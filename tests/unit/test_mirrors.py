@@ -1,9 +1,11 @@
 """The host's pip and apt settings, read as pip and apt read them."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import image
 from torchbake.errors import HostConfigError
 from torchbake.mirrors import (
     AptConfig,
@@ -13,7 +15,9 @@ from torchbake.mirrors import (
     proxy_variables,
     read_apt_config,
     read_pip_config,
+    without_login,
 )
+from torchbake.uvconfig import uv_toml
 
 
 class Host:
@@ -256,4 +260,52 @@ def test_a_proxy_that_is_named_wins(host: Host) -> None:
 
 def test_proxy_variables_are_those_that_are_set() -> None:
     environ = {"HTTP_PROXY": "http://proxy", "no_proxy": "localhost", "https_proxy": "", "PATH": "/bin"}
-    assert proxy_variables(environ) == {"HTTP_PROXY": "http://proxy", "no_proxy": "localhost"}
+    assert proxy_variables(environ) == ("HTTP_PROXY", "no_proxy")
+
+
+def test_an_accelerators_index_is_read_from_the_environment(host: Host) -> None:
+    config = host.pip(TORCHBAKE_INDEX_CPU=" https://one/cpu https://two/cpu ", TORCHBAKE_INDEX_CUDA12_8="")
+    assert config.indexes == {"TORCHBAKE_INDEX_CPU": ("https://one/cpu", "https://two/cpu")}
+
+
+@pytest.mark.parametrize("value", ["/srv/wheels", "file:///srv/simple", "download.pytorch.org/whl/cpu"])
+def test_an_accelerators_index_has_an_address_that_a_build_reaches(value: str, host: Host) -> None:
+    with pytest.raises(HostConfigError, match="TORCHBAKE_INDEX_CPU") as caught:
+        host.pip(TORCHBAKE_INDEX_CPU=value)
+    assert "find-links" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("named", "accelerator", "asked"),
+    [
+        ({"CPU": "https://x"}, "cpu", ("https://x",)),
+        ({"CPU": "https://x"}, "cuda12.8", ()),
+        ({"CUDA": "https://x", "CUDA12": "https://y", "CUDA12_8": "https://z"}, "cuda12.8", ("https://z",)),
+        ({"CUDA": "https://x", "CUDA12": "https://y", "CUDA12_8": "https://z"}, "cuda12.6", ("https://y",)),
+        ({"CUDA": "https://x", "CUDA12": "https://y", "CUDA12_8": "https://z"}, "cuda13.0", ("https://x",)),
+    ],
+)
+def test_the_most_exact_name_of_an_accelerator_wins(
+    named: dict[str, str], accelerator: str, asked: tuple[str, ...], host: Host
+) -> None:
+    config = host.pip(**{f"TORCHBAKE_INDEX_{name}": url for name, url in named.items()})
+    assert config.instead(image(accelerator=accelerator, indexes=("https://matrix",))) == asked
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:p@ss@index.example:8443/simple", "https://index.example:8443/simple"),
+        ("https://index.example/simple", "https://index.example/simple"),
+    ],
+)
+def test_an_address_is_shown_without_its_login(url: str, shown: str) -> None:
+    assert without_login(url) == shown
+
+
+def test_uv_reads_folders_from_the_root_and_not_from_its_files_folder() -> None:
+    text = uv_toml(PipConfig(find_links=("wheels", "file:///srv/w", "https://page"), index_url="simple"))
+    found = tomllib.loads(text)
+    assert found["find-links"] == [str(Path.cwd() / "wheels"), "file:///srv/w", "https://page"]
+    assert found["index-url"] == str(Path.cwd() / "simple")
+    assert uv_toml(PipConfig()) == ""

@@ -6,8 +6,8 @@ from tests.unit.conftest import DEBIAN13, image
 from torchbake.bakefile import Job
 from torchbake.base import Base
 from torchbake.engine import Image
-from torchbake.errors import BaseError, LockError, TorchbakeError
-from torchbake.plan import Plan, make_plan, ref_of
+from torchbake.errors import BaseError, BuildError, LockError, TorchbakeError
+from torchbake.plan import Plan, Result, make_plan, not_built, ref_of
 from torchbake.spec import ImageSpec, Spec
 
 BASE = Base(name="debian12", image="debian:bookworm-slim", source="registry", digest="sha256:b", created="")
@@ -17,7 +17,7 @@ TAGS = {spec.id: (spec.id, "short") for spec in SPECS}
 
 def prepare(spec: Spec, base: Base) -> Job:
     ref = ref_of(spec, TAGS[spec.id])
-    return Job(spec=spec, ref=ref, tags=TAGS[spec.id], inputs="new", base_digest=base.digest, contexts={})
+    return Job(spec=spec, ref=ref, tags=TAGS[spec.id], inputs="new", base=base, contexts={})
 
 
 def held(spec: ImageSpec, inputs: str) -> dict[str, Image]:
@@ -113,3 +113,28 @@ def test_every_image_is_in_exactly_one_place(inputs: str, bad_base: bool) -> Non
 
 def test_an_images_name_is_its_repository_with_its_most_specific_tag() -> None:
     assert ref_of(SPECS[0], TAGS[SPECS[0].id]) == f"acme/pytorch:{SPECS[0].id}"
+
+
+def stale(spec: Spec, base: Base) -> Job:
+    raise LockError(f"{spec.id}'s lock is stale.", hint=f"nox -s lock -- {spec.id}")
+
+
+def test_images_that_failed_alike_end_with_their_own_exit_code_and_next_steps() -> None:
+    decided = make_plan(SPECS, TAGS, {"debian12": BASE, "debian13": BASE}, stale, dict).decided
+    error = not_built(decided)
+    assert isinstance(error, LockError)
+    for spec in SPECS:
+        assert f"{spec.id}'s lock is stale." in error.message
+        assert f"nox -s lock -- {spec.id}" in (error.hint or "")
+
+
+def test_images_that_failed_for_different_reasons_end_with_the_builds_exit_code() -> None:
+    bases: dict[str, Base | TorchbakeError] = {"debian12": BASE, "debian13": BaseError("none", hint="Log in.")}
+    error = not_built(make_plan(SPECS, TAGS, bases, stale, dict).decided)
+    assert isinstance(error, BuildError)
+    assert "Log in." in (error.hint or "")
+    assert "its base failed: none" in error.message
+
+
+def test_images_that_are_all_there_are_no_error() -> None:
+    assert not_built([Result(id="x", ref="x:1", tags=(), status="up-to-date", reason="")]) is None

@@ -30,6 +30,7 @@ def lock(name: str) -> Lock:
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
 CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cpu-runtime": (image("2.13.0", "cpu"), lock("cpu")),
+    "cpu-index": (image("2.13.0", "cpu", indexes=("https://wheels.example/cpu",)), lock("cpu")),
     "cpu-devel": (image("2.13.0", "cpu", apt=("g++", "git"), **DEVEL), lock("cpu")),
     "cuda-runtime": (image(), lock("cuda")),
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
@@ -137,13 +138,14 @@ def test_the_labels_say_everything_that_is_inside() -> None:
     oci, own = "org.opencontainers.image", "org.torchbake"
     assert pairs("LABEL", text_of("cuda-runtime")) == {
         f"{oci}.base.digest": "${BASE_DIGEST}",
-        f"{oci}.base.name": "debian:bookworm-slim",
+        f"{oci}.base.name": "${BASE_NAME}",
         f"{oci}.created": "${CREATED}",
         f"{oci}.licenses": "BSD-3-Clause",
         f"{oci}.revision": "${REVISION}",
         f"{oci}.source": "https://example.com/acme",
         f"{oci}.title": "PyTorch 2.10.0 cuda12.8 runtime",
         f"{oci}.version": "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+        f"{own}.base": "${BASE_SOURCE}",
         f"{own}.cuda": "12.8.90",
         f"{own}.cudnn": "9.10.2.21",
         f"{own}.flavor": "runtime",

@@ -17,9 +17,9 @@ from torchbake.content import Content
 from torchbake.contents import look_into, sbom_of, unread
 from torchbake.errors import EngineError
 from torchbake.licences import licences_of
+from torchbake.manifest import MANIFEST, Manifest, sha256
 from torchbake.metadata import System
 from torchbake.packages import Contents, Layer, Package
-from torchbake.registry import MANIFEST, Manifest, sha256
 from torchbake.sbom import Subject, sbom_text
 
 VALIDATOR = JsonStrictValidator(SchemaVersion.V1_6)

@@ -210,3 +210,24 @@ def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> 
     words = [word for found in WORDS.values() for word in found]
     assert len(words) == len(set(words))
     assert project.expansion.specs == SPECS
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("gpu", "Write: cuda"),
+        ("GPU", "Write: cuda"),
+        ("CUDA12", "Write: cuda12"),
+        ("All", "Write: all"),
+        ("Debian12", "Write: debian12"),
+        ("!DEVEL", "Write: devel"),
+        ("latest", f"a tag of {CUDA}"),
+        ("cuda12-runtime", f"a tag of {CUDA}: write that id, or its words: cuda12 runtime."),
+        ("cpu-devel", "Write its words: cpu devel"),
+        ("CUDA12.9", "cuda12.8"),
+    ],
+)
+def test_a_word_of_another_kind_is_answered_with_what_was_meant(word: str, meant: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
+    assert meant in (caught.value.hint or "")

@@ -7,17 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchbake.errors import UsageError
+from torchbake.immutable import ImmutableTag
 from torchbake.labels import LABEL
 from torchbake.reference import parse_reference, parse_registry
 from torchbake.standing import (
     Held,
-    ImmutableTag,
     Standing,
     decide,
     moves_to,
-    parse_immutable,
     rank_of,
-    revisions_of,
 )  # fmt: skip
 
 OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
@@ -110,22 +108,6 @@ def test_a_tag_of_somebody_else_is_left_alone() -> None:
     moves, kept = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
     assert moves == ()
     assert kept == {"latest": "it holds an image that is not ours (sha256:123)"}
-
-
-@given(st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True), st.integers(0, 10**6))
-def test_an_immutable_tag_is_read_as_it_was_written(name: str, revision: int) -> None:
-    tag = ImmutableTag(name=name, revision=revision)
-    assert parse_immutable(str(tag)) == tag
-
-
-@pytest.mark.parametrize("tag", ["latest", OURS, "2.7-r", "2.7-r01", "-r1x", "r1"])
-def test_other_tags_roll(tag: str) -> None:
-    assert parse_immutable(tag) is None
-
-
-def test_revisions_are_numbers() -> None:
-    tags = [f"{OURS}-r{number}" for number in (10, 9, 0)] + [OURS, f"{OURS}-r2.release", "other-r11"]
-    assert [tag.revision for tag in revisions_of(OURS, tags)] == [0, 9, 10]
 
 
 @pytest.mark.parametrize(

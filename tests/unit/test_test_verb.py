@@ -3,7 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +13,10 @@ import pytest
 
 from tests.unit.conftest import SMALL, edited
 from tests.unit.test_verdict import FAILED, NOT_RUN, check, verdict
-from torchbake import cli, smokerun
+from torchbake import cli, project, smokerun
 from torchbake.engine import Image
 from torchbake.gpu import Gpu
-from torchbake.project import TOOLKIT, Project, load_project
+from torchbake.project import TOOLKIT, Project, load_project, run_folder
 from torchbake.reports import Reports
 from torchbake.spec import ImageSpec
 from torchbake.suite import suite_digest, suite_files
@@ -113,7 +115,7 @@ def test_a_passed_verdict_is_the_answer(small: Project, kept: Callable[..., Verd
     assert run(small, CPU, "--format", "json") == 0
     image = json.loads(capsys.readouterr().out)["images"][0]
     assert (image["outcome"], image["reused"], image["ref"]) == ("passed", True, REF)
-    assert image["counts"] == {"passed": 1, "failed": 0, "not-run": 1}
+    assert image["counts"] == {"passed": 1, "failed": 0, "not-run": 1, "waived": 0}
     assert Path(image["report"]).exists()
 
 
@@ -445,3 +447,23 @@ def test_results_that_cannot_be_read_are_a_failure(results: Path) -> None:
 def test_a_failure_that_no_check_has_is_one_all_the_same(results: Path) -> None:
     results.write_text(dump_results([check()]))
     assert [one.outcome for one in checks_of(Ended(code=1, tail=("ERROR at teardown",)), results, 900)][-1] is FAILED
+
+
+def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        second_now = 58
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls(2026, 11, 21, 7, 50, cls.second_now, tzinfo=tz)
+
+    monkeypatch.setattr(project, "datetime", Clock)
+    with ThreadPoolExecutor(8) as pool:
+        names = [folder.name for folder in pool.map(run_folder, [tmp_path] * 12)]
+    Clock.second_now = 59
+    later = run_folder(tmp_path)
+    assert sorted(names) == ["2026-11-21T07-50-58", *(f"2026-11-21T07-50-58-{number:02}" for number in range(2, 13))]
+    assert later.is_dir()
+    assert later.name > max(names)

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,9 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.images.checks import catalogue, smoke_checks
 from tests.unit.conftest import cuda_pins, image, lock_for
 from torchbake.lockfile import LAYERS, format_lock, parse_pins
+from torchbake.mirrors import PipConfig
 from torchbake.project import TOOLKIT
+from torchbake.uvconfig import uv_toml
 
 
 def load() -> ModuleType:
@@ -172,12 +175,13 @@ def test_headers_are_kept_aside(tmp_path: Path) -> None:
 
 def test_a_stripped_library_has_its_new_hash_and_size_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def strip(command: list[str], *, check: bool) -> None:
-        Path(command[-1]).write_text("less")
+        Path(command[-1]).write_text(f"less, by {command[1]}")
 
     monkeypatch.setattr(wheels, "subprocess", SimpleNamespace(run=strip))
-    installed(tmp_path, "thing", "thing/a.py", "thing/lib.so")
-    wheels.trim(tmp_path, (rule("**/*.so", to="strip"),), tmp_path / "aside")
-    assert (tmp_path / "thing/lib.so").read_text() == "less"
+    installed(tmp_path, "thing", "thing/a.py", "thing/lib.so", "thing/lib.so.2")
+    wheels.trim(tmp_path, (rule("**/*.so", to="strip"), rule("**/*.so.*", to="functions")), tmp_path / "aside")
+    assert (tmp_path / "thing/lib.so").read_text() == "less, by --strip-unneeded"
+    assert (tmp_path / "thing/lib.so.2").read_text() == "less, by --strip-debug"
     assert_records_are_true(tmp_path)
 
 
@@ -270,12 +274,18 @@ def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp
 
 @pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
 def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str, Any]) -> None:
-    assert entry.keys() <= {"name", "paths", "to", "saves", "why"}
+    assert entry.keys() <= {"name", "paths", "to", "saves", "why", "checks"}
     assert entry["paths"]
     assert entry["name"]
     assert re.search(r"\d", entry["saves"]), "saves must be measured"
     assert len(entry["why"]) >= 20
-    assert entry.get("to", "headers") in ("headers", "strip")
+    assert entry.get("to", "headers") in ("headers", *wheels.STRIP)
+
+
+@pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
+def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, Any]) -> None:
+    assert entry["checks"]
+    assert set(entry["checks"]) <= {one.id for one in (*catalogue(), *smoke_checks())}
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
@@ -295,6 +305,11 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
         "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
         "nvidia/cusolver/lib/libcusolver.so.11",
         "nvidia/nvshmem/lib/libnvshmem_host.so.3",
+        "nvidia/nvshmem/lib/nvshmem_bootstrap_uid.so.3",
+        "nvidia/nvshmem/lib/nvshmem_transport_ibgda.so.3",
+        "triton/_C/libproton.so",
+        "triton/backends/nvidia/lib/cupti/libcupti.so",
+        "triton/profiler/__init__.py",
         "numpy/testing/__init__.py",
         "torch/testing/__init__.py",
         "setuptools/__init__.py",
@@ -305,4 +320,99 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
     rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
-    assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
+    assert [rule.name for rule in rules if rule.to not in wheels.STRIP and rule.pattern.match(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [
+        ("torch/test/op_registration_test", ""),
+        ("nvidia/nvshmem/lib/libnvshmem_device.bc", "headers"),
+        ("nvidia/nvshmem/lib/libnvshmem_device_sm_90.bc", "headers"),
+        ("triton/backends/nvidia/bin/nvdisasm", "headers"),
+        ("torch/lib/libtorch_cpu.so", "functions"),
+        ("nvidia/nccl/lib/libnccl.so.2", "functions"),
+        ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
+        ("skimage/filters/__init__.pyi", None),
+    ],
+)
+def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
+    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
+
+
+def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "UV_TOML", tmp_path / "uv.toml")
+    assert wheels.asked_last(["https://a", "https://b"])["UV_INDEX"] == "https://pypi.org/simple https://a"
+    (tmp_path / "uv.toml").write_text(uv_toml(PipConfig(index_url="https://main", extra_index_urls=("https://more",))))
+    found = wheels.asked_last(["https://b"])
+    assert (found["UV_INDEX"], found["UV_DEFAULT_INDEX"]) == ("https://more https://main", "https://b")
+
+
+class Installer:
+    """In place of uv: ends with each of ``codes`` in turn, and remembers what it was asked."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.asked: list[tuple[list[str], dict[str, str]]] = []
+
+    def __call__(self, command: list[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
+        self.asked.append((command, env))
+        return SimpleNamespace(returncode=self.codes.pop(0), stderr="torch was not found")
+
+
+@pytest.fixture
+def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Installer]:
+    """Install a list by an installer that ends as given."""
+    lock = tmp_path / "torch.lock"
+    lock.write_text("torch==2.13.0+cpu\n")
+
+    def install(*codes: int, index: Sequence[str], secret: str = "") -> Installer:
+        installer = Installer(*codes)
+        monkeypatch.setattr(wheels.subprocess, "run", installer)
+        monkeypatch.setattr(wheels, "INDEXES_SECRET", tmp_path / "indexes")
+        if secret:
+            (tmp_path / "indexes").write_text(secret)
+        wheels.install(lock, index, "--target", "/staging")
+        return installer
+
+    return install
+
+
+RENDERED = ("TORCHBAKE_INDEX_CPU", "https://download.example/cpu")
+
+
+def test_what_the_host_has_needs_no_other_index(installing: Callable[..., Installer]) -> None:
+    (asked,) = installing(0, index=RENDERED).asked
+    assert "UV_DEFAULT_INDEX" not in asked[1]
+
+
+def test_what_the_host_lacks_comes_from_the_accelerators_index(installing: Callable[..., Installer]) -> None:
+    first, second = installing(1, 0, index=RENDERED).asked
+    assert second[1]["UV_DEFAULT_INDEX"] == RENDERED[1]
+    assert second[0] == first[0]
+    assert "--require-hashes" in second[0]
+
+
+def test_an_index_that_the_host_names_takes_the_place_of_the_rendered_one(installing: Callable[..., Installer]) -> None:
+    _, second = installing(1, 0, index=RENDERED, secret="https://me:secret@mirror.example/cpu\n").asked
+    assert second[1]["UV_DEFAULT_INDEX"] == "https://me:secret@mirror.example/cpu"
+    assert RENDERED[1] not in str(second)
+    assert "secret" not in str(second[0])
+
+
+def test_wheels_that_are_nowhere_name_the_index_and_what_to_set(installing: Callable[..., Installer]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        installing(1, 2, index=RENDERED, secret="https://me:se@cret@mirror.example/cpu")
+    said = str(ended.value)
+    assert "https://mirror.example/cpu" in said
+    assert "set TORCHBAKE_INDEX_CPU" in said
+    assert "torch was not found" in said
+    assert "cret" not in said
+
+
+@pytest.mark.parametrize("line", ["--index-url http://evil", "x @ https://evil/x.whl", "x==1 --hash=y", "-r y", "x"])
+def test_a_build_obeys_no_option_in_a_lock(line: str) -> None:
+    text = format_lock(lock_for(image(), cuda_pins())).replace("# --- layer site\n", f"# --- layer site\n{line}\n")
+    with pytest.raises(ValueError, match="no such line"):
+        wheels.split_lock(text)

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -15,12 +14,12 @@ from torchbake.bakefile import Options, output_for, packed
 from torchbake.base import Base, find_base, make_base
 from torchbake.builderlock import make_builder_lock
 from torchbake.engine import CONTAINERD_STORE, Engine, Image, builder_driver, check_buildx, connect
-from torchbake.errors import BuildError, EngineError, TorchbakeError, UsageError
+from torchbake.errors import EngineError, TorchbakeError, UsageError
 from torchbake.layout import COMPRESSIONS, Compression, Layout, layout_of
 from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
-from torchbake.plan import Plan, Result, make_plan
+from torchbake.plan import Plan, Result, make_plan, not_built
 from torchbake.preparation import Preparation
-from torchbake.project import Project
+from torchbake.project import Project, run_folder
 from torchbake.revision import content_epoch, created, revision
 from torchbake.select import Selection
 from torchbake.store import Store, up_to_date
@@ -79,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
     with interruptible():
         results = _build(args, project, selection, store)
     _show(results, args.format)
-    bad = [result.id for result in results if result.status in ("failed", "skipped")]
-    if bad:
-        raise BuildError(f"{len(bad)} of {len(results)} images were not built: {', '.join(bad)}.")
+    error = not_built(results)
+    if error:
+        raise error
     return 0
 
 
@@ -141,7 +140,7 @@ def _build_jobs(
     build = BuildRun(store=store, preparation=preparation, builder=args.builder, prune=args.prune)
     if args.dry_run:
         return _dry_run(plan, build.bake_file(plan.jobs, options, apt))
-    folder = project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    folder = run_folder(project.state)
     return build.run(plan, options, apt, folder, jobs=1 if args.prune else args.jobs)
 
 
@@ -179,7 +178,7 @@ def _options(args: argparse.Namespace, project: Project, store: Store) -> Option
         # As a dry run shows it; each run makes its own.
         exports=store.layout.folder / "exports" if store.layout else None,
         revision=revision(project.root),
-        arguments=proxy_variables(),
+        proxies=proxy_variables(),
         no_cache=args.no_cache,
         pull=args.pull,
         cache_to=tuple(args.cache_to),

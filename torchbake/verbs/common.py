@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,23 @@ SELECTOR_HELP = (
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("selectors", nargs="*", metavar="SELECTOR", help=SELECTOR_HELP)
+    parser.add_argument("selectors", nargs="*", action=Words, metavar="SELECTOR", help=SELECTOR_HELP)
+
+
+class Words(argparse.Action):
+    """Several words in one argument, quoted as in a shell: `-- "$IMAGES"` needs no shell that splits and expands it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        try:
+            words = [word for value in values or () for word in shlex.split(value)]
+        except ValueError as error:
+            raise UsageError(f"{' '.join(values)}: {error}.", hint="Close what is quoted.") from None
+        setattr(namespace, self.dest, words)
+
+
+def add_waive(parser: argparse.ArgumentParser, what: str) -> None:
+    """``what`` is done although the check failed. `parse_waivers` reads what is given."""
+    parser.add_argument("--waive", action="append", default=[], metavar="CHECK=REASON", help=what)
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +64,7 @@ def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
-    selection = select(project.expansion.specs, args.selectors)
+    selection = select(project.expansion.specs, args.selectors, project.tags)
     if getattr(args, "shard", None):
         part, parts = args.shard
         selection = replace(selection, specs=selection.specs[part - 1 :: parts])
@@ -75,10 +92,10 @@ def positive(name: str) -> Callable[[str], int]:
     return parse
 
 
-def add_registry(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument(
-        "--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help="where releases are: ghcr.io/acme"
-    )
+def add_registry(
+    parser: argparse.ArgumentParser, *, required: bool = True, text: str = "where releases are: ghcr.io/acme"
+) -> None:
+    parser.add_argument("--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help=text)
     parser.add_argument(
         "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
     )
@@ -98,6 +115,7 @@ def interruptible() -> Iterator[None]:
     """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does."""
 
     def interrupt(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one, as `timeout` sends, is not to end it otherwise
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

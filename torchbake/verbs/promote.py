@@ -11,6 +11,7 @@ EXAMPLES = (
     "nox -s promote -- cpu --registry ghcr.io/acme",
     "nox -s promote -- 2.7.1 --registry ghcr.io/acme --to r3 --dry-run",
     "nox -s promote -- all --registry ghcr.io/acme --finish",
+    "nox -s promote -- cpu --registry ghcr.io/acme --to r3 --key cosign.pub",
 )
 
 
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.finish:
         return run_finish(args)
-    if args.key or args.keyless or args.require_signature:
-        raise UsageError("Only --finish writes a record, which is what is signed here.", hint="Give --finish with it.")
+    if args.keyless:
+        raise UsageError(
+            "Only --finish writes a record, which is what is signed here.",
+            hint="Give --finish with it; --identity and --issuer say whose keyless signatures are believed.",
+        )
     return run_shift(args, back=False)

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from torchbake.candidate import Candidate, Published, Supply
 from torchbake.content import EngineSource, LayoutSource
 from torchbake.description import supply_of
 from torchbake.engine import Image, connect
-from torchbake.errors import CheckError, PublishError, TorchbakeError, UsageError
+from torchbake.errors import CheckError, PublishError, sentence_of
 from torchbake.layout import layout_of
+from torchbake.manifest import Blob
 from torchbake.plan import ref_of
 from torchbake.project import Project
 from torchbake.publish import Publisher
 from torchbake.reference import Repository
-from torchbake.registry import Blob
 from torchbake.release import Judgement
 from torchbake.reports import Reports
 from torchbake.signature import Signer
@@ -31,14 +31,17 @@ from torchbake.verbs.common import (
     add_registry,
     add_selectors,
     add_shard,
+    add_waive,
     interruptible,
     load_selection,
+    lock_of,
     positive,
     registry_of,
     repository_of,
 )  # fmt: skip
 from torchbake.verbs.signing import add_signing, signer_of
 from torchbake.verdict import Outcome, Verdict, counts
+from torchbake.waivers import parse_waivers
 
 SUMMARY = "release tested images: an immutable tag each, then their rolling tags"
 EXAMPLES = (
@@ -65,22 +68,20 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What became of one image; ``problem`` is why it was not released."""
+    """What became of one image; ``problem`` is why it was not released, ``waived`` what it was released in spite of."""
 
     id: str
     repository: Repository
     published: Published | None = None
     problem: str = ""
+    waived: Mapping[str, str] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
     add_registry(parser)
-    parser.add_argument(
-        "--waive", action="append", default=[], metavar="CHECK=REASON",
-        help="release although this check failed; the reason stays in the release record; again for more",
-    )  # fmt: skip
+    add_waive(parser, "release although this check failed; the reason stays in the release record; again for more")
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -94,14 +95,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
-    waivers, signer, engine = _waivers(args.waive), signer_of(args), connect()
+    waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     images = engine.images()
     publishers = _publishers(args, selection.specs, signer)
     source = LayoutSource(layout=layout_of(project), otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,
-            candidate=partial(_candidate, project, spec, images, waivers),
+            candidate=partial(candidate_of, project, spec, images, waivers),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.memory),
             repository=repository_of(args, spec),
@@ -120,14 +121,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _waivers(words: Sequence[str]) -> dict[str, str]:
-    pairs = [word.partition("=") for word in words]
-    for (check, _, reason), word in zip(pairs, words, strict=True):
-        if not check.strip() or not reason.strip():
-            raise UsageError(f"--waive {word!r} has no reason.", hint="Write --waive 'process.size=why it is good so'")
-    return {check.strip(): reason.strip() for check, _, reason in pairs}
-
-
 def _publishers(args: argparse.Namespace, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
     """One for each repository; what one of them holds can be mounted into the others."""
     where = {spec.repository: repository_of(args, spec) for spec in specs}
@@ -143,8 +136,9 @@ def _publishers(args: argparse.Namespace, specs: Sequence[Spec], signer: Signer)
     }
 
 
-def _candidate(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
-    """Raises CheckError unless the image was tested as it is, and passed or was waived."""
+def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
+    """Raises CheckError unless the image was tested as it is, and passed or was waived; LockError for a bad lock."""
+    lock_of(project, spec)
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))
     if image is None:
@@ -158,7 +152,8 @@ def _candidate(project: Project, spec: Spec, images: Mapping[str, Image], waiver
             f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
             hint="Correct it, or say why it is good so: --waive CHECK=REASON",
         )
-    waived = {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
+    waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
+    waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
     return Candidate(
         id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
     )
@@ -178,8 +173,8 @@ def _plan(due: Sequence[Due]) -> list[Ended]:
     return [_ended(one, partial(_decided, one)) for one in due]
 
 
-def _decided(due: Due) -> Published:
-    return Published(decision=due.publisher.decide(due.candidate()))
+def _decided(due: Due, candidate: Candidate) -> Published:
+    return Published(decision=due.publisher.plan(candidate), tested=candidate.digest)
 
 
 def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
@@ -198,18 +193,20 @@ def _one(due: Due, shown: Board) -> Ended:
     shown.start(name, f"to {due.repository}")
     look = partial(shown.look, name)
     sent = _Count(look)
-    ended = _ended(due, lambda: due.publisher.publish(due.candidate(), due.supply, look, sent.add))
+    ended = _ended(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent.add))
     words = ended.problem or (_summary(ended.published) if ended.published else "")
     shown.end(name, words, good=not ended.problem)
     return ended
 
 
-def _ended(due: Due, work: Callable[[], Published]) -> Ended:
+def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
     """One image's problem is no reason to leave the others."""
     try:
-        return Ended(id=due.spec.id, repository=due.repository, published=work())
-    except TorchbakeError as error:
-        return Ended(id=due.spec.id, repository=due.repository, problem=error.sentence)
+        candidate = due.candidate()
+        published = work(candidate)
+        return Ended(id=due.spec.id, repository=due.repository, published=published, waived=candidate.waived)
+    except Exception as error:
+        return Ended(id=due.spec.id, repository=due.repository, problem=sentence_of(error))
 
 
 class _Count:
@@ -246,9 +243,10 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
 def _row(one: Ended, *, dry: bool) -> tuple[str, str, str, str]:
     if one.published is None:
         return one.id, "failed", "", one.problem
-    decision = one.published.decision
+    decision, tested = one.published.decision, one.published.tested
     done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
-    return one.id, done, f"{one.repository}:{decision.tag}", _moves(decision)
+    waived = [f"waived: {check} ({reason})" for check, reason in one.waived.items()]
+    return one.id, done, f"{one.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
 
 
 def _summarise(ended: Sequence[Ended], *, dry: bool) -> None:
@@ -268,18 +266,21 @@ def _summarise(ended: Sequence[Ended], *, dry: bool) -> None:
         console.say(f"{_PAGE}={page} cannot be written: {error.strerror}", style="yellow")
 
 
-def _moves(decision: Decision) -> str:
+def _moves(decision: Decision, tested: str) -> str:
     if decision.action == "held":
         return "rolled back by hand; `nox -s promote` takes it forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
     words += [f"{tag} stays: {reason}" for tag, reason in decision.kept.items()]
+    if decision.digest != tested:
+        words.append(f"another build of the same inputs ({decision.digest}) stays")
     return "; ".join(words) or "where they belong"
 
 
 def _entry(one: Ended, *, dry: bool) -> dict[str, object]:
     entry: dict[str, object] = {"id": one.id, "repository": str(one.repository), "problem": one.problem, "dry_run": dry}
+    entry["waived"] = dict(one.waived)
     if one.published:
         sent = one.published.sent
-        entry |= decision_json(one.published.decision)
+        entry |= decision_json(one.published.decision) | {"tested": one.published.tested}
         entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
     return entry

@@ -8,7 +8,7 @@ from rich.syntax import Syntax
 
 from torchbake import console
 from torchbake.errors import RenderError
-from torchbake.files import write_text
+from torchbake.files import read_text, write_text
 from torchbake.render import dockerfile_path, render
 from torchbake.verbs.common import add_selectors, load_selection, lock_of
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     for spec in selection.specs:
         path = dockerfile_path(project.root, spec)
         text = render(spec, lock_of(project, spec))
-        current = path.read_text() if path.exists() else ""
+        current = _on_disk(path)
         if current == text:
             continue
         stale.append(path)
@@ -47,6 +47,16 @@ def run(args: argparse.Namespace) -> int:
     done = "rendered" if not args.check else "differ"
     console.say(f"{len(stale)} {done}, {len(selection.specs) - len(stale)} up to date")
     return 0
+
+
+def _on_disk(path: Path) -> str:
+    """What is there; whatever is no text differs from every Dockerfile."""
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        return "(not UTF-8 text)\n"
 
 
 def _show_diff(path: Path, current: str, text: str) -> None:

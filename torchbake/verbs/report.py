@@ -13,7 +13,7 @@ from torchbake.inventory import Inventory
 from torchbake.mirrors import PipConfig
 from torchbake.page import render_page
 from torchbake.preparation import Preparation
-from torchbake.verbs.common import add_selectors, load_selection, registry_of, repository_of
+from torchbake.verbs.common import add_registry, add_selectors, load_selection, registry_of, repository_of
 
 SUMMARY = "write one page with all images: versions, tags, sizes, verdicts, releases"
 EXAMPLES = (
@@ -27,12 +27,7 @@ PAGE = Path("reports/index.html")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
-    parser.add_argument(
-        "--registry", metavar="HOST[:PORT]/NAMESPACE", help="also tell what is released there: ghcr.io/acme"
-    )
-    parser.add_argument(
-        "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
-    )
+    add_registry(parser, required=False, text="also tell what is released there: ghcr.io/acme")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
     )

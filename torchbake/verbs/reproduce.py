@@ -2,21 +2,19 @@
 
 import argparse
 from dataclasses import asdict
-from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
 from torchbake import console
 from torchbake.bakefile import Options
-from torchbake.base import find_base, make_base
+from torchbake.base import Base, find_base, make_base
 from torchbake.board import board
 from torchbake.engine import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.layout import COMPRESSIONS
-from torchbake.mirrors import proxy_variables, read_apt_config, read_pip_config
+from torchbake.mirrors import AptConfig, proxy_variables, read_apt_config, read_pip_config
 from torchbake.preparation import Preparation
-from torchbake.project import Project
+from torchbake.project import Project, run_folder
 from torchbake.reproduction import Reproduced, Reproduction
 from torchbake.revision import content_epoch, created, revision
 from torchbake.spec import Spec
@@ -50,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     # One after the other: builds of one image side by side would share steps, and be one build.
     with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
         found = [
-            reproduction.of(reproduction.preparation.job(spec, _base(project, spec)), shown) for spec in selection.specs
+            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt)), shown)
+            for spec in selection.specs
         ]
     _show(found, args.format)
     bad = [one.id for one in found if not one.good]
@@ -63,26 +62,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reproduction(args: argparse.Namespace, project: Project) -> Reproduction:
-    first, second = {0: (None, None), 1: (*args.builder, *args.builder), 2: tuple(args.builder)}[len(args.builder)]
+    builders = args.builder or [None]
     return Reproduction(
         preparation=Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say),
         options=Options(
             output="",
             created=created(project.root),
             revision=revision(project.root),
-            arguments=proxy_variables(),
+            proxies=proxy_variables(),
             epoch=content_epoch(),
         ),
         apt=read_apt_config(),
         compression=args.compression,
-        builders=(first, second),
-        logs=project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S"),
+        builders=(builders[0], builders[-1]),
+        logs=run_folder(project.state),
     )
 
 
-def _base(project: Project, spec: Spec) -> Any:
+def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
     known = find_base(spec.base, project.state)
-    return known or make_base(spec.base, project.state, read_apt_config(), source="auto", say=console.say)
+    return known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
 
 
 def _show(found: list[Reproduced], form: str) -> None:

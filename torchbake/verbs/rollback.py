@@ -3,16 +3,19 @@
 import argparse
 
 from torchbake.verbs.shifting import add_shift, run_shift
+from torchbake.verbs.signing import add_verifying
 
 SUMMARY = "move rolling tags back, by default to the release before the current one"
 EXAMPLES = (
     "nox -s rollback -- cpu --registry ghcr.io/acme",
     "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",
+    "nox -s rollback -- cpu --registry ghcr.io/acme --key cosign.pub",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shift(parser, to="the one before the current one")
+    add_verifying(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -75,9 +75,9 @@ def with_sudo(*words: str) -> int:
     kept = [f"{name}={os.environ[name]}" for name in _KEPT_BY_SUDO if name in os.environ]
     ask = [] if sys.stdin.isatty() else ["-n"]
     console.say(f"going on as root: sudo … torchbake {' '.join(words)}")
-    # -B: root leaves no compiled files in the user's folders.
+    # In the toolkit's folder, where -m finds it. -B: root leaves no compiled files in the user's folders.
     command = ["sudo", *ask, "env", *kept, sys.executable, "-B", "-m", "torchbake", *words]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, cwd=Path(__file__).resolve().parents[2], check=False).returncode
 
 
 def _show(plan: Plan) -> None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchbake import console
-from torchbake.errors import PublishError, TorchbakeError, UsageError
+from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.project import Project
 from torchbake.publish import Publisher
 from torchbake.rolling import Shift, shift
-from torchbake.signature import Signer
+from torchbake.signature import Signer, Verifier
 from torchbake.spec import Spec
 from torchbake.verbs.common import (
     add_registry,
@@ -20,7 +20,7 @@ from torchbake.verbs.common import (
     registry_of,
     repository_of,
 )
-from torchbake.verbs.signing import signer_of
+from torchbake.verbs.signing import believer_of, mover_of, signer_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,9 @@ def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
 def run_shift(args: argparse.Namespace, *, back: bool) -> int:
     """Move the tags of every selected image; one that cannot be moved leaves the others alone."""
     project, selection = load_selection(args)
+    verifier = believer_of(args)
     with interruptible():
-        ended = [_one(args, project, spec, back=back) for spec in selection.specs]
+        ended = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
     return _conclude(args, ended)
 
 
@@ -53,7 +54,7 @@ def run_finish(args: argparse.Namespace) -> int:
     if args.to is not None:
         raise UsageError("--finish is about the newest release.", hint="Leave --to out.")
     project, selection = load_selection(args)
-    signer = signer_of(args)
+    signer = mover_of(args, signer_of(args))
     with interruptible():
         ended = [_finish(args, project, spec, signer) for spec in selection.specs]
     return _conclude(args, ended)
@@ -63,12 +64,13 @@ def _finish(args: argparse.Namespace, project: Project, spec: Spec, signer: Sign
     publisher = Publisher(registry_of(args, repository_of(args, spec)), signer=signer)
     try:
         decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
-    except TorchbakeError as error:
-        return Ended(id=spec.id, problem=error.sentence)
+    except Exception as error:
+        return Ended(id=spec.id, problem=sentence_of(error))
     if decision is None:
         return Ended(id=spec.id)
     kept = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.kept)
-    return Ended(id=spec.id, shift=Shift(current=None, target=decision.tag, moves=decision.moves, kept=kept))
+    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, kept=kept)
+    return Ended(id=spec.id, shift=shift_)
 
 
 def _conclude(args: argparse.Namespace, ended: Sequence[Ended]) -> int:
@@ -88,13 +90,14 @@ def _revision(text: str) -> int:
     return int(number)
 
 
-def _one(args: argparse.Namespace, project: Project, spec: Spec, *, back: bool) -> Ended:
+def _one(args: argparse.Namespace, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:
     registry = registry_of(args, repository_of(args, spec))
-    publisher = Publisher(registry)
     try:
-        moved = shift(registry, publisher, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run)
-    except TorchbakeError as error:
-        return Ended(id=spec.id, problem=error.sentence)
+        moved = shift(
+            registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier
+        )  # fmt: skip
+    except Exception as error:
+        return Ended(id=spec.id, problem=sentence_of(error))
     return Ended(id=spec.id, shift=moved)
 
 

@@ -75,14 +75,14 @@ def _show_registry(args: argparse.Namespace, project: Project, specs: Sequence[S
 def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
     """Every rolling tag of an image, the immutable one of its next release first."""
     repository, tags = repository_of(args, spec), project.tags[spec.id]
-    publisher = Publisher(registry_of(args, repository))
-    decision = publisher.decide(_candidate(project, spec, images))
+    registry = registry_of(args, repository)
+    decision = Publisher(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
     first = "" if new else decision.digest[:19]
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
-        held = now[tag] if tag in now else publisher.digest(tag)
+        held = now[tag] if tag in now else registry.digest(tag)
         words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
         lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
     return lines

@@ -4,7 +4,6 @@ import argparse
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 from torchbake import console
@@ -14,14 +13,15 @@ from torchbake.errors import CheckError, TorchbakeError, UsageError
 from torchbake.mirrors import PipConfig
 from torchbake.plan import ref_of, why_build
 from torchbake.preparation import Preparation
-from torchbake.project import TOOLKIT, Project, load_project
+from torchbake.project import TOOLKIT, Project, load_project, run_folder
 from torchbake.reports import Reports, Tested, as_json, show_run
 from torchbake.smokerun import Session, find_gpu
 from torchbake.spec import ImageSpec, Spec
 from torchbake.suite import CHECKS, suite_digest
 from torchbake.testrun import Options, Suite, Target, TestRun
-from torchbake.verbs.common import add_selectors, add_shard, interruptible, load_selection, positive
+from torchbake.verbs.common import add_selectors, add_shard, add_waive, interruptible, load_selection, positive
 from torchbake.verdict import Outcome, Verdict
+from torchbake.waivers import idle, parse_waivers
 
 SUMMARY = "check the selected images in the engine; what passed and has not changed is not checked again"
 EXAMPLES = (
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
     parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
+    add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
     parser.add_argument(
         "--jobs", type=positive("--jobs"), default=_jobs(), metavar="N",
         help="images side by side (default: one for two cores)",
@@ -111,7 +112,7 @@ class Tester:
             return pages[name]
 
         suite = Suite(CHECKS, self.options, cwd=TOOLKIT, extra=("--matrix", str(self.project.document.path.absolute())))
-        folder = self.project.state / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+        folder = run_folder(self.project.state)
         targets = [self.target(case, image) for case, image in cases]
         verdicts = TestRun(suite=suite, folder=folder, keep=keep).run(targets, jobs=jobs)
         return [
@@ -119,12 +120,23 @@ class Tester:
             for target, verdict in zip(targets, verdicts, strict=True)
         ]
 
+    def waivers(self, case: Case) -> dict[str, str]:
+        """What may fail: by the matrix, and by the command line, whose reason stands where both have one."""
+        return {**dict(case.spec.waivers if case.spec else ()), **self.options.waivers}
+
+    def idle(self, case: Case, tested: Tested) -> str:
+        """Which waivers waive nothing; a part of the checks cannot tell."""
+        if tested.verdict is None or self.options.partial:
+            return ""
+        return "; ".join(idle(tested.checks, self.waivers(case)))
+
     def target(self, case: Case, image: Image) -> Target:
         return Target(
             name=case.name,
             ref=case.ref,
             row=case.spec.id if case.spec else "",
             digest=image.digest,
+            waivers=self.waivers(case),
             suite=suite_digest(self.project, case.spec, self.options.decisive(self.gpus.get(case.name, ""))),
         )
 
@@ -148,7 +160,8 @@ def run(args: argparse.Namespace) -> int:
             _show_plan(cases, known, args.format)
             return 0
         known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
-    results = [replace(known[case.name], warning=warnings.get(case.name, "")) for case in cases]
+    said = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
+    results = [replace(known[name], warning="; ".join(filter(None, words))) for name, words in said.items()]
     page = tester.reports.summarise(results)
     if args.format == "json":
         console.show_json(as_json(results))
@@ -185,6 +198,7 @@ def _options(args: argparse.Namespace) -> Options:
         only=tuple(args.only),
         skip=tuple(args.skip),
         timeout=args.timeout,
+        waivers=parse_waivers(args.waive),
     )
 
 

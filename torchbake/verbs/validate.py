@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from torchbake import console
@@ -11,7 +10,7 @@ from torchbake.engine import Engine, connect
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
 from torchbake.expectation import parse_expected
 from torchbake.inside import Idle, InEngine
-from torchbake.project import TOOLKIT, Project
+from torchbake.project import TOOLKIT, Project, run_folder, state_of
 from torchbake.reference import Repository, parse_reference
 from torchbake.registry import Registry
 from torchbake.reports import Reports, Tested, as_json, show_run
@@ -24,7 +23,16 @@ from torchbake.testrun import Options, Suite
 from torchbake.transport import Transport
 from torchbake.validate import SILENT, Promise, promise_of
 from torchbake.validaterun import Foreign, Row, Subject, ValidateRun
-from torchbake.verbs.common import SELECTOR_HELP, interruptible, load_selection, lock_of, positive, repository_of
+from torchbake.verbs.common import (
+    SELECTOR_HELP,
+    Words,
+    add_registry,
+    interruptible,
+    load_selection,
+    lock_of,
+    positive,
+    repository_of,
+)
 from torchbake.verbs.signing import add_verifying, verifier_of
 from torchbake.verdict import Outcome
 
@@ -41,11 +49,10 @@ _SHOWN = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="*", metavar="SELECTOR|REF",
+        "words", nargs="*", action=Words, metavar="SELECTOR|REF",
         help=f"{SELECTOR_HELP}; with '/' or ':' in it, any image reference",
     )  # fmt: skip
-    parser.add_argument("--registry", metavar="HOST[:PORT]/NAMESPACE", help="where releases are: ghcr.io/acme")
-    parser.add_argument("--plain-http", action="store_true", help="speak HTTP (this machine's own may do so anyway)")
+    add_registry(parser, required=False)
     parser.add_argument(
         "--expect", type=_expected, default={}, metavar="NAME=VERSION,…",
         help="what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not",
@@ -86,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 def _looker(args: argparse.Namespace, engine: Engine, session: Session) -> InEngine:
     matrix = args.matrix.absolute()
     suite = Suite(CHECKS, Options(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
-    logs = matrix.parent / ".torchbake" / "runs" / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    logs = run_folder(state_of(matrix.parent))
     return InEngine(engine=engine, session=session, timeout=args.timeout, suite=suite, logs=logs)
 
 

@@ -3,14 +3,16 @@
 Pure: reads only the mapping that it is given. docs/dialects.md has the launchers and how their variables are read.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .dialects import Fact, Said, listen, merge, values
+from .dialects import Fact, Rank, Said, listen, merge, torchrun, values
 from .refusal import Code, Refusal
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
+MOST_NODES, MOST_PROCESSES = 100_000, 4096  # far above any job and any machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +28,15 @@ class Contract:
     rendezvous_timeout: float = 300
     group_timeout: int = 600
     stop_grace: float = 30
+    stopped_timeout: float = 60  # 0: a rank may be stopped for ever
+    job_token: str = field(default="", repr=False)
     elastic: tuple[int, int] | None = None
+    max_restarts: int = 3  # what torchrun's own examples of elastic jobs use
+    rdzv_id: str = "run"
+    rdzv_conf: Mapping[str, str] = field(default_factory=dict)
     dialects: tuple[str, ...] = ()
     already_rank: bool = False
+    own: Rank | None = None  # what this process is, where an MPI launcher has started it as a rank
 
     @property
     def distributed(self) -> bool:
@@ -47,11 +55,14 @@ class Contract:
         return self.node_rank == 0
 
     def rank_environment(self, local_rank: int) -> dict[str, str]:
-        """The contract's variables for one process of this node; standalone has MODE alone."""
+        """The contract's variables for one process of this node, or for this one; standalone has MODE alone."""
         if not 0 <= local_rank < self.nproc_per_node:
             raise ValueError(f"no local rank {local_rank} among {self.nproc_per_node}")
         if not self.distributed:
             return {"MODE": self.mode}
+        if self.own:
+            place = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": str(self.master_port)}
+            return {"MODE": self.mode, **self.own.variables, **place, "GROUP_TIMEOUT": str(self.group_timeout)}
         return {
             "MODE": self.mode,
             "NNODES": str(self.nnodes),
@@ -68,14 +79,21 @@ class Contract:
         }
 
 
-def contract_of(env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1) -> Contract:
-    """The contract of this environment, on a node with so many GPUs and CPUs. Raises Refusal, and nothing else."""
+def contract_of(
+    env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1, free_port: int = Contract.master_port
+) -> Contract:
+    """The contract of this environment, on a node with so many GPUs and CPUs. Raises Refusal, and nothing else.
+
+    ``free_port`` serves a job of one node that names no port: nobody else has to know it.
+    """
     asked = _mode(env)
     heard = listen(env)
     job = merge(heard)
     nnodes = _nodes(job)
     nproc = _processes(job.nproc_per_node, gpus=gpus, cpus=cpus, alone=asked == STANDALONE)
     several = nnodes > 1 or nproc > 1 or job.elastic is not None
+    # Whoever counts nodes or processes wants a group, be it of one: the same script must run on one node and on many.
+    counted = any((job.nnodes, job.nproc_per_node, job.world_size))
     if asked == STANDALONE and several:
         raise _not_alone(job, nnodes)
     _check_world(job, nnodes, nproc)
@@ -85,10 +103,13 @@ def contract_of(env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1) -> Cont
         rendezvous_timeout=values.seconds(env, "RENDEZVOUS_TIMEOUT", Contract.rendezvous_timeout),
         group_timeout=_group_timeout(env),
         stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
+        stopped_timeout=values.seconds(env, "STOPPED_TIMEOUT", Contract.stopped_timeout, zero=True),
+        job_token=values.text(env, "JOB_TOKEN"),
         dialects=tuple(said.dialect for said in heard),
         already_rank=job.already_rank,
+        own=job.own,
     )
-    if (not asked and not several and not job.distributed) or asked == STANDALONE:
+    if asked == STANDALONE or not (asked or several or counted or job.distributed):
         return alone
     _check_interface(env, job)
     return replace(
@@ -98,8 +119,11 @@ def contract_of(env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1) -> Cont
         node_rank=node_rank,
         nproc_per_node=nproc,
         master_addr=_master_addr(job, nnodes, node_rank),
-        master_port=job.master_port.value if job.master_port else Contract.master_port,
+        master_port=_master_port(job, free_port if nnodes == 1 and not job.already_rank else Contract.master_port),
         elastic=job.elastic.value if job.elastic else None,
+        max_restarts=torchrun.max_restarts(env, Contract.max_restarts),
+        rdzv_id=torchrun.rdzv_id(env, Contract.rdzv_id),
+        rdzv_conf=torchrun.rdzv_conf(env),
     )
 
 
@@ -107,6 +131,7 @@ _OF_THE_JOB = {
     *("MODE", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "ELASTIC"),
     *("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "GROUP_TIMEOUT", "RENDEZVOUS_TIMEOUT"),
+    "JOB_TOKEN",  # a script has no use for it, and may print its environment
 }
 
 
@@ -138,8 +163,9 @@ def _group_timeout(env: Mapping[str, str]) -> int:
 def _nodes(job: Said) -> int:
     """How many nodes there are, at most."""
     if job.elastic is None:
-        return job.nnodes.value if job.nnodes else 1
+        return _bounded(job.nnodes, job.nnodes.value, MOST_NODES) if job.nnodes else 1
     least, most = job.elastic.value
+    _bounded(job.elastic, most, MOST_NODES)
     if job.nnodes and not least <= job.nnodes.value <= most:
         raise values.disagree(job.nnodes, job.elastic, "the number of nodes must lie in the range")
     return most
@@ -149,10 +175,17 @@ def _processes(said: Fact[int | str] | None, *, gpus: int, cpus: int, alone: boo
     if said is None or (alone and said.guess):
         return 1
     if isinstance(said.value, int):
-        return said.value
+        return _bounded(said, said.value, MOST_PROCESSES)
     if said.value == "gpu" and gpus < 1:
         raise values.bad(said.variable, said.value, "needs a GPU, and this container has none: give it one, or set 1.")
     return max(1, cpus if said.value == "cpu" else gpus)
+
+
+def _bounded(said: Fact[Any], count: int, most: int) -> int:
+    """A number of nodes or processes that can be: one digit too many would start processes until nothing is left."""
+    if count > most:
+        raise values.bad(said.variable, said.value, f"is more than {most}, which no job has: correct it.")
+    return count
 
 
 def _node_rank(job: Said, nnodes: int) -> int:
@@ -197,21 +230,18 @@ def _check_world(job: Said, nnodes: int, nproc: int) -> None:
 def _not_alone(job: Said, nnodes: int) -> Refusal:
     said: Fact[Any] | None = job.elastic or (job.nnodes if nnodes > 1 else job.nproc_per_node)
     assert said is not None  # else there was one process
-    value = ":".join(map(str, said.value)) if isinstance(said.value, tuple) else said.value
-    return Refusal(
-        Code.CONFLICT,
-        f"MODE={STANDALONE}, but {values.show(said.variable, value)} asks for several processes: unset one of them.",
-    )
+    several = values.show(said.variable, said.value)
+    return Refusal(Code.CONFLICT, f"MODE={STANDALONE}, but {several} asks for several processes: unset one of them.")
 
 
 def _master_addr(job: Said, nnodes: int, node_rank: int) -> str:
     said = job.master_addr
     if said is None:
-        if nnodes > 1 and not job.already_rank:
+        if nnodes > 1 and (job.own or not job.already_rank):
             why = f"set it to the name or address of node 0{job.master_hint}."
             raise Refusal(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_counted(job, nnodes)}: {why}")
         return Contract.master_addr
-    if node_rank > 0 and values.is_loopback(said.value) and not job.already_rank:
+    if node_rank > 0 and values.is_loopback(said.value) and (job.own or not job.already_rank):
         raise Refusal(
             Code.LOOPBACK_MASTER,
             f"{values.show(said.variable, said.value)} would be node {node_rank} itself: "
@@ -220,8 +250,17 @@ def _master_addr(job: Said, nnodes: int, node_rank: int) -> str:
     return said.value
 
 
+def _master_port(job: Said, otherwise: int) -> int:
+    """Others may come to an elastic job later, so that its port must be one that all know."""
+    if job.master_port:
+        return job.master_port.value
+    return Contract.master_port if job.elastic else otherwise
+
+
 def _check_interface(env: Mapping[str, str], job: Said) -> None:
     interface = values.text(env, "GLOO_SOCKET_IFNAME")
+    if not re.fullmatch("[!-~]*", interface):
+        raise values.bad("GLOO_SOCKET_IFNAME", interface, "is not the name of an interface, such as eth0: correct it.")
     if interface.startswith("^") and not job.already_rank:
         why = "excludes interfaces, which only NCCL can: name the interface, or leave it unset and `run` finds it."
         raise values.bad("GLOO_SOCKET_IFNAME", interface, why)

@@ -2,8 +2,8 @@
 
 import re
 import signal
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 # What the libraries under torch.distributed print in a rank that failed because another one did.
@@ -11,9 +11,11 @@ _BLAMES_ANOTHER = re.compile(
     r"connection (?:closed|reset|was reset|refused) by peer|connection reset|broken pipe|socket closed"
     r"|timed out waiting|wait timeout|timeout\(ms\)|ncclRemoteError|remote process exited|watchdog caught"
     r"|stop_waiting|heartbeat monitor|DistStoreError|DistNetworkError|failed to recv|recv.*failed"
-    r"|monitoredBarrier|sendbytes failed|recvvalue failed",
+    r"|monitoredBarrier|sendbytes failed|recvvalue failed|timed out after \d+ seconds waiting for clients",
     re.IGNORECASE,
 )
+
+_MOST_WITH_WORDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,12 @@ class Failure:
     @property
     def waited(self) -> bool:
         """Whether its words say that it waited for another rank."""
-        return any(_BLAMES_ANOTHER.search(line) for line in self.words)
+        return bool(self.blaming)
+
+    @property
+    def blaming(self) -> tuple[str, ...]:
+        """The lines that say so."""
+        return tuple(line for line in self.words if _BLAMES_ANOTHER.search(line))
 
     @property
     def sentence(self) -> str:
@@ -54,6 +61,7 @@ class Failure:
 
     @staticmethod
     def from_message(values: dict[str, Any]) -> "Failure":
+        """Out of a message that has been checked."""
         return Failure(**{**values, "words": tuple(values["words"])})
 
 
@@ -67,17 +75,39 @@ def describe(code: int) -> str:
     return f"exit code {code}"
 
 
-def cause_of(failures: Iterable[Failure]) -> Failure | None:
-    """The first that does not look like another's consequence, else the first; None when there is none.
+class Failures:
+    """All that is known, in the order in which it became known; the first of each rank, or node, counts."""
 
-    Order alone would name the wrong rank: a peer whose connection broke is often gone before the rank
-    that broke it has finished writing its traceback.
-    """
-    in_order = list(failures)
-    return next((failure for failure in in_order if not failure.consequence), in_order[0] if in_order else None)
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int | None], Failure] = {}
+        self.cause: Failure | None = None
 
+    def add(self, failure: Failure) -> bool:
+        """Whether this changes the cause.
 
-def hung_of(failures: Iterable[Failure]) -> list[int]:
-    """The ranks that ended only because they were told to: where a peer waited in vain, one of them hangs."""
-    told = (failure for failure in failures if failure.told and not failure.waited)
-    return sorted({failure.rank for failure in told if failure.rank is not None})
+        The cause is the first that does not look like another's consequence, else the first. Order alone would name
+        the wrong rank: a peer whose connection broke is often gone before the rank that broke it has finished
+        writing its traceback.
+        """
+        who = failure.node, failure.rank
+        if who in self._known:
+            return False
+        # Thousands of ranks may say the same: keep what tells a consequence, and forget the rest.
+        words = failure.words if len(self._known) < _MOST_WITH_WORDS else failure.blaming[:1]
+        self._known[who] = replace(failure, words=words)
+        if self.cause and (failure.consequence or not self.cause.consequence):
+            return False
+        self.cause = failure
+        return True
+
+    @property
+    def hung(self) -> list[int]:
+        """The ranks that ended only because they were told to: where a peer waited in vain, one of them hangs."""
+        told = (failure for failure in self._known.values() if failure.told and not failure.waited)
+        return sorted({failure.rank for failure in told if failure.rank is not None})
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def __iter__(self) -> Iterator[Failure]:
+        return iter(self._known.values())

@@ -1,8 +1,6 @@
 """Where the job's files come from: a mounted folder, else a git repository at a revision."""
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .refusal import Code, Refusal
+from .repository import fetch, source_of
 
 DEFAULT_FOLDER = "/app"
 
@@ -33,17 +32,17 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
     here = _in(Path.cwd(), words) or _in(folder, words)
     if here:
         return here
-    if not env.get("GIT_REPOSITORY"):
+    if not env.get("GIT_REPOSITORY", "").strip():
         raise Refusal(
             Code.NO_JOB,
             f"{_name(words)} is neither in {Path.cwd()} nor in {folder}: "
             "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
         )
-    clone, commit = fetch(env["GIT_REPOSITORY"], env.get("GIT_REVISION") or "HEAD", scratch / "job", env)
+    source, clone = source_of(env), scratch / "job"
+    commit = fetch(source, clone, env)
     found = _in(clone, words)
     if not found:
-        source = without_credentials(env["GIT_REPOSITORY"])
-        raise Refusal(Code.NO_JOB, f"{_name(words)} is not in {source} at commit {commit[:12]}: correct its path.")
+        raise Refusal(Code.NO_JOB, f"{_name(words)} is not in {source} (commit {commit[:12]}): correct its path.")
     return Job(command=found.command, folder=clone, commit=commit)
 
 
@@ -69,37 +68,3 @@ def _is_installed(module: str) -> bool:
     """Whether the image's Python has the module. Asked in a process of its own: `run` itself sees no packages."""
     look = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
     return subprocess.run([sys.executable, "-c", look, module.partition(".")[0]], check=False).returncode == 0
-
-
-def fetch(repository: str, revision: str, folder: Path, env: Mapping[str, str]) -> tuple[Path, str]:
-    """Fetch one revision (branch, tag or SHA) into ``folder``; returns it with the commit's full SHA.
-
-    Only that revision where the server allows it, else everything: some servers hand out no single SHA.
-    """
-    source = without_credentials(repository)
-    if not shutil.which("git"):
-        raise Refusal(Code.NO_JOB, f"GIT_REPOSITORY is {source}, but this image has no git: add it to the row's apt.")
-    git = ["git", "-C", str(folder)]
-    settings = {**env, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
-
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*git, *words], env=settings, capture_output=True, text=True, check=False)
-
-    folder.mkdir(parents=True)
-    call("init", "--quiet")
-    done = call("fetch", "--quiet", "--depth=1", repository, revision)
-    if done.returncode:
-        everything = call("fetch", "--quiet", "--tags", repository, "+refs/heads/*:refs/remotes/origin/*")
-        wanted = revision if re.fullmatch(r"[0-9a-f]{7,64}", revision) else f"refs/remotes/origin/{revision}"
-        done = everything if everything.returncode else call("checkout", "--quiet", "--detach", wanted)
-    else:
-        done = call("checkout", "--quiet", "--detach", "FETCH_HEAD")
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["git said nothing"])[-1].replace(repository, source)
-        raise Refusal(Code.NO_JOB, f"{source} at {revision} cannot be fetched: {without_credentials(said)}")
-    return folder, call("rev-parse", "HEAD").stdout.strip()
-
-
-def without_credentials(url: str) -> str:
-    """A URL that may be printed."""
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", url)

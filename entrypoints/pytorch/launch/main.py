@@ -1,21 +1,26 @@
 """`run`: reads the contract, waits for the other nodes, starts the ranks, and ends as the job ends."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
 import socket
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
+from . import cpus, space
+from .advice import advice_of
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
-from .nodes import Nodes, gather, wait_for_master
+from .log import say as log
+from .meeting import meet, report
+from .nodes import Nodes
 from .ranks import Ranks, command_of
 from .refusal import Code, Refusal
 from .route import interface_to
-from .space import look
 from .state import State, new_state, temporary_folder
 from .supervise import Job as Supervision
 
@@ -30,16 +35,19 @@ Starts training under one contract, whatever launched the container: alone, or a
   -h, --help   this text
 
 variables (docs/env-contract.md has all, and the launchers that are understood):
-  MODE                      standalone (default) or distributed
+  MODE                      standalone (default) or distributed (where nodes or processes are counted)
   NNODES, NODE_RANK         how many nodes, and which this is; node 0 is the master
   NPROC_PER_NODE            processes on each node; auto: one for each GPU
-  MASTER_ADDR, MASTER_PORT  where node 0 is; the port is 49875
+  MASTER_ADDR, MASTER_PORT  where node 0 is; the port is 49875, or a free one on a single node
   RENDEZVOUS_TIMEOUT        seconds to wait for the name, the port and all nodes (300)
+  JOB_TOKEN                 a secret that all nodes share: without it no connection is believed
+  STOPPED_TIMEOUT           seconds that a rank may be stopped, as by SIGSTOP (60; 0: for ever)
   GROUP_TIMEOUT             seconds that a collective may wait, for scripts to use (600)
   ELASTIC                   MIN:MAX nodes that may come and go, by torchrun's c10d rendezvous
 
 examples:
   docker run IMAGE run /job/train.py --lr 0.1
+  docker run -e NNODES=1 IMAGE run /job/train.py     a script that calls init_process_group, alone
   docker run -e NNODES=2 -e NODE_RANK=1 -e NPROC_PER_NODE=2 -e MASTER_ADDR=node0 IMAGE run /job/train.py
 """
 
@@ -49,7 +57,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _main(arguments)
     except Refusal as refusal:
-        print(f"run: {refusal.sentence}", file=sys.stderr)
+        log(f"run: {refusal.sentence}")
         return int(refusal.code)
 
 
@@ -58,19 +66,25 @@ def _main(arguments: list[str]) -> int:
     if not words:
         print(USAGE, end="")
         return 0
-    signal.signal(signal.SIGTERM, _leave)
-    contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=len(os.sched_getaffinity(0)))
-    space = look(temporary_folder(os.environ))
-    state = new_state(temporary_folder(os.environ))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    cores = cpus.look()
+    contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=cores.usable, free_port=_free_port())
+    with _others_told(contract, dry_run):
+        found = space.look(temporary_folder(os.environ))
+        state = new_state(temporary_folder(os.environ))
     try:
-        job = find_job(words, os.environ, state.folder)
+        with _others_told(contract, dry_run):
+            job = find_job(words, os.environ, state.folder)
+        threads = None if os.environ.get("OMP_NUM_THREADS") else cores.threads(contract.nproc_per_node)
         if dry_run:
-            print(json.dumps(_plan(contract, job, state.folder), indent=2))
+            print(json.dumps(_plan(contract, job, threads), indent=2))
             return 0
         if contract.already_rank:
-            os.execvpe(job.command[0], list(job.command), os.environ)
-        print(f"run: {_summary(contract)}; {space.sentence}", file=sys.stderr)
-        return _start(contract, job, state)
+            _become(contract, job, state)
+        said = [_summary(contract), found.sentence, cores.sentence, f"OMP_NUM_THREADS={threads}" if threads else ""]
+        log(f"run: {'; '.join(filter(None, said))}")
+        return _start(contract, job, state, threads)
     finally:
         state.remove()
 
@@ -87,30 +101,66 @@ def _parse(arguments: list[str]) -> tuple[list[str], bool]:
         dry_run = True
     if not words or words == ["-m"]:
         raise Refusal(Code.USAGE, "what shall be run? Name a script, or -m MODULE; see `run --help`.")
+    if words[0] == "-m" and not all(name.isidentifier() for name in words[1].split(".")):
+        raise Refusal(Code.USAGE, f"{words[1]!a} is not the name of a module, such as package.train.")
     return words, dry_run
+
+
+@contextlib.contextmanager
+def _others_told(contract: Contract, dry_run: bool) -> Iterator[None]:
+    """What keeps this node from taking part reaches the other nodes."""
+    try:
+        yield
+    except Refusal as trouble:
+        if not dry_run:
+            report(contract, trouble, lambda what: log(f"run: {what}"))
+        raise
 
 
 def _leave(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _start(contract: Contract, job: Job, state: State) -> int:
-    nodes = Nodes(contract=contract)
-    if contract.distributed:
-        nodes = _wait(contract, job, state)
+def _become(contract: Contract, job: Job, state: State) -> NoReturn:
+    """The script itself, in this process: whoever started this rank watches it."""
+    env = dict(os.environ)
+    if contract.own:
+        log(f"run: {_summary(contract)}")
+        env = environment(contract, os.environ)
+    if not job.commit:
+        state.remove()
+    try:
+        os.execvpe(job.command[0], list(job.command), env)
+    except OSError as error:
+        raise Refusal(Code.NO_JOB, f"{job.command[0]} cannot be started ({error.strerror}): correct it.") from None
+
+
+def _free_port() -> int:
+    """For a job of one node, which need not share a port with others on its host."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start(contract: Contract, job: Job, state: State, threads: int | None) -> int:
+    nodes = _wait(contract, job, state) if contract.distributed else Nodes()
     # From here a signal is for the ranks as well; one that comes before they are there is remembered.
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: early.append(number))
-    env = environment(contract, os.environ)
-    ranks = Ranks(contract, state.folder, command_of(contract, state.folder, job.command), env, Path.cwd())
+    env = environment(contract, os.environ, threads)
+    ranks = Ranks(contract, job.command, env, Path.cwd())
     state.say(RUNNING)
     supervision = Supervision(
         contract=contract, ranks=ranks, nodes=nodes, on_end=lambda detail: state.say(ENDING, detail)
     )
     if early:
         supervision.stop(early[0])
-    return supervision.follow()
+    code = supervision.follow()
+    words = [line for failure in supervision.failures for line in failure.words]
+    if not contract.distributed and (advice := advice_of(words, mode=os.environ.get("MODE", ""))):
+        log(f"run: {advice}")
+    return code
 
 
 def _wait(contract: Contract, job: Job, state: State) -> Nodes:
@@ -119,29 +169,26 @@ def _wait(contract: Contract, job: Job, state: State) -> Nodes:
     def say(what: str) -> None:
         """To `health` always, to the log once."""
         if said[-1:] != [what]:
-            print(f"run: {what}", file=sys.stderr)
+            log(f"run: {what}")
             said.append(what)
         state.say(WAITING, what)
 
-    if not contract.elastic:
-        return gather(contract, job.commit, say)
-    if not contract.is_master:
-        wait_for_master(contract, say)
-    return Nodes(contract=contract)
+    return meet(contract, job.commit, say)
 
 
-def environment(contract: Contract, env: Mapping[str, str]) -> dict[str, str]:
+def environment(contract: Contract, env: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
     """What a node's ranks start with; torchrun sets each one's own numbers over it."""
-    clean = without_distributed(env)
+    values = without_distributed(env)
+    if threads:
+        values["OMP_NUM_THREADS"] = str(threads)
     if not contract.distributed:
-        return {**clean, "MODE": contract.mode}
+        return {**values, "MODE": contract.mode}
+    if contract.elastic:
+        # torch 2.13 keeps one store for all attempts: ranks that are started again read where the last ones listened.
+        values.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     interface = env.get("GLOO_SOCKET_IFNAME") or interface_to(_address_of(contract))
     routes = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
-    values = {**routes, **clean, **contract.rank_environment(0)}
-    if contract.nproc_per_node > 1 and "OMP_NUM_THREADS" not in values:
-        # Else torchrun gives each rank one thread, or without torchrun each takes all cores.
-        values["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // contract.nproc_per_node))
-    return values
+    return {**routes, **values, **contract.rank_environment(0)}
 
 
 def _address_of(contract: Contract) -> str:
@@ -155,7 +202,11 @@ def count_gpus(env: Mapping[str, str]) -> int:
     """The GPUs that this container was given; CUDA_VISIBLE_DEVICES may leave fewer."""
     there = sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
     chosen = env.get("CUDA_VISIBLE_DEVICES")
-    return there if chosen is None else min(there, len([word for word in chosen.split(",") if word.strip()]))
+    if chosen is None:
+        return there
+    # CUDA stops reading at the first that is none: -1 hides all.
+    seen = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in chosen.split(",")))
+    return min(there, len(list(seen)))
 
 
 def _summary(contract: Contract) -> str:
@@ -165,22 +216,24 @@ def _summary(contract: Contract) -> str:
         least, most = contract.elastic
         count = contract.nproc_per_node
         return f"elastic, {least} to {most} nodes, {count} {'process' if count == 1 else 'processes'} on each"
+    dialects = f" ({', '.join(contract.dialects)})" if contract.dialects else ""
+    place = f"master {contract.master_addr}:{contract.master_port}{dialects}"
+    if contract.own:
+        return f"rank {contract.own.rank} of {contract.own.world_size}, {place}"
     last = contract.first_rank + contract.nproc_per_node - 1
     ranks = f"rank {last}" if contract.nproc_per_node == 1 else f"ranks {contract.first_rank}-{last}"
-    dialects = f" ({', '.join(contract.dialects)})" if contract.dialects else ""
-    return (
-        f"node {contract.node_rank} of {contract.nnodes}, {ranks} of {contract.world_size}, "
-        f"master {contract.master_addr}:{contract.master_port}{dialects}"
-    )
+    return f"node {contract.node_rank} of {contract.nnodes}, {ranks} of {contract.world_size}, {place}"
 
 
-def _plan(contract: Contract, job: Job, folder: Path) -> dict[str, object]:
-    ranks = [contract.rank_environment(local) for local in range(contract.nproc_per_node)]
+def _plan(contract: Contract, job: Job, threads: int | None) -> dict[str, object]:
+    locals_here = (0,) if contract.own else range(contract.nproc_per_node)
+    ranks = [contract.rank_environment(local) for local in locals_here]
     return {
         "mode": contract.mode,
         "dialects": contract.dialects,
         "command": job.command,
         "commit": job.commit,
-        "launcher": command_of(contract, folder, job.command),
+        "launcher": command_of(contract, "SOCKET", job.command),
+        "threads": threads,
         "ranks": ranks if contract.distributed else [],
     }

@@ -1,7 +1,7 @@
-"""One rank: runs the script, hands its stderr on, and writes down how it ended.
+"""One rank: runs the script, hands its stderr on, and reports how it ended.
 
 A process of its own between the launcher and the script, because torchrun turns every failure into exit
-code 1 and keeps no words. Started as `python rank.py FOLDER COMMAND…`; needs the standard library only.
+code 1 and keeps no words. Started as `python rank.py SOCKET COMMAND…`; needs the standard library only.
 """
 
 import contextlib
@@ -9,65 +9,96 @@ import ctypes
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from pathlib import Path
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIGNALS = {
     signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCHLD,
 }  # fmt: skip
+_ENDS = {signal.SIGTERM, signal.SIGINT}
 _HOLD_SECONDS = 1.5
-_LAST_LINES = 40
+_LAST_LINES = 40  # as messages.py allows
 _LONGEST_LINE = 2000
 
 
-def main(folder: Path, command: list[str]) -> int:
+class Reporter:
+    """Tells `run` about this rank. Where that fails the script runs all the same."""
+
+    def __init__(self, name: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.supervisor = -1  # the process id of `run`
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(10)
+            self._socket.connect(f"\0{name}")
+            credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            self.supervisor = struct.unpack("3i", credentials)[0]
+
+    def say(self, kind: str, **values: object) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps({"kind": kind, **values}).encode() + b"\n")
+
+
+def main(reports: str, command: list[str]) -> int:
     """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
-    path = folder / f"rank-{os.environ.get('RANK', '0')}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}.json"
-    known: dict[str, object] = {"pid": os.getpid(), "local_rank": int(os.environ.get("LOCAL_RANK", "0"))}
+    reporter = Reporter(reports)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    _write(path, known)
+    numbers = {"rank": "RANK", "local_rank": "LOCAL_RANK", "attempt": "TORCHELASTIC_RESTART_COUNT"}
+    reporter.say("rank", **{name: int(os.environ.get(variable, "0")) for name, variable in numbers.items()})
     try:
         script = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lambda: _become_script(before))  # noqa: PLW1509 - no thread yet
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
-        _write(path, {**known, "code": code, "words": [f"{command[0]}: {error.strerror}"], "told": False})
+        words = [f"{command[0]}: {error.strerror}"[:_LONGEST_LINE]]
+        reporter.say("rank-ended", code=code, words=words, told=False)
         return code
-    words: deque[str] = deque(maxlen=_LAST_LINES)
+    reporter.say("script", pid=script.pid)
+    last_words: deque[str] = deque(maxlen=_LAST_LINES)
     assert script.stderr is not None
-    reader = threading.Thread(target=_hand_on_words, args=(script.stderr, words), daemon=True)
+    reader = threading.Thread(target=_hand_on_words, args=(script.stderr, last_words), daemon=True)
     reader.start()
-    told = _follow(script)
+    told, by_run = _follow(script, reporter.supervisor)
     reader.join(1)  # a grandchild may hold the pipe open for good
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
-    _write(path, {**known, "code": code, "words": list(words), "told": told})
+    reporter.say("rank-ended", code=code, words=list(last_words), told=told)
+    if by_run and _under_torchrun():
+        signal.sigwait(_ENDS)  # else torchrun would take this for a failure, and start the rank again
     return code
 
 
-def _follow(script: subprocess.Popen[bytes]) -> bool:
-    """Pass signals on until the script has ended; returns whether it was told to end."""
-    told, held_until = False, float("inf")
+def _under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _follow(script: subprocess.Popen[bytes], supervisor: int) -> tuple[bool, bool]:
+    """Pass signals on until the script has ended; returns whether it was told to end, and whether by `run`."""
+    told, by_run, held_until = False, False, float("inf")
     while script.poll() is None:
         info = signal.sigtimedwait(_SIGNALS, min(3600.0, max(0.0, held_until - time.monotonic())))
-        if info is None or info.si_signo != signal.SIGCHLD:
-            if info and info.si_pid == os.getppid() and "TORCHELASTIC_RUN_ID" in os.environ:
-                # torchrun ends the others at once when one fails. They may be about to fail by themselves, and
-                # which of them does not is what tells a hanging rank from those that wait for it.
+        if info is None and time.monotonic() < held_until:
+            continue
+        if info is not None and info.si_signo == signal.SIGCHLD:
+            continue
+        if info and info.si_pid == os.getppid() and _under_torchrun():
+            # torchrun ends the others at once when one fails. They may be about to fail by themselves, and
+            # which of them does not is what tells a hanging rank from those that wait for it. One that `run` has
+            # told to end needs no second word.
+            if not by_run:
                 held_until = min(held_until, time.monotonic() + _HOLD_SECONDS)
-                continue
-            if info is None and time.monotonic() < held_until:
-                continue
-            number = info.si_signo if info else signal.SIGTERM
-            told = told or number in (signal.SIGTERM, signal.SIGINT)
-            held_until = float("inf")
-            script.send_signal(number)
-    return told
+            continue
+        number = info.si_signo if info else signal.SIGTERM
+        told = told or number in _ENDS
+        by_run = by_run or bool(info and info.si_pid == supervisor and number in _ENDS)
+        held_until = float("inf")
+        script.send_signal(number)
+    return told, by_run
 
 
 def _hand_on_words(source: IO[bytes], words: deque[str]) -> None:
@@ -89,11 +120,5 @@ def _become_script(mask: Iterable[int]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _write(path: Path, values: dict[str, object]) -> None:
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(values))
-    beside.replace(path)
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -18,6 +18,7 @@ class Code(IntEnum):
     NO_JOB = 88
     NODE_LOST = 89
     NO_SPACE = 90
+    OPEN_FILES = 91
 
     @property
     def meaning(self) -> str:
@@ -38,6 +39,7 @@ _MEANINGS = {
     Code.NO_JOB: "The script, folder, repository or revision is not there.",
     Code.NODE_LOST: "A node vanished while the job ran.",
     Code.NO_SPACE: "There is no writable temporary folder.",
+    Code.OPEN_FILES: "Node 0 may not have as many files open as the job has nodes.",
 }
 
 

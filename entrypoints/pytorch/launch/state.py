@@ -1,5 +1,6 @@
 """What a running `run` says about itself to `health`: one small file in a folder of its own."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,9 +8,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .health import PREFIX
+from .refusal import Code, Refusal
 
 
 def temporary_folder(env: Mapping[str, str]) -> Path:
@@ -23,26 +24,37 @@ class State:
     folder: Path
 
     def say(self, phase: str, detail: str = "") -> None:
-        """Replace what is said, in one step."""
-        write_json(self.folder / "state.json", {"pid": os.getpid(), "phase": phase, "detail": detail})
+        """Replace what is said, in one step. A folder that is full, or gone, must not end a job."""
+        text = json.dumps({"pid": os.getpid(), "phase": phase, "detail": detail})
+        path = self.folder / "state.json"
+        try:
+            beside = path.with_suffix(".new")
+            beside.write_text(text)
+            beside.replace(path)
+        except OSError:
+            _write_over(path, text)
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def new_state(temporary: Path) -> State:
-    return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(values))
-    beside.replace(path)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
+    """Raises Refusal when the folder cannot be made."""
     try:
-        values: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return values
+        return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
+    except OSError as error:
+        raise Refusal(
+            Code.NO_SPACE,
+            f"no folder can be made in the temporary folder {temporary} ({error.strerror}): "
+            "free some space there, or name another by TMPDIR.",
+        ) from None
+
+
+def _write_over(path: Path, text: str) -> None:
+    """Without new space: in place of what stands there, and no longer than that."""
+    with contextlib.suppress(OSError), path.open("r+b", buffering=0) as file:
+        data = text.encode()
+        room = os.fstat(file.fileno()).st_size
+        if len(data) > room:
+            data = json.dumps({**json.loads(text), "detail": ""}).encode()
+        file.write(data.ljust(room)[: max(room, len(data))])

@@ -1,17 +1,17 @@
 """The job from its start to its end, on every node alike: it starts as one, and it ends as one."""
 
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from .contract import Contract
-from .failure import Failure, cause_of, hung_of
+from .failure import Failure, Failures
+from .log import named, printable, say
+from .messages import Message
 from .nodes import Nodes
 from .ranks import Ranks
-from .wire import Message
 
 _POLL = 0.1
 OWN_END_SECONDS = 2.0  # after a failure: for the other ranks to say what they saw, and end by themselves
@@ -33,12 +33,13 @@ class Job:
     ranks: Ranks
     nodes: Nodes
     on_end: Callable[[str], None]
-    failures: list[Failure] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
     phase: Phase = Phase.RUNNING
     deadline: float = float("inf")
     stopped: int = 0  # the signal that told us to stop
     own_ended: bool = False
     ended_nodes: set[int] = field(default_factory=set)
+    done: dict[int, float] = field(default_factory=dict)  # the ranks that ended with 0, and when
     verdict: Message | None = None
 
     def stop(self, number: int, _frame: object = None) -> None:
@@ -52,14 +53,18 @@ class Job:
             signal.signal(number, self.stop)
         stop_passed_on = False
         while not self._over():
-            ended = self.ranks.ended  # before the poll: what is written until then is seen by it
+            ended = self.ranks.ended  # before the poll: what is said until then is heard by it
             self._note(self.ranks.poll())
+            self._note_done()
             if self.stopped and not stop_passed_on:
                 stop_passed_on = True
                 self._pass_on_stop()
             if ended and not self.own_ended:
                 self._note(self.ranks.outcome())
                 self._own_end()
+            if not self.own_ended and self.contract.stopped_timeout:
+                # When others fail already, it is what they wait for.
+                self._note(self.ranks.stopped(self.contract.stopped_timeout if self.phase is Phase.RUNNING else 0))
             for node, message in self.nodes.poll(_POLL):
                 self._hear(node, message)
             if not self.verdict:
@@ -71,32 +76,49 @@ class Job:
         if not self.own_ended:
             return False
         if self.contract.is_master:
-            return self.ended_nodes | {failure.node for failure in self._lost()} >= set(self.nodes.wires)
-        return self.verdict is not None or not self.nodes.wires or bool(self._lost())
+            return len(self.ended_nodes | {failure.node for failure in self._lost()}) >= len(self.nodes.others)
+        return self.verdict is not None or not self.nodes.others or bool(self._lost())
 
     def _lost(self) -> list[Failure]:
         return [lost for lost in self.nodes.lost() if lost.node not in self.ended_nodes]
 
     def _note(self, failures: list[Failure]) -> None:
-        """Remember new failures, and let every node know: they begin to end their ranks too."""
-        new = [failure for failure in failures if failure not in self.failures]
-        if not new:
-            return
-        self.failures += new
-        self.nodes.tell("failed", failures=[failure.as_message() for failure in new])
-        if self.phase is Phase.RUNNING:
+        """Remember new failures, and let every node know: they begin to end their ranks too.
+
+        Node 0 is told all; it tells the others what they need to end: the first, and one that explains it better.
+        """
+        for failure in failures:
+            changed = self.failures.add(failure)
+            if changed or (failure.node == self.contract.node_rank and not self.contract.is_master):
+                self.nodes.tell("failed", failure=failure.as_message())
+        if self.failures and self.phase is Phase.RUNNING:
             self._enter(Phase.FAILING, OWN_END_SECONDS)
 
+    def _note_done(self) -> None:
+        """Ranks that end with 0 may do so long before the others; it matters when those wait for them."""
+        for rank in self.ranks.done:
+            if rank not in self.done:
+                self.done[rank] = time.monotonic()
+                if not self.contract.is_master:
+                    self.nodes.tell("done", rank=rank)
+
     def _hear(self, node: int, message: Message) -> None:
-        if message["kind"] in ("failed", "ended"):
-            # Node 0 passes it on; who said it knows it already, and `_note` drops what is known.
-            self._note([Failure.from_message(values) for values in message["failures"]])
-        if message["kind"] == "ended":
+        kind = message["kind"]
+        if kind == "failed":
+            failure = Failure.from_message(message["failure"])
+            if node in (0, failure.node):  # each speaks of itself, and node 0 of all
+                self._note([failure])
+        elif kind == "done" and self._is_of(node, message["rank"]):
+            self.done.setdefault(message["rank"], time.monotonic())
+        elif kind == "ended" and self.contract.is_master:
             self.ended_nodes.add(node)
-        elif message["kind"] == "verdict":
+        elif kind == "verdict" and node == 0:
             self.verdict = message
-        elif message["kind"] == "stop" and not self.stopped:
+        elif kind == "stop" and not self.stopped:
             self.stopped = message["signal"]
+
+    def _is_of(self, node: int, rank: int) -> bool:
+        return rank // self.contract.nproc_per_node == node
 
     def _pass_on_stop(self) -> None:
         """Told to stop, by a signal here or on another node."""
@@ -127,32 +149,44 @@ class Job:
     def _own_end(self) -> None:
         self.own_ended = True
         self.ranks.kill()  # what the scripts have left behind
-        self.nodes.tell("ended", failures=[failure.as_message() for failure in self.failures])
+        self.nodes.tell("ended")
 
     def _conclude(self) -> int:
         """Agree on the cause, say it last, and return its exit code."""
-        cause, hung = cause_of(self.failures), hung_of(self.failures)
+        cause, notes = self.failures.cause, self._notes()
         if self.verdict:
             cause = Failure.from_message(self.verdict["cause"]) if self.verdict["cause"] else None
-            hung = self.verdict["hung"]
+            notes = self.verdict["notes"]
         elif self.contract.is_master:
-            self.nodes.tell("verdict", cause=cause.as_message() if cause else None, hung=hung)
+            self.nodes.tell("verdict", cause=cause.as_message() if cause else None, notes=notes)
         self.nodes.close()
         if cause and self.stopped and cause.told:
-            name = signal.Signals(self.stopped).name
-            print(f"run: stopped by {name}; the ranks ended with {cause.code}.", file=sys.stderr)
+            say(f"run: stopped by {signal.Signals(self.stopped).name}; the ranks ended with {cause.code}.")
         elif cause:
-            _say_last(cause, hung)
+            say_last(cause, notes)
         return cause.code if cause else 0
 
+    def _notes(self) -> list[str]:
+        """Where the cause only waited for another: who that may have been."""
+        cause = self.failures.cause
+        if not cause or not cause.waited:
+            return []
+        notes = []
+        if early := sorted(self.done):
+            ago = time.monotonic() - max(self.done.values())
+            has = "has" if len(early) == 1 else "have"
+            notes.append(
+                f"it waited for another; {named('rank', early)} {has} ended with 0 before, {ago:.0f} s ago: "
+                "do all ranks take the same number of steps?"
+            )
+        if hung := self.failures.hung:
+            notes.append(
+                f"it waited for another; {named('rank', hung)} did not end by itself, so perhaps that one hangs."
+            )
+        return notes
 
-def _say_last(cause: Failure, hung: list[int]) -> None:
+
+def say_last(cause: Failure, notes: list[str]) -> None:
     """The first failure is the last thing printed, with that rank's own last words."""
-    lines = [f"run: the job failed. First: {cause.sentence}."]
-    if cause.consequence and hung:
-        ranks = ", ".join(map(str, hung))
-        lines.append(f"run: it waited for another; rank {ranks} did not end by itself, so perhaps that one hangs.")
-    if cause.words:
-        lines.append("run: its last words:")
-        lines += [f"    {line}" for line in cause.words]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    words = ["run: its last words:", *(f"    {printable(word)}" for word in cause.words)] if cause.words else []
+    say(f"run: the job failed. First: {cause.sentence}.", *(f"run: {note}" for note in notes), *words)

@@ -2,70 +2,135 @@
 
 import contextlib
 import json
+import select
 import socket
 import time
+from collections import deque
 from typing import Any
 
-Message = dict[str, Any]
+from .messages import Message, parse
 
 BEAT_SECONDS = 2.0
 LOST_SECONDS = 15.0  # a node that says nothing for so long is gone: paused, cut off or without power
+FAREWELL_SECONDS = 2.0  # for the other side to read what was said last
+HELLO_BYTES = 16 << 10  # what one that has not introduced itself may say
 _MOST_BYTES = 1 << 20  # no message is near so long; a stranger's stream must not fill the memory
+_MOST_UNSENT = 4 << 20
+_READ_BYTES = 64 << 10
+_MOST_READS = 16  # at once: one that never stops must not keep us from the others
 
 
 class Wire:
-    """A connected socket. ``gone`` is the reason why nothing more will come, or empty."""
+    """A connected socket, never waited for. ``gone`` is the reason why nothing more will come, or empty."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, *, most_bytes: int = _MOST_BYTES) -> None:
         connected.setblocking(False)
         with contextlib.suppress(OSError):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
+        self._most_bytes = most_bytes
         self._unread = b""
+        self._unsent = b""
+        self._kept: deque[Message] = deque()
         self._beat = 0.0
+        self._finishing = self._finished = False
         self.heard = time.monotonic()
         self.gone = ""
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def address(self) -> str:
+        """Where the other side is, for people."""
+        with contextlib.suppress(OSError, IndexError, TypeError):
+            return str(self._socket.getpeername()[0]).removeprefix("::ffff:")
+        return "an unknown address"
+
+    @property
+    def open(self) -> bool:
+        """Whether we have not closed it."""
+        return self._socket.fileno() >= 0
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits until the other side reads."""
+        return bool(self._unsent) and not self.gone
+
+    def trust(self) -> None:
+        """The other side has introduced itself, and may say more."""
+        self._most_bytes = _MOST_BYTES
+
     def send(self, kind: str, **values: Any) -> None:
-        """Say something; a side that no longer listens is seen by ``gone``."""
-        data = json.dumps({"kind": kind, **values}).encode() + b"\n"
+        """Say something, now or when the other side reads; one that no longer listens is seen by ``gone``."""
+        if self.gone or self._finishing:
+            return
+        self._unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+        self.flush()
+        if len(self._unsent) > _MOST_UNSENT:
+            self.gone = "it does not read what it is told"
+
+    def flush(self) -> None:
+        """Send what is left, as far as it goes."""
         try:
-            self._socket.setblocking(True)
-            self._socket.settimeout(5)
-            self._socket.sendall(data)
+            while self._unsent and not self.gone:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            if self._finishing and not self._finished and not self.gone:
+                self._finished = True
+                self._socket.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            pass
         except OSError as error:
             self.gone = self.gone or error.strerror or str(error)
-        finally:
-            with contextlib.suppress(OSError):
-                self._socket.setblocking(False)
 
     def receive(self) -> list[Message]:
         """What has come since the last call, without waiting. A stranger's bytes end the connection."""
-        while not self.gone:
-            try:
-                data = self._socket.recv(65536)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                self.gone = error.strerror or str(error)
-                break
+        for _ in range(_MOST_READS):
+            data = self._read()
             if not data:
-                self.gone = "it closed the connection"
                 break
-            self.heard = time.monotonic()
             self._unread += data
-            if len(self._unread) > _MOST_BYTES:
-                self.gone = "it does not speak as `run` does"
         *lines, self._unread = self._unread.split(b"\n")
         try:
-            messages = [json.loads(line) for line in lines]
-            return [message for message in messages if message["kind"] != "beat"]
-        except (ValueError, TypeError, KeyError):
+            if max(map(len, (*lines, self._unread))) > self._most_bytes:
+                raise ValueError("it says more than `run` does")
+            messages = [parse(line) for line in lines]
+        except ValueError:
             self.gone = "it does not speak as `run` does"
+            self._unread = b""
             return []
+        return [message for message in messages if message["kind"] != "beat"]
+
+    def _read(self) -> bytes:
+        if self.gone:
+            return b""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            self.gone = error.strerror or str(error)
+            return b""
+        if data:
+            self.heard = time.monotonic()
+        else:
+            self.gone = "it closed the connection"
+        return data
+
+    def next(self, seconds: float) -> Message | None:
+        """The next message, when it comes in time; for one that has no other connection to look after."""
+        if not self._kept:
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN | (select.POLLOUT if self.unsent else 0))
+            waiting.poll(max(0.0, seconds) * 1000)
+            self.flush()
+            self._kept.extend(self.receive())
+        return self._kept.popleft() if self._kept else None
+
+    def rest(self) -> list[Message]:
+        """What has come and was not asked for by `next`."""
+        kept, self._kept = list(self._kept), deque()
+        return kept
 
     def keep_alive(self) -> None:
         """Beat when it is time, and notice when the other side has not for too long."""
@@ -77,10 +142,9 @@ class Wire:
             self.gone = f"it said nothing for {LOST_SECONDS:.0f} s"
 
     def finish(self) -> None:
-        """Say no more, but go on listening."""
-        self._beat = float("inf")
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+        """Say no more when all is said, but go on listening."""
+        self._finishing = True
+        self.flush()
 
     def close(self) -> None:
         self._socket.close()

@@ -1,6 +1,17 @@
 """Every broken image by its check."""
 
-from tests.e2e.broken import Broken, files, libraries, metadata, process, python, smoke, users, volume_permissions
+from tests.e2e.broken import (
+    Broken,
+    files,
+    libraries,
+    metadata,
+    parts,
+    process,
+    python,
+    smoke,
+    users,
+    volume_permissions,
+)
 
 BROKEN: dict[str, Broken] = {
     **metadata.BROKEN,
@@ -8,6 +19,7 @@ BROKEN: dict[str, Broken] = {
     **users.BROKEN,
     **python.BROKEN,
     **libraries.BROKEN,
+    **parts.BROKEN,
     **process.BROKEN,
     **volume_permissions.BROKEN,
     **smoke.BROKEN,

@@ -12,7 +12,7 @@ from tests.e2e.broken import Broken
 from torchbake.project import TOOLKIT
 from torchbake.verdict import CheckResult, Outcome, read_results
 
-SOURCE = TOOLKIT / "entrypoints/init/volume-permissions.c"
+SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
 REPOSITORY = "torchbake-test"  # what is left in it is removed when the tests end
 
 
@@ -82,10 +82,15 @@ def _compile(broken: Broken, target: Path) -> None:
     """The init image's program with its mistake; every text that is replaced must be there once."""
     compiler = shutil.which("musl-gcc") or shutil.which("gcc")
     assert compiler, "no C compiler; install musl-tools (or gcc)"
-    text = SOURCE.read_text()
+    texts = {path.name: path.read_text() for path in SOURCES.iterdir()}
     for before, after in broken.program.items():
-        assert text.count(before) == 1, f"{json.dumps(before)} stands {text.count(before)} times in {SOURCE.name}"
-        text = text.replace(before, after)
-    command = [compiler, "-std=c11", "-O1", "-s", "-static", "-pthread", "-x", "c", "-", "-o", str(target)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        times = sum(text.count(before) for text in texts.values())
+        assert times == 1, f"{json.dumps(before)} stands {times} times in {SOURCES.name}"
+        texts = {name: text.replace(before, after) for name, text in texts.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            Path(folder, name).write_text(text)
+        sources = [str(Path(folder, name)) for name in texts if name.endswith(".c")]
+        command = [compiler, "-std=c11", "-O1", "-s", "-static", "-pthread", "-o", str(target), *sources]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

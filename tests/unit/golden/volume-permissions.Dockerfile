@@ -19,7 +19,7 @@ RUN --mount=type=secret,id=ca \
     /run/apt-install musl-tools
 RUN --mount=type=bind,from=toolkit,source=/entrypoints/init,target=/run/entrypoints \
     musl-gcc -std=c11 -O2 -s -static -pthread -Wall -Wextra -Werror \
-    -DVERSION='"1.0.0"' -o /volume-permissions /run/entrypoints/volume-permissions.c
+    -DVERSION='"1.0.0"' -o /volume-permissions /run/entrypoints/volume-permissions/*.c
 
 # --- the image. It needs root with CHOWN, FOWNER and DAC_OVERRIDE, and no other capability.
 FROM scratch

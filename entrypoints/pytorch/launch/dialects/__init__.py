@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from . import bitnami, indexed_job, native, openpai, pytorchjob, slurm, torchrun, trainjob, values, worker
+from . import bitnami, indexed_job, mpi, native, openpai, pytorchjob, slurm, torchrun, trainjob, values, worker
 from .merge import merge
-from .said import Fact, Said
+from .said import Fact, Rank, Said
 
-__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "Said", "listen", "merge", "values"]
+__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "Rank", "Said", "listen", "merge", "values"]
 
 
 class Dialect(Protocol):
@@ -23,6 +23,7 @@ class Dialect(Protocol):
 # In the order of recognition: the more particular before the more general.
 DIALECTS: tuple[Dialect, ...] = (
     worker,
+    mpi,
     pytorchjob,
     trainjob,
     torchrun,
@@ -34,7 +35,7 @@ DIALECTS: tuple[Dialect, ...] = (
 )
 
 # Variables that a recognised dialect reads in its own meaning: the dialects after it do not see them.
-TAKES: Mapping[str, tuple[str, ...]] = {module.NAME: module.TAKES for module in (pytorchjob, trainjob, bitnami)}
+TAKES: Mapping[str, tuple[str, ...]] = {module.NAME: module.TAKES for module in (mpi, pytorchjob, trainjob, bitnami)}
 
 
 def listen(env: Mapping[str, str]) -> tuple[Said, ...]:

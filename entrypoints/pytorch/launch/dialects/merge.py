@@ -22,6 +22,7 @@ def merge(heard: Sequence[Said]) -> Said:
         elastic=_one(said.elastic for said in heard),
         distributed=any(said.distributed for said in heard),
         already_rank=any(said.already_rank for said in heard),
+        own=next((said.own for said in heard if said.own), None),
         master_hint="".join(said.master_hint for said in heard),
     )
 

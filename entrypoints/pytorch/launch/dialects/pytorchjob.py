@@ -37,7 +37,7 @@ def read(env: Mapping[str, str]) -> Said | None:
     return replace(
         pet,
         dialect=NAME,
-        nnodes=_nodes(pet.nnodes, world, counted),
+        nnodes=_nodes(pet, world, counted),
         node_rank=values.agree(rank, pet.node_rank, "a PyTorchJob's RANK is the rank of the node"),
         world_size=world if per_node == counted else None,
         master_addr=values.agree(values.address(env, "MASTER_ADDR"), pet.master_addr),
@@ -46,12 +46,16 @@ def read(env: Mapping[str, str]) -> Said | None:
     )
 
 
-def _nodes(said: Fact[int] | None, world: Fact[int] | None, counted: int) -> Fact[int] | None:
+def _nodes(pet: Said, world: Fact[int] | None, counted: int) -> Fact[int] | None:
     """The number of nodes, checked against WORLD_SIZE as the operator reckons it."""
+    said = pet.nnodes
     if world is None or (said and said.value * counted == world.value):
         return said
-    reckoned = Fact(value=world.value // counted, variable="WORLD_SIZE")
-    if said is None:
-        return reckoned
-    why = f"a PyTorchJob's WORLD_SIZE is its nodes × {counted}, `auto` counted as 1"
-    raise values.disagree(said, world, why)
+    if said:
+        why = f"a PyTorchJob's WORLD_SIZE is its nodes × {counted}, `auto` counted as 1"
+        raise values.disagree(said, world, why)
+    if world.value % counted:
+        assert pet.nproc_per_node is not None  # else each node has one process, which divides all
+        why = "a PyTorchJob's WORLD_SIZE is its nodes × the processes on each"
+        raise values.disagree(world, pet.nproc_per_node, why)
+    return Fact(value=world.value // counted, variable="WORLD_SIZE")

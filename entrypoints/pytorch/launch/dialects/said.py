@@ -1,6 +1,6 @@
 """What a dialect says about the job: facts, each with the variable that it came from."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,6 +20,20 @@ class Fact(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rank:
+    """One process of the job, as a launcher that knows nothing of torch's variables has started it."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {name.upper(): str(value) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Said:
     """All that one dialect says; None where it says nothing."""
 
@@ -33,4 +47,5 @@ class Said:
     elastic: Fact[tuple[int, int]] | None = None
     distributed: bool = False  # the launcher starts nothing but distributed jobs, be it with one process
     master_hint: str = ""  # what MASTER_ADDR would be here, for the one who must set it
-    already_rank: bool = False  # we are inside a rank, whose variables are complete
+    already_rank: bool = False  # we are inside a rank, and start no other
+    own: Rank | None = None  # that rank, where its environment is not complete

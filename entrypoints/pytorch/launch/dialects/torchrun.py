@@ -9,6 +9,7 @@ Sources: pytorch/pytorch: torch/distributed/run.py (options, parse_min_max_nnode
 get_rdzv_endpoint) and torch/distributed/argparse_util.py (PET_).
 """
 
+import re
 from collections.abc import Mapping
 
 from . import values
@@ -56,3 +57,27 @@ def _place(env: Mapping[str, str], *, elastic: bool) -> tuple[Fact[str] | None, 
     if elastic:
         return endpoint
     return values.agree(endpoint[0], address), values.agree(endpoint[1], port)
+
+
+def max_restarts(env: Mapping[str, str], otherwise: int) -> int:
+    """How often an elastic job starts its ranks again."""
+    said = values.whole(env, "PET_MAX_RESTARTS")
+    return said.value if said else otherwise
+
+
+def rdzv_id(env: Mapping[str, str], otherwise: str) -> str:
+    """The name of an elastic job at its rendezvous."""
+    name = values.text(env, "PET_RDZV_ID") or otherwise
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,253}", name):
+        raise values.bad("PET_RDZV_ID", name, "is no name of a job: use letters, digits and _ . : - in it.")
+    return name
+
+
+def rdzv_conf(env: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the rendezvous, as torchrun takes them: NAME=VALUE,…"""
+    said = values.text(env, "PET_RDZV_CONF")
+    settings = [each.strip().partition("=") for each in said.split(",")] if said else []
+    for name, _, value in settings:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", name) or not re.fullmatch(r"[!-~]+", value):
+            raise values.bad("PET_RDZV_CONF", said, "is not NAME=VALUE,NAME=VALUE: correct it.")
+    return {name: value for name, _, value in settings}

@@ -28,8 +28,8 @@ def first_set(env: Mapping[str, str], *variables: str) -> str:
 
 
 def show(variable: str, value: object) -> str:
-    """``NAME=value`` for a sentence of one line, however odd and long the value is."""
-    words = str(value)
+    """``NAME=value`` for a sentence of one line, however odd and long the value is. A range is shown as MIN:MAX."""
+    words = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
     if len(words) > 100:
         words = f"{words[:100]}..."
     return f"{variable}={words}" if re.fullmatch(r"[!-~]+", words) else f"{variable}={words!a}"
@@ -49,12 +49,15 @@ def agree(one: Fact[T] | None, other: Fact[T] | None, why: str = "both are read"
 
 def disagree(one: Fact[Any], other: Fact[Any], why: str = "both are read") -> Refusal:
     """The refusal of two variables that cannot both be right."""
-    pair = f"{show(one.variable, _plain(one.value))}, but {show(other.variable, _plain(other.value))}"
+    pair = f"{show(one.variable, one.value)}, but {show(other.variable, other.value)}"
     return Refusal(Code.CONFLICT, f"{pair} ({why}): correct one of them, or leave it unset.")
 
 
-def _plain(value: object) -> object:
-    return ":".join(map(str, value)) if isinstance(value, tuple) else value
+def check_below(rank: Fact[int], size: Fact[int]) -> None:
+    """Refuse a rank that is none of so many."""
+    if rank.value >= size.value:
+        why = f"is out of range with {show(size.variable, size.value)}: ranks go from 0 to one less."
+        raise bad(rank.variable, rank.value, why)
 
 
 def whole(env: Mapping[str, str], variable: str, *, least: int = 0, most: int = MOST) -> Fact[int] | None:
@@ -90,7 +93,9 @@ def address(env: Mapping[str, str], variable: str) -> Fact[str] | None:
 def host(variable: str, value: str) -> str:
     """A host's name or IP address out of a variable's text."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    if is_ip(bare) or re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", bare):
+    # Python takes anything at all for the zone of an IPv6 address; here it is an interface's name.
+    named = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}"
+    if re.fullmatch(named, bare) or (is_ip(bare) and re.fullmatch(rf"[0-9A-Fa-f:.]+(%{named})?", bare)):
         return bare
     raise bad(variable, value, "is not a host name or an IP address: give node 0's alone, without scheme or port.")
 

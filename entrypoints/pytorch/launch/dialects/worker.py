@@ -33,9 +33,9 @@ def read(env: Mapping[str, str]) -> Said | None:
     if world is None:
         raise values.bad("RANK", rank.value, "and LOCAL_RANK are set, as in a rank, but not WORLD_SIZE: set it too.")
     size = values.whole(env, "LOCAL_WORLD_SIZE", least=1) or Fact(value=1, variable="LOCAL_WORLD_SIZE", guess=True)
-    _check(rank, world)
+    values.check_below(rank, world)
     if not size.guess:
-        _check(local, size)
+        values.check_below(local, size)
     group = values.whole(env, "GROUP_RANK")
     groups = values.whole(env, "GROUP_WORLD_SIZE", least=1)
     return Said(
@@ -48,9 +48,3 @@ def read(env: Mapping[str, str]) -> Said | None:
         distributed=True,
         already_rank=True,
     )
-
-
-def _check(rank: Fact[int], size: Fact[int]) -> None:
-    if rank.value >= size.value:
-        why = f"is out of range with {values.show(size.variable, size.value)}: ranks go from 0 to one less."
-        raise values.bad(rank.variable, rank.value, why)

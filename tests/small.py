@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchbake.artifact import PROVENANCE, SBOM, Artifact
+from torchbake.artifact import Artifact
 from torchbake.candidate import Supply
 from torchbake.content import Content
 from torchbake.description import SBOM_TYPE
+from torchbake.immutable import PROVENANCE, SBOM
+from torchbake.manifest import MANIFEST, Manifest, sha256
 from torchbake.provenance import MEDIA_TYPE, provenance_text
-from torchbake.registry import MANIFEST, Manifest, sha256
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,215 @@
+"""Every other node of a job: finds node 0 by name and port, introduces itself, and waits for the start."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from .contract import Contract
+from .handshake import NotNodeZeroError, hello_of, introduce
+from .messages import Message
+from .refusal import Code, Refusal
+from .wire import BEAT_SECONDS, LOST_SECONDS, Wire
+
+_PAUSE = 0.5  # seconds between two tries
+_FOREIGN_SECONDS = 5.0  # for what answers as something else to give way to node 0; and at least two tries
+_TELL_SECONDS = 30.0  # for a node that cannot start, to find node 0 and say so
+Say = Callable[[str], None]
+
+
+def check_in(contract: Contract, commit: str, say: Say) -> Wire:
+    """The connection to node 0 when all nodes have come. Raises Refusal."""
+    deadline = time.monotonic() + contract.rendezvous_timeout
+    wire = _find(contract, hello_of(contract, commit), deadline, say)
+    while True:
+        say("waiting for the other nodes")
+        if _wait_for_start(contract, wire, deadline, say):
+            return wire
+        wire.close()
+        time.sleep(_PAUSE)
+        wire = _find(contract, hello_of(contract, commit), deadline, say)
+
+
+def tell_trouble(contract: Contract, trouble: Refusal, say: Say) -> None:
+    """Let node 0, and so all others, know at once why this node cannot take part."""
+    deadline = time.monotonic() + min(_TELL_SECONDS, contract.rendezvous_timeout)
+    with contextlib.suppress(Refusal):  # this node has its own reason to end
+        wire = _find(contract, hello_of(contract, "", trouble), deadline, say)
+        wire.next(BEAT_SECONDS)
+        wire.close()
+
+
+def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire:
+    """A connection to node 0 on which both sides know each other. Raises Refusal at the deadline, or a little after
+    the port has begun to answer as something that will not become node 0.
+    """
+    addresses = resolve(contract, deadline, say)
+    foreign, began = 0, 0.0
+    while True:
+        wire = Wire(connect(contract, addresses, deadline, say))
+        began = began if foreign else time.monotonic()
+        try:
+            introduce(wire, contract.job_token, hello, deadline)
+        except NotNodeZeroError as error:
+            wire.close()
+            now = time.monotonic()
+            foreign = foreign + 1 if error.foreign else 0
+            if now >= deadline or (foreign > 1 and now - began >= _FOREIGN_SECONDS):
+                raise _not_node_zero(contract, error.reason) from None
+            time.sleep(_PAUSE)
+        else:
+            return wire
+
+
+def _not_node_zero(contract: Contract, reason: str) -> Refusal:
+    where = f"{contract.master_addr}:{contract.master_port}"
+    if "JOB_TOKEN" in reason:
+        return Refusal(Code.DISAGREE, f"{where} answers, but {reason}: give all nodes of the job the same.")
+    return Refusal(
+        Code.NO_PORT,
+        f"{where} answers, but not as node 0 of this job ({reason}): does node 0 start it by `run` too? "
+        "Perhaps another program holds its port.",
+    )
+
+
+def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -> bool:
+    """Whether the job starts; not, when the connection breaks. Raises Refusal."""
+    missing = ""
+    # Node 0 may have begun at the same time, and names who is missing: leave it the time to say so.
+    while time.monotonic() < deadline + 2 * _PAUSE:
+        wire.keep_alive()
+        message = wire.next(_PAUSE)
+        if message is None:
+            if wire.gone:
+                break
+        elif message["kind"] == "start":
+            return True
+        elif message["kind"] == "refused":
+            raise Refusal(Code(message["code"]), message["sentence"])
+        elif message["kind"] == "waiting":
+            missing = message["missing"]
+            say(f"node 0 waits for {missing}")
+    if time.monotonic() < deadline:
+        return False
+    raise Refusal(
+        Code.NODES_MISSING,
+        f"{missing or 'another node'} of {contract.nnodes} did not come to node 0 within RENDEZVOUS_TIMEOUT="
+        f"{contract.rendezvous_timeout:g} s: look at their logs, or raise it.",
+    )
+
+
+def resolve(contract: Contract, deadline: float, say: Say) -> list[str]:
+    """Phase one: the addresses behind the master's name. Raises Refusal (NO_NAME) at the deadline."""
+    while True:
+        try:
+            return _addresses(contract)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        if time.monotonic() >= deadline:
+            raise Refusal(
+                Code.NO_NAME,
+                f"the master's name {contract.master_addr} did not resolve within RENDEZVOUS_TIMEOUT="
+                f"{contract.rendezvous_timeout:g} s ({reason}): correct MASTER_ADDR, or look whether node 0 runs.",
+            )
+        say(f"waiting for the name {contract.master_addr}")
+        time.sleep(min(_PAUSE, max(0.0, deadline - time.monotonic())))
+
+
+def _addresses(contract: Contract) -> list[str]:
+    found = socket.getaddrinfo(contract.master_addr, contract.master_port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def connect(contract: Contract, addresses: list[str], deadline: float, say: Say) -> socket.socket:
+    """Phase two: a connection to the master's port. Raises Refusal (NO_PORT) at the deadline."""
+    reason = ""
+    while True:
+        for address in addresses:
+            left = max(0.1, deadline - time.monotonic())
+            try:
+                return socket.create_connection((address, contract.master_port), timeout=min(5.0, left))
+            except OSError as error:
+                reason = error.strerror or str(error)
+        if time.monotonic() >= deadline:
+            raise Refusal(
+                Code.NO_PORT,
+                f"{contract.master_addr} resolved to {', '.join(addresses)}, but port {contract.master_port} did not "
+                f"answer within RENDEZVOUS_TIMEOUT={contract.rendezvous_timeout:g} s ({reason}): "
+                "is node 0 running, and is the port open between the nodes?",
+            )
+        say(f"waiting for port {contract.master_port} of {contract.master_addr}")
+        time.sleep(min(_PAUSE, max(0.0, deadline - time.monotonic())))
+        # The name may by now lead to another container.
+        with contextlib.suppress(OSError, UnicodeError):
+            addresses = _addresses(contract)
+
+
+def wait_for_master(contract: Contract, say: Say) -> None:
+    """What an elastic job's workers wait for: the master's name, then its port."""
+    deadline = time.monotonic() + contract.rendezvous_timeout
+    connect(contract, resolve(contract, deadline, say), deadline, say).close()
+
+
+def rendezvous_gone(contract: Contract) -> str:
+    """Why the nodes of an elastic job can meet no more: node 0, on another machine, does not answer. Else empty."""
+    where = f"{contract.master_addr}:{contract.master_port}"
+    try:
+        address = (_addresses(contract) or [""])[0]
+        if _is_here(address):
+            return ""
+        socket.create_connection((address, contract.master_port), timeout=5).close()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"node 0, which holds the rendezvous, is gone: {where} does not answer ({reason}); look at its log"
+    return ""
+
+
+def _is_here(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[list[Refusal]]:
+    """Looks, while node 0 waits, where the others go by MASTER_ADDR: to this node, or to another that says it is
+    node 0. Yields a list, and puts into it why the job cannot start. A thread, as looking up a name can take long.
+    """
+    found: list[Refusal] = []
+    enough = threading.Event()
+
+    def look() -> None:
+        while not enough.is_set():
+            try:
+                if _is_another(contract, commit, instance):
+                    found.append(
+                        Refusal(
+                            Code.DISAGREE,
+                            f"two nodes say that they are node 0: this one, and {contract.master_addr}:"
+                            f"{contract.master_port}, where the others go; give each its own NODE_RANK.",
+                        )
+                    )
+                return
+            except (OSError, UnicodeError, NotNodeZeroError):
+                enough.wait(BEAT_SECONDS)
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield found
+    finally:
+        enough.set()
+
+
+def _is_another(contract: Contract, commit: str, instance: str) -> bool:
+    deadline = time.monotonic() + LOST_SECONDS
+    wire = Wire(socket.create_connection((contract.master_addr, contract.master_port), timeout=5))
+    try:
+        return introduce(wire, contract.job_token, hello_of(contract, commit), deadline, but_not=instance)
+    finally:
+        wire.finish()
+        wire.close()

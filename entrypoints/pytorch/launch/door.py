@@ -1,0 +1,157 @@
+"""Where node 0 listens: who connects is a stranger until it has proven itself, and bounded in all that it can take."""
+
+import contextlib
+import errno
+import selectors
+import socket
+import time
+from dataclasses import dataclass, field
+
+from .handshake import Greeting, answer, new_nonce
+from .log import say
+from .messages import Message
+from .wire import HELLO_BYTES, Wire
+
+STRANGERS = 256  # at once, besides one for each node; the oldest gives way to the next
+_HELLO_SECONDS = 10.0  # for a stranger to prove itself, or for one that was refused to hang up
+_BATCH = 256  # accepted before the others are heard again
+_MOST_REMARKS = 5  # lines about strangers in the log
+_FULL = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+@dataclass(eq=False)
+class Guest:
+    """A connection, and what it was greeted with."""
+
+    wire: Wire
+    greeting: Greeting
+    since: float = field(default_factory=time.monotonic)
+    leaving: bool = False  # it was told all there is to tell
+
+
+class Door:
+    """A listening socket and all connections that came by it."""
+
+    def __init__(self, listener: socket.socket, instance: str, token: str, nodes: int) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._instance = instance
+        self._token = token
+        self._most = nodes + STRANGERS
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._strangers: dict[Guest, None] = {}  # the oldest first
+        self._remarks = 0
+        self.unproven: set[int] = set()  # the nodes that strangers said they were
+
+    def poll(self, seconds: float) -> list[tuple[Guest, Message]]:
+        """Those who have proven themselves since the last call, with what they say of themselves."""
+        came = []
+        for key, _ in self._selector.select(seconds):
+            guest: Guest | None = key.data
+            if not guest:
+                self._accept()
+            elif guest.wire.open and (hello := self._hear(guest)):  # else it had to give way to another just now
+                came.append((guest, hello))
+        return came
+
+    def expire(self) -> None:
+        """Hang up on those who have had their time."""
+        now = time.monotonic()
+        for guest in [guest for guest in self._strangers if now - guest.since > _HELLO_SECONDS or guest.wire.gone]:
+            self.drop(guest)
+        for guest in self._strangers:
+            guest.wire.flush()
+
+    def drop(self, guest: Guest) -> None:
+        """Hang up."""
+        self._strangers.pop(guest, None)
+        self._forget(guest)
+        guest.wire.close()
+
+    def dismiss(self, guest: Guest) -> None:
+        """Hang up when it has read what it was told."""
+        guest.leaving = True
+        guest.since = time.monotonic()
+        self._strangers[guest] = None
+        guest.wire.finish()
+
+    def close(self) -> list[Wire]:
+        """Listen no more; returns the connections of those who are still to read why they were refused."""
+        self._selector.close()
+        for guest in self._strangers:
+            if not guest.leaving:
+                guest.wire.close()
+        return [guest.wire for guest in self._strangers if guest.leaving]
+
+    def _accept(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                connected = self._listener.accept()[0]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _FULL and not self._drop_oldest():
+                    time.sleep(0.1)  # the next waits in the kernel until there is room
+                    return
+                continue
+            if len(self._strangers) >= self._most:
+                self._drop_oldest()
+            self._greet(connected)
+
+    def _greet(self, connected: socket.socket) -> None:
+        guest = Guest(Wire(connected, most_bytes=HELLO_BYTES), Greeting(instance=self._instance, nonce=new_nonce()))
+        guest.wire.send("greeting", **guest.greeting.as_message())
+        self._strangers[guest] = None
+        self._selector.register(guest.wire, selectors.EVENT_READ, guest)
+
+    def _drop_oldest(self) -> bool:
+        for guest in self._strangers:
+            self.drop(guest)
+            return True
+        return False
+
+    def _forget(self, guest: Guest) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(guest.wire)
+
+    def _hear(self, guest: Guest) -> Message | None:
+        said = guest.wire.receive()
+        if guest not in self._strangers:
+            if guest.wire.gone:
+                self._forget(guest)
+            return None  # known, and has nothing to say but that it lives
+        hello = None
+        if said and not guest.leaving:
+            hello = self._proven(guest, said[0])
+        if guest.wire.gone:
+            if "speak" in guest.wire.gone:
+                self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is not heard")
+            self.drop(guest)
+            return None
+        return hello
+
+    def _proven(self, guest: Guest, hello: Message) -> Message | None:
+        if hello["kind"] != "hello":
+            guest.wire.gone = "it does not speak as `run` does"
+            return None
+        proof = answer(self._token, guest.greeting, hello)
+        if proof is None:
+            self._remark(
+                f"a connection from {guest.wire.address} says that it is node {hello['node']}, "
+                "but has another JOB_TOKEN, or none: it is not believed"
+            )
+            if len(self.unproven) < STRANGERS:
+                self.unproven.add(hello["node"])
+            guest.wire.send("unproven")
+            self.dismiss(guest)
+            return None
+        guest.wire.send("welcome", proof=proof)
+        guest.wire.trust()
+        self._strangers.pop(guest)
+        return hello
+
+    def _remark(self, what: str) -> None:
+        self._remarks += 1
+        if self._remarks <= _MOST_REMARKS:
+            say(f"run: {what}" + (" (others like it are not named)" if self._remarks == _MOST_REMARKS else ""))

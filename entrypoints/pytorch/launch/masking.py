@@ -1,0 +1,46 @@
+"""What may be printed of a repository's URL and of git's words: no password and no token, whatever its form."""
+
+import re
+from urllib.parse import unquote
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_LEAST_SECRET = 3  # shorter pieces are hidden within their URL alone: they are in every other word
+_LEAST_TOKEN = 8  # a user name of this length may be a token; `git` and `oauth2` are none
+_HIDDEN = "***"
+
+
+def masked(text: str, url: str = "") -> str:
+    """``text`` without what is secret in any URL in it, and in ``url``, in whatever form that comes."""
+    if url:
+        text = text.replace(url, masked_url(url))
+    for secret in sorted(_secrets(url), key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return _URL.sub(lambda found: masked_url(found[0]), text)
+
+
+def masked_url(url: str) -> str:
+    """A URL, or an address as ssh has it, without user, password and query."""
+    scheme, separator, rest = url.partition("://")
+    at = rest.rfind("@")
+    if not separator:
+        login, found, host = url.rpartition("@")
+        return f"{_HIDDEN}@{host}" if found and ":" in login and login[0] not in "/." else url
+    query = re.search(r"[?#]", rest)
+    if query and query.start() < at:
+        return f"{scheme}://{_HIDDEN}"  # a password with `?`, or a token with `@`: who can tell?
+    place = rest[at + 1 : query.start()] if query else rest[at + 1 :]
+    return f"{scheme}://{place}{'?' + _HIDDEN if query else ''}"
+
+
+def _secrets(url: str) -> set[str]:
+    """The parts of a URL that must not be seen alone either, as written and decoded."""
+    scheme, separator, rest = url.partition("://")
+    login, _, place = (rest if separator else url).rpartition("@")
+    user, _, password = login.partition(":")
+    values = re.split(r"[?#&=]", place)[1:]
+    found = {part for part in (login, password, *values) if len(part) >= _LEAST_SECRET and part != "git"}
+    if len(user) >= _LEAST_TOKEN and scheme != "ssh":
+        found.add(user)
+    if not separator and ":" not in login:
+        return set()
+    return found | {unquote(part) for part in found}

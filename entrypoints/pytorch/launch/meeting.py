@@ -1,0 +1,35 @@
+"""The nodes of a job come together before anything starts, or hear of one that cannot."""
+
+import contextlib
+
+from .checkin import Say, check_in, tell_trouble, wait_for_master
+from .contract import Contract
+from .gather import check_port, gather
+from .nodes import Nodes
+from .refusal import Refusal
+
+
+def meet(contract: Contract, commit: str, say: Say) -> Nodes:
+    """Returns when all nodes are there. Raises Refusal, in a static job on every node."""
+    if contract.elastic:
+        if contract.job_token:
+            say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no such thing")
+        if not contract.is_master:
+            wait_for_master(contract, say)
+        return Nodes()
+    if contract.nnodes == 1:
+        check_port(contract)
+        return Nodes()
+    return Nodes(gather(contract, commit, say) if contract.is_master else {0: check_in(contract, commit, say)})
+
+
+def report(contract: Contract, trouble: Refusal, say: Say) -> None:
+    """Let the other nodes know at once that this one cannot take part; else they would wait for it in vain."""
+    if not contract.distributed or contract.nnodes == 1 or contract.elastic or contract.already_rank:
+        return
+    say(trouble.sentence)
+    with contextlib.suppress(Refusal):
+        if contract.is_master:
+            gather(contract, "", say, trouble)
+        else:
+            tell_trouble(contract, trouble, say)

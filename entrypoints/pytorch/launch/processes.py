@@ -1,0 +1,44 @@
+"""What /proc and the cgroup tell about processes."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def state_of(pid: int) -> str:
+    """One letter of proc(5): R runs, S sleeps, T is stopped by a signal, t by a debugger, Z is dead; empty: gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    return ""
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, parents first."""
+    parents = dict(_parents())
+    found, layer = [], {pid}
+    while layer:
+        layer = {child for child, parent in parents.items() if parent in layer}
+        found += sorted(layer)
+    return found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all it takes
+        if name.isdigit() and (parent := _parent(int(name))):
+            yield int(name), parent
+
+
+def _parent(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return 0
+
+
+def out_of_memory() -> bool:
+    """Whether the kernel has killed in this container for lack of memory (cgroup v2 or v1)."""
+    for name in ("memory.events", "memory/memory.oom_control"):
+        with contextlib.suppress(OSError):
+            return bool(re.search(r"^oom_kill [1-9]", Path("/sys/fs/cgroup", name).read_text(), re.MULTILINE))
+    return False

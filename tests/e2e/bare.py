@@ -1,0 +1,72 @@
+"""A shell in which nothing but nox is installed, by pip: no uv, and pip's own settings but for where packages are."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# How a machine reaches packages and its engine. All else that ours has set, pip's quietness too, is not handed on.
+_KEPT = (
+    "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CONFIG_FILE", "DOCKER_HOST",
+    "TORCHBAKE_ENGINE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+)  # fmt: skip
+_PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bare:
+    """A virtual environment with nox, and a copy of the working tree whose `.nox` is its own."""
+
+    venv: Path
+    tree: Path
+    home: Path
+
+    def env(self, *, uv: bool = False) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        path = os.pathsep.join((f"{self.venv}/bin", os.environ["PATH"] if uv else path_without_uv()))
+        return {**kept, "PATH": path, "HOME": str(self.home), "PIP_CACHE_DIR": _PIP_CACHE, "LANG": "C.UTF-8"}
+
+    def nox(
+        self, *words: str, tree: Path | None = None, folder: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run nox as it is typed in ``folder``, which is the tree's own where none is named."""
+        tree = tree or self.tree
+        where = ["-f", str(tree / "noxfile.py")] if folder else []
+        return subprocess.run(
+            [f"{self.venv}/bin/nox", *where, *words], cwd=folder or tree, env=env or self.env(),
+            capture_output=True, text=True, timeout=580, check=False,
+        )  # fmt: skip
+
+
+def path_without_uv() -> str:
+    """The folders of PATH that have no uv; what else is only there would be missing, so that is an error."""
+    folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if not (Path(folder) / "uv").exists()]
+    path = os.pathsep.join(folders)
+    assert all(shutil.which(name, path=path) for name in ("docker", "git", "bash")), f"only beside uv, in {path}"
+    return path
+
+
+def copy_tree(target: Path) -> Path:
+    """What a commit of the working tree would hold."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"], check=True, capture_output=True, text=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    return target
+
+
+def make_bare(folder: Path) -> Bare:
+    """A new one, with the nox that pip chooses."""
+    bare = Bare(venv=folder / "venv", tree=copy_tree(folder / "tree"), home=folder / "home")
+    bare.home.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", bare.venv], check=True)
+    subprocess.run([bare.venv / "bin/pip", "install", "--quiet", "nox"], env=bare.env(), check=True)
+    return bare

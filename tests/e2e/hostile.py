@@ -1,0 +1,113 @@
+"""A hostile registry: it answers each request as a test tells it to, and keeps what it was sent."""
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """A request."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get("authorization", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """``length`` is what is said of the body; without one, its own."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    length: str | None = ""
+
+
+def reply(status: int = 200, body: bytes = b"", length: str | None = "", **headers: str) -> Reply:
+    """Names of headers are written with underlines; a length of None says none."""
+    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Reply(status=status, body=body, headers=named, length=length)
+
+
+@dataclass
+class Hostile:
+    """Where it answers, how, and what it heard. A request that ``answer`` does not know is answered 404."""
+
+    host: str
+    scheme: str
+    answer: Callable[[Heard], Reply | None] = lambda _: None
+    heard: list[Heard] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}"
+
+    @property
+    def secrets(self) -> list[str]:
+        """All logins that it was sent, in headers and bodies."""
+        return [one.authorization for one in self.heard if one.authorization] + [
+            one.body.decode() for one in self.heard if b"token" in one.body
+        ]
+
+
+@contextmanager
+def hostile(
+    answer: Callable[[Heard], Reply | None] | None = None, *, certificate: Path | None = None
+) -> Iterator[Hostile]:
+    """Start one on a free port; with a certificate (its key beside it) it speaks TLS."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    state = Hostile(host=f"127.0.0.1:{server.server_address[1]}", scheme="https" if certificate else "http")
+    state.answer = answer or state.answer
+    server.state = state  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _serve(self) -> None:
+        state: Hostile = self.server.state  # type: ignore[attr-defined]
+        heard = Heard(
+            method=self.command, path=self.path, headers={name.lower(): value for name, value in self.headers.items()},
+            body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+        )  # fmt: skip
+        state.heard.append(heard)
+        self._answer(state.answer(heard) or reply(404))
+
+    def _answer(self, answer: Reply) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers:
+            self.send_header(name, value)
+        if answer.length is not None:
+            self.send_header("Content-Length", answer.length or str(len(answer.body)))
+        self.close_connection = answer.length != ""  # else nobody could tell where it ends
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = _serve  # noqa: N815 - the base class's names

@@ -1,0 +1,107 @@
+"""The other side of node 0's port: simulated nodes that weigh next to nothing, and strangers that mean no good.
+
+Speaks the protocol of entrypoints/pytorch/launch/handshake.py on its own account, so that a change of it is seen.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import json
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Message = dict[str, Any]
+
+
+def hello(greeting: Message, token: str = "", **values: object) -> Message:
+    """What a node answers to node 0's greeting."""
+    said = {"node": 1, "nnodes": 2, "nproc": 1, "commit": "", "trouble": None, **values}
+    nonces = [greeting["nonce"], os.urandom(16).hex()]
+    text = json.dumps(["other", nonces, dict(sorted(said.items()))], sort_keys=True)
+    proof = hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
+    return {"kind": "hello", **said, "nonce": nonces[1], "proof": proof}
+
+
+class Peer:
+    """One connection to node 0, from a test that takes its time."""
+
+    def __init__(self, address: str, port: int) -> None:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.socket = socket.create_connection((address, port), timeout=20)
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "node 0 does not listen"
+                time.sleep(0.1)
+        self._lines = self.socket.makefile("rb")
+
+    def say(self, **message: object) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, *kinds: str) -> Message:
+        """The next message of one of these kinds; an empty one when node 0 has hung up."""
+        with contextlib.suppress(ConnectionError):
+            while line := self._lines.readline():
+                message: Message = json.loads(line)
+                if message["kind"] in kinds:
+                    return message
+        return {}
+
+    def introduce(self, token: str = "", **values: object) -> Message:
+        """Check in; returns node 0's answer."""
+        self.say(**hello(self.hear("greeting"), token, **values))
+        return self.hear("welcome", "refused")
+
+
+@contextmanager
+def connections(address: str, port: int, count: int) -> Iterator[list[socket.socket]]:
+    """That many connections which say nothing."""
+    with many_files(count + 200), contextlib.ExitStack() as stack:
+        Peer(address, port).socket.close()  # until it listens
+        yield [stack.enter_context(socket.create_connection((address, port), timeout=20)) for _ in range(count)]
+
+
+@contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Room for so many open files in this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, before[1]) if count > before[0] else before[0], before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def simulate(address: str, port: int, nnodes: int, seconds: float) -> list[float]:
+    """All nodes but node 0: each checks in, starts with the others, and ends; returns when each started."""
+
+    async def node(number: int) -> float:
+        reader, writer = await asyncio.open_connection(address, port)
+        greeting = json.loads(await reader.readline())
+        writer.write(json.dumps(hello(greeting, node=number, nnodes=nnodes)).encode() + b"\n")
+        assert json.loads(await reader.readline())["kind"] == "welcome"
+        started = 0.0
+        while line := await reader.readline():
+            kind = json.loads(line)["kind"]
+            if kind == "beat":
+                writer.write(line)
+            elif kind == "start":
+                started = time.monotonic()
+                writer.write(b'{"kind": "ended"}\n')
+            elif kind == "verdict":
+                writer.close()
+                return started
+        raise AssertionError(f"node {number} was left alone")
+
+    async def all_nodes() -> list[float]:
+        async with asyncio.timeout(seconds):
+            return await asyncio.gather(*(node(number) for number in range(1, nnodes)))
+
+    with many_files(nnodes + 200):
+        return asyncio.run(all_nodes())

@@ -1,0 +1,57 @@
+"""Elastic jobs in real containers: torchrun's c10d rendezvous, and what `run` adds to it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.conftest import CPU
+from tests.e2e.nodes import Job, new_job
+from tests.e2e.waiting import until
+
+SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
+
+
+@pytest.fixture
+def job(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterator[Job]:
+    settings = {
+        "ELASTIC": "1:2", "NPROC_PER_NODE": 2, "MASTER_ADDR": "node0", "RENDEZVOUS_TIMEOUT": 60, "GROUP_TIMEOUT": 60,
+        "PET_RDZV_CONF": "last_call_timeout=4,read_timeout=15", "PET_MAX_RESTARTS": 1,
+    }  # fmt: skip
+    with new_job(engine, built[CPU]["ref"], 2, settings) as job:
+        yield job
+
+
+def _words(job: Job, node: int) -> str:
+    return str(job.containers[node].logs().decode())
+
+
+def _wait_until_up(job: Job) -> None:
+    until(lambda: all("is up" in _words(job, node) for node in range(len(job.containers))), SLOW)
+
+
+def test_sigterm_ends_an_elastic_job(job: Job) -> None:
+    job.start(0, "/job/steps.py", "none", "0", STEPS=500)
+    _wait_until_up(job)
+    job.containers[0].kill(signal="SIGTERM")
+    assert job.ends(SLOW) == [143], _words(job, 0)
+    assert _words(job, 0).count("rank 0 of 2 is up") == 1
+    assert "stopped by SIGTERM" in _words(job, 0).splitlines()[-1]
+
+
+def test_a_rank_is_started_again_as_often_as_is_set(job: Job) -> None:
+    job.start(0, "/job/steps.py", "exit", "1")
+    assert job.ends(SLOW) == [7], _words(job, 0)
+    assert _words(job, 0).count("rank 1 meets exit") == 2
+    assert "First: rank 1 (node 0, local rank 1): exit code 7" in _words(job, 0)
+
+
+@pytest.mark.parametrize("elastic", [None, "1:2"], ids=["static", "elastic"])
+def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | None) -> None:
+    nodes = {} if elastic else {"NNODES": 2}
+    for node in range(1 if elastic else 2):
+        job.start(node, "/job/fill_tmp.py", tmpfs={"/tmp": "size=1m"}, ELASTIC=elastic, **nodes)  # type: ignore[arg-type]
+    assert job.ends(SLOW) == [3] * len(job.containers), _words(job, 0)
+    for node in range(len(job.containers)):
+        assert _words(job, node).splitlines()[-1].endswith("the folder is full"), _words(job, node)

@@ -1,0 +1,132 @@
+"""The README's first commands, to the letter, on a bare Debian: what it names is installed there, and nothing else.
+
+The engine is this host's. Handed in: its certificates, proxies and package mirrors, and nothing of its pip's settings
+and caches. In one place something stands in for the world: `published`, which is cloned in place of the published URL.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.bare import ROOT, copy_tree
+from tests.unit.readme import FIRST, PACKAGES, URL
+from torchbake.mirrors import read_pip_config
+
+CACHE = ROOT / ".torchbake/newcomer"
+BUILT = "torchbake-test/newcomer-pytorch"
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
+CERTIFICATES = "/host-certificates.crt"
+SOCKET = Path("/var/run/docker.sock")
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare Debian; apt has it"),
+    pytest.mark.skipif(not SOCKET.exists(), reason=f"not run: the bare Debian is given the engine at {SOCKET}"),
+]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What stands in for the published repository: the working tree as a commit.
+
+    Its images have a name of their own, as the engine is not the newcomer's alone.
+    """
+    tree = copy_tree(tmp_path_factory.mktemp("published") / "torchbake")
+    matrix = tree / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/newcomer-"))
+    for words in (
+        ("init", "-q"),
+        ("add", "-A"),
+        ("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "-"),
+    ):
+        subprocess.run(["git", "-C", tree, *words], check=True)
+    return tree
+
+
+class _Index(SimpleHTTPRequestHandler):
+    """A folder of wheels as an index (PEP 503)."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def mirror(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """This host's package mirror: where its wheels of torch for the CPU are in a folder, they are served from there."""
+    given = {name: os.environ[name] for name in MIRRORS if name in os.environ}
+    wheels = [wheel for folder in read_pip_config().local_folders for wheel in folder.glob("torch-*+cpu-*.whl")]
+    if not wheels or "TORCHBAKE_INDEX_CPU" in given:
+        yield given
+        return
+    simple = tmp_path_factory.mktemp("simple")
+    (simple / "torch").mkdir()
+    for wheel in wheels:
+        (simple / "torch" / wheel.name).symlink_to(wheel)
+    gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    server = ThreadingHTTPServer((gateway, 0), partial(_Index, directory=str(simple)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield {**given, "TORCHBAKE_INDEX_CPU": f"http://{gateway}:{server.server_port}"}
+    server.shutdown()
+
+
+def bare_root(suite: str) -> str:
+    """An image of the engine with that Debian and the README's packages. Its archive is kept for the next time."""
+    name = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
+    archive = CACHE / f"{suite}-{name}.tar"
+    if not archive.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        half = archive.with_suffix(f".{os.getpid()}.tar")
+        subprocess.run(
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, half], check=True
+        )
+        half.rename(archive)
+    ref = f"torchbake-test/newcomer-root:{suite}-{name}"
+    subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
+    return ref
+
+
+def handed_in(mirror: dict[str, str]) -> list[str]:
+    """Options for `docker run`."""
+    bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    env = {name: os.environ[name] for name in PROXIES if name in os.environ} | mirror
+    env |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), CERTIFICATES)
+    return ["--volume", f"{bundle}:{CERTIFICATES}:ro", *(word for pair in env.items() for word in _option(*pair))]
+
+
+def _option(name: str, value: str) -> tuple[str, str]:
+    return "--env", f"{name}={value}"
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_the_first_commands_of_the_readme_end_with_an_image(
+    suite: str, published: Path, mirror: dict[str, str], engine: docker.DockerClient
+) -> None:
+    for image in engine.images.list(BUILT):
+        engine.images.remove(str(image.id), force=True)
+    instead = {"COUNT": "1", "KEY_0": "url.file:///published.insteadOf", "VALUE_0": URL}
+    done = subprocess.run(
+        [
+            *("docker", "run", "--rm", "--privileged", "--network", "host", "--workdir", "/root"),
+            *("--volume", f"{SOCKET}:/var/run/docker.sock", "--volume", f"{published}:/published:ro"),
+            *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
+            *(*handed_in(mirror), bare_root(suite), "bash", "-ec", FIRST),
+        ],
+        capture_output=True, text=True, timeout=1500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    assert re.search(r"-cpu-runtime-\S+ +built ", done.stdout), done.stdout
+    said = engine.containers.run(
+        f"{BUILT}:cpu", ["python", "-c", "import torch; print(torch.__version__)"], remove=True
+    )
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", said.decode().strip())

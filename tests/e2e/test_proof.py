@@ -1,0 +1,65 @@
+"""`images`: from locks to a real registry, one image after the other, and the page of the results."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from tests.e2e.registries import Running, registry
+
+ROWS = "init: {volume-permissions: {version: 9.9.9, base: debian12}}\n"
+CPU_ROW = "rows: [{torch: 2.13.0, accelerator: cpu, base: debian12, flavor: runtime}]\n"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
+    project: Callable[..., Path], running: Running
+) -> None:
+    path = project(CPU_ROW + ROWS, repository="torchbake-test/proof/pytorch")
+    author = ["-c", "user.name=tester", "-c", "user.email=tester@example.com"]
+    for step in (["init", "-q"], ["add", "matrix.yaml"], ["commit", "-qm", "a matrix"]):
+        subprocess.run(["git", *author, *step], cwd=path.parent, check=True)
+    words = ("images", "--matrix", str(path), "--registry", f"{running.host}/team", "--format", "json")
+    done = torchbake(*words)
+    assert done.returncode == 13, done.stderr
+    images = images_of(done)
+    assert {name: image["state"] for name, image in images.items()} == {CPU: "failed", INIT: "passed"}
+    assert images[CPU]["problem"].startswith("build: ")
+    assert images[INIT]["packed_bytes"] > 0
+    assert images[INIT]["counts"]["passed"] > 20
+    assert images[INIT]["tag"] == "9.9.9-r0"
+    page = (path.parent / "docs/images.md").read_text()
+    assert images[INIT]["digest"].removeprefix("sha256:")[:12] in page
+    assert CPU in page.partition("## Failed")[2]
+
+    assert torchbake("images", "--check", "--matrix", str(path)).returncode == 13
+    again = torchbake(*words, INIT)
+    assert again.returncode == 0, again.stderr
+    assert images_of(again)[INIT]["tested"] == images[INIT]["tested"], "what has passed was done again"
+    done = torchbake("images", INIT, "--check", "--matrix", str(path))
+    assert done.returncode == 0, done.stderr
+
+    dockerfile = path.parent / "images" / INIT / "Dockerfile"
+    dockerfile.write_text(dockerfile.read_text() + "# another line\n")
+    done = torchbake("images", INIT, "--check", "--matrix", str(path), "--format", "json")
+    assert done.returncode == 13
+    assert images_of(done)[INIT]["state"] == "stale"
+
+
+def test_a_killed_run_keeps_what_it_finished(project: Callable[..., Path], running: Running) -> None:
+    path = project(CPU_ROW + ROWS, repository="torchbake-test/proof/pytorch")
+    shutil.copytree(ROOT / "images" / INIT, path.parent / "images" / INIT)
+    dry = ("images", INIT, "--dry-run", "--matrix", str(path), "--format", "json")
+    assert images_of(torchbake(*dry))[INIT]["state"] == "missing"
+    record = {"id": INIT, "files": "sha256:0", "revision": "", "tested": "2026-01-01T00:00:00+00:00"}
+    (path.parent / ".torchbake/proofs.json").write_text(json.dumps([record]))
+    assert images_of(torchbake(*dry))[INIT]["state"] == "stale"  # read, and of other files

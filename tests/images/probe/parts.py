@@ -1,0 +1,175 @@
+"""What trimming could have taken from an image: each part is made to work, without a GPU. One JSON document on stdout.
+
+The argument is the name of a part; the answer is what is wrong with it.
+"""
+
+# Probes look at thousands of paths, and as text they are several times as fast.
+# ruff: noqa: PTH110, PTH118, PTH120, PTH123, PTH207
+
+import ctypes
+import glob
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from types import ModuleType
+
+# Through libdevice's bitcode, LLVM, the PTX of one generation of GPUs and ptxas.
+KERNEL = """
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + place, libdevice.asin(tl.load(x + place, mask=place < n)), mask=place < n)
+"""
+SIGNATURE = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+GENERATION = 80  # compute capability 8.0
+CUDA_C = b'extern "C" __global__ void twice(float *x) { x[threadIdx.x] = 2 * sinf(x[threadIdx.x]); }'
+PROGRAM = """
+#include <cuda_runtime_api.h>
+int main() { int version = 0; return cudaRuntimeGetVersion(&version) || version < 11000; }
+"""
+SYMTAB = 2  # a section's type: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html
+RDMA = "libmlx5.so.1"
+
+
+def traces() -> Iterator[str]:
+    """An error of torch keeps its message when its C++ stack is asked for, and the stack names the functions."""
+    os.environ["TORCH_SHOW_CPP_STACKTRACES"] = "1"
+    import torch  # noqa: PLC0415
+
+    try:
+        torch.ones(2, 3).mm(torch.ones(2, 3))
+    except RuntimeError as error:
+        said = str(error)
+    if "cannot be multiplied" not in said:
+        yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {said.strip()[:60]!r}"
+    elif "at::_ops::mm" not in said:
+        yield "the C++ stack of an error does not name torch's operator"
+    # Where `addr2line` is, the stack is read from this table; debuggers and profilers always read it.
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    for path in (f"{folder}/libtorch_cpu.so", f"{folder}/libtorch_cuda.so"):
+        if os.path.exists(path) and not names_functions(path):
+            yield f"{path} has no table of its functions' names"
+
+
+def names_functions(path: str) -> bool:
+    """Whether a 64-bit ELF file has a symbol table beside the loader's."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        start, size, count = (int.from_bytes(head[at:end], "little") for at, end in ((40, 48), (58, 60), (60, 62)))
+        file.seek(start)
+        sections = file.read(size * count)
+    return any(int.from_bytes(sections[at + 4 : at + 8], "little") == SYMTAB for at in range(0, len(sections), size))
+
+
+def triton() -> Iterator[str]:
+    """It compiles a kernel down to the machine code of a GPU that need not be there, and its profiler can be loaded."""
+    kernels = tempfile.mkdtemp()
+    os.environ["TRITON_CACHE_DIR"] = kernels
+    compiler, backends = (importlib.import_module(f"triton.{name}") for name in ("compiler", "backends.compiler"))
+    source = compiler.ASTSource(fn=load(kernels, KERNEL).kernel, signature=SIGNATURE, constexprs={"BLOCK": 128})
+    code = compiler.compile(source, target=backends.GPUTarget("cuda", GENERATION, 32)).asm
+    if not code.get("cubin", b"").startswith(b"\x7fELF"):
+        yield f"it compiles a kernel to {', '.join(code)}, and no machine code"
+    folder = os.path.dirname(str(backends.__file__))
+    yield from unloadable(glob.glob(f"{folder}/nvidia/lib/cupti/libcupti.so"), least=1)
+
+
+def load(folder: str, text: str) -> ModuleType:
+    """A module of its own file: Triton reads a kernel's source again."""
+    path = os.path.join(folder, "kernel.py")
+    with open(path, "w") as file:
+        file.write(text)
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def nvidia() -> Iterator[str]:
+    """NVRTC compiles, plug-ins can be loaded, and where there is a compiler it finds CUDA and NVSHMEM's device code."""
+    yield from nvrtc()
+    yield from unloadable(of_nvidia("libcupti.so.*"), least=1)
+    shmem = of_nvidia("nvshmem_*.so.*")
+    for path in shmem:
+        known = ("bootstrap_uid", "transport_ibrc", *(("transport_ib", "transport_gpunetio") if there(RDMA) else ()))
+        if any(f"nvshmem_{name}" in path for name in known):
+            yield from unloadable([path])
+    if shutil.which("g++"):
+        yield from toolkit()
+        if shmem:
+            yield from device_code()
+
+
+def of_nvidia(name: str) -> list[str]:
+    return sorted({os.path.realpath(path) for top in sys.path for path in glob.glob(f"{top}/nvidia/*/lib/{name}")})
+
+
+def there(library: str) -> bool:
+    return not list(unloadable([library]))
+
+
+def unloadable(paths: list[str], least: int = 0) -> Iterator[str]:
+    if len(paths) < least:
+        yield "there is no CUPTI"
+    for path in paths:
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            yield f"{path} cannot be loaded: {str(error).removeprefix(f'{path}: ')}"
+
+
+def nvrtc() -> Iterator[str]:
+    """https://docs.nvidia.com/cuda/nvrtc/"""
+    path = next(path for path in of_nvidia("libnvrtc.so.*") if ".alt." not in path)
+    library, program = ctypes.CDLL(path), ctypes.c_void_p()
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    options = (ctypes.c_char_p * 1)(f"--gpu-architecture=sm_{GENERATION}".encode())
+    code = library.nvrtcCreateProgram(ctypes.byref(program), CUDA_C, b"twice.cu", 0, None, None)
+    code = code or library.nvrtcCompileProgram(program, 1, options)
+    if code:
+        yield f"{path} does not compile: {library.nvrtcGetErrorString(code).decode()}"
+
+
+def toolkit() -> Iterator[str]:
+    """A program that is compiled, linked and run, by CUDA_HOME alone."""
+    home, folder = os.environ.get("CUDA_HOME", ""), tempfile.mkdtemp()
+    command = ["g++", "-x", "c++", "-", "-o", f"{folder}/program", f"-I{home}/include", f"-L{home}/lib64", "-lcudart"]
+    command += [f"-Wl,-rpath,{home}/lib64"]
+    built = subprocess.run(command, input=PROGRAM, capture_output=True, text=True, check=False)
+    if built.returncode:
+        yield f"a program that uses CUDA is not compiled: {built.stderr.strip()[:200]}"
+    elif code := subprocess.run([f"{folder}/program"], check=False).returncode:
+        yield f"a program that uses CUDA ends with {code}"
+
+
+def device_code() -> Iterator[str]:
+    """What Triton's kernels call of NVSHMEM; not every release has it under the name that torch looks for."""
+    found = of_nvidia("libnvshmem_device*.bc")
+    if not found:
+        yield "NVSHMEM's device code (libnvshmem_device.bc) is not there"
+    if any(path.endswith("/libnvshmem_device.bc") for path in found):
+        from torch.distributed._symmetric_memory._nvshmem_triton import NvshmemLibFinder  # noqa: PLC0415
+
+        try:
+            NvshmemLibFinder.find_device_library()
+        except (OSError, RuntimeError) as error:
+            yield f"torch does not find NVSHMEM's device code: {error}"
+
+
+PARTS = {"traces": traces, "triton": triton, "nvidia": nvidia}
+
+if __name__ == "__main__":
+    stdout, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no answer
+    json.dump(list(PARTS[sys.argv[1]]()), stdout)

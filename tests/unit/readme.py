@@ -1,0 +1,16 @@
+"""What the README tells people to type, read out of it."""
+
+import re
+
+from torchbake.project import TOOLKIT
+
+TEXT = (TOOLKIT / "README.md").read_text(encoding="utf-8")
+# Blocks of commands: lines that are indented by four.
+BLOCKS = [
+    "".join(line.removeprefix("    ") for line in block.splitlines(keepends=True))
+    for block in re.findall(r"(?m)(?:^    .*\n)+", TEXT)
+]
+FIRST = BLOCKS[0]
+PACKAGES = tuple(re.findall(r"`apt install ([^`]*)`", TEXT)[0].split())
+URL = re.findall(r"git clone (\S+)", FIRST)[0]
+CHECK = next(block.strip() for block in BLOCKS if block.strip().endswith("&& nox"))

@@ -1,0 +1,153 @@
+"""A registry in memory, with the interface of the real one: what a release does to it is seen request by request."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchbake.errors import SignatureError
+from torchbake.manifest import Blob, Manifest, UnsoundError, sha256
+from torchbake.reference import Repository
+from torchbake.registry import Registry
+
+Heard = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
+
+
+@dataclass
+class Store:
+    """What one repository holds."""
+
+    tags: dict[str, str] = field(default_factory=dict)
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and digests that they have signed
+
+
+class MemoryRegistry(Registry):
+    """The repository ``store``, as one machine sees it: turns are taken by name, and each machine has its own.
+
+    ``heard`` is called before each request.
+    """
+
+    def __init__(self, store: Store, machine: str = "one", heard: Heard = lambda *_: None) -> None:
+        self.repository = Repository(host=f"{machine}.example.com", path="team/pytorch")
+        self.store, self.heard = store, heard
+
+    def manifest(self, key: str) -> Manifest | None:
+        self.heard("GET", key)
+        return self.store.manifests.get(self.store.tags.get(key, key))
+
+    def digest(self, tag: str) -> str | None:
+        self.heard("HEAD", tag)
+        return self.store.tags.get(tag) or (tag if tag in self.store.manifests else None)
+
+    def put(self, manifest: Manifest, key: str) -> None:
+        self.heard("PUT", key)
+        self.store.manifests[manifest.digest] = manifest
+        if key != manifest.digest:
+            self.store.tags[key] = manifest.digest
+
+    def size_of(self, digest: str) -> int | None:
+        self.heard("HEAD", digest)
+        return len(self.store.blobs[digest]) if digest in self.store.blobs else None
+
+    def mount(self, blob: Blob, source: str) -> bool:
+        return False
+
+    def upload(self, blob: Blob, path: Path, count: Callable[[int], None] = lambda _: None) -> None:
+        self.heard("POST", blob.digest)
+        data = path.read_bytes()
+        assert sha256(data) == blob.digest
+        self.store.blobs[blob.digest] = data
+
+    def read(self, blob: Blob) -> bytes:
+        self.heard("GET", blob.digest)
+        if blob.digest not in self.store.blobs:
+            raise UnsoundError(f"{self.repository}: {blob.digest} is not there.")
+        return self.store.blobs[blob.digest]
+
+    def config(self, manifest: Manifest) -> dict[str, Any]:
+        return Manifest(data=self.read(manifest.config), media_type="").content
+
+    def tags(self) -> tuple[str, ...]:
+        self.heard("GET", "tags")
+        return tuple(sorted(self.store.tags))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySigner:
+    """Signs in a store by the name of a key."""
+
+    store: Store
+    key: str = "ours"
+    hindrance: str = ""
+
+    @property
+    def how(self) -> str:
+        return f"by {self.key}"
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        for digest in digests:
+            if digest not in self.store.manifests:
+                raise SignatureError(f"{digest} is not there")
+        self.store.signed |= {(self.key, digest) for digest in digests}
+
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        return not any(self.problem(repository, digest) for digest in digests)
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        return "" if (self.key, digest) in self.store.signed else "not signed"
+
+
+class Turns:
+    """Runs several works, each in a thread, and lets one at a time go on to its next question or change of a tag.
+
+    ``order`` says whose turn is next; a work that has ended loses its turns, and after the last the works go on one
+    after the other, by name.
+    """
+
+    def __init__(self, order: Sequence[str]) -> None:
+        self._order, self._changed = list(order), threading.Condition()
+        self._running: set[str] = set()
+        self._active = ""
+
+    def run(self, works: Mapping[str, Callable[[Heard], object]]) -> dict[str, Exception | None]:
+        """How each ended: None for well."""
+        ended: dict[str, Exception | None] = {}
+        self._running = set(works)
+
+        def work(name: str) -> None:
+            try:
+                works[name](lambda _, key: None if key.startswith("sha256:") else self._step(name))
+                ended[name] = None
+            except Exception as error:
+                ended[name] = error
+            with self._changed:
+                self._running.discard(name)
+                self._active = "" if self._active == name else self._active
+                self._changed.notify_all()
+
+        threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a work waits for a turn that never comes"
+        return ended
+
+    def _step(self, name: str) -> None:
+        """The turn lasts until the work's next step, so that its request is done alone."""
+        with self._changed:
+            if self._active == name:
+                self._active = ""
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._active and self._next() == name, 60)
+            self._active = name
+            if self._order:
+                self._order.pop(0)
+
+    def _next(self) -> str:
+        while self._order and self._order[0] not in self._running:
+            self._order.pop(0)
+        return self._order[0] if self._order else min(self._running)

@@ -1,0 +1,223 @@
+"""The words between nodes: what is no message ends a connection, and nothing else."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.launch.contract import Contract, contract_of
+from entrypoints.pytorch.launch.failure import Failure
+from entrypoints.pytorch.launch.handshake import Greeting, answer, hello_of, new_nonce, proof
+from entrypoints.pytorch.launch.log import named, printable
+from entrypoints.pytorch.launch.messages import parse
+from entrypoints.pytorch.launch.refusal import Code, Refusal
+from entrypoints.pytorch.launch.state import new_state
+from entrypoints.pytorch.launch.wire import HELLO_BYTES, Wire
+
+FAILURE = {**Failure(node=1, rank=1, local_rank=0, code=7).as_message(), "words": ["boom"]}
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(sorted(FAILURE)), inner),
+)
+
+
+def said(kind: str, **values: Any) -> bytes:
+    return json.dumps({"kind": kind, **values}).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"null",
+        b"[" * 100_000,
+        b'{"kind":' * 100_000,
+        b'{"kind": ["beat"]}',
+        b'{"kind": "other"}',
+        b'{"kind": "beat", "more": 1}',
+        b'{"kind": "hello"}',
+        b"\xff\xfe",
+        b'{"kind": "done", "rank": ' + b"9" * 10_000 + b"}",
+        b'{"kind": "done", "rank": NaN}',
+    ],
+)
+def test_what_is_no_message_is_a_value_error(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        parse(line)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": 0}, {"code": -1}, {"code": 256}, {"code": "7"}, {"code": True}, {"code": 7.0}, {"node": {}},
+        {"node": -1}, {"rank": "1"}, {"words": "boom"}, {"words": [1]}, {"words": ["x"] * 41}, {"words": ["x" * 2001]},
+        {"why": None}, {"told": 1}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_a_failure_is_a_failure_in_all_its_parts(change: dict[str, Any]) -> None:
+    assert parse(said("failed", failure=FAILURE))["failure"] == FAILURE
+    with pytest.raises(ValueError, match="does not speak"):
+        parse(said("failed", failure={**FAILURE, **change}))
+
+
+@pytest.mark.parametrize("code", [0, 1, 79, 143, "86"])
+def test_a_refusal_has_a_code_of_run(code: object) -> None:
+    with pytest.raises(ValueError, match="does not speak"):
+        parse(said("refused", code=code, sentence="no"))
+
+
+@given(ODD, st.sampled_from(["failed", "hello", "verdict", "refused", "stop", "rank-ended"]))
+def test_odd_values_are_refused_or_right(value: object, kind: str) -> None:
+    for line in (json.dumps(value), json.dumps({"kind": kind, "failure": value, "node": value, "cause": value})):
+        try:
+            message = parse(line.encode())
+        except ValueError:
+            continue
+        assert isinstance(message["kind"], str)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_end_a_connection_at_most(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours, most_bytes=HELLO_BYTES)
+    theirs.sendall(data + b"\n")
+    assert wire.receive() == [] or not wire.gone
+    theirs.close()
+    wire.close()
+
+
+def test_a_stranger_says_little() -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours, most_bytes=HELLO_BYTES)
+    theirs.sendall(b"x" * (HELLO_BYTES + 1))
+    assert wire.receive() == []
+    assert "does not speak" in wire.gone
+    theirs.close()
+    wire.close()
+
+
+def test_one_that_does_not_read_is_not_waited_for() -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+    for _ in range(100):
+        wire.send("waiting", missing="x" * 100_000)
+    assert "does not read" in wire.gone
+    theirs.close()
+    wire.close()
+
+
+def test_what_waits_is_sent_when_the_other_reads() -> None:
+    ours, theirs = socket.socketpair()
+    wire, other = Wire(ours), Wire(theirs)
+    for _ in range(30):
+        wire.send("waiting", missing="x" * 1000 * 100)
+        if wire.unsent:
+            break
+    wire.send("failed", failure=FAILURE)
+    heard = []
+    while wire.unsent:
+        heard += other.receive()
+        if other.gone:
+            break
+        wire.flush()
+    assert not wire.gone
+    wire.close()
+    other.close()
+
+
+# --- proofs
+
+
+@given(st.text(), st.text())
+def test_a_proof_holds_for_one_token_and_one_conversation(token: str, other: str) -> None:
+    contract = Contract(mode="distributed", nnodes=3, node_rank=2)
+    greeting = Greeting(instance=new_nonce(), nonce=new_nonce())
+    hello = hello_of(contract, "c0ffee")
+    said = {"kind": "hello", **hello, "nonce": new_nonce()}
+    said["proof"] = proof(token, "other", (greeting.nonce, said["nonce"]), hello)
+    assert answer(token, greeting, said) == proof(token, "node 0", (greeting.nonce, said["nonce"]), hello)
+    assert (answer(other, greeting, said) is None) == (token != other)
+    assert answer(token, Greeting(instance=greeting.instance, nonce=new_nonce()), said) is None
+    assert answer(token, greeting, {**said, "node": 1}) is None
+    assert answer(token, greeting, {**said, "nonce": new_nonce()}) is None
+
+
+def test_the_token_is_in_no_message_and_in_no_repr() -> None:
+    contract = contract_of({"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "m", "JOB_TOKEN": "geheim"})
+    assert contract.job_token == "geheim"
+    assert "geheim" not in repr(contract)
+    assert "geheim" not in json.dumps(hello_of(contract, "", Refusal(Code.NO_JOB, "none")))
+
+
+def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
+    contract = Contract(mode="distributed", nnodes=2, node_rank=1)
+    hello = hello_of(contract, "f" * 64, Refusal(Code.NO_JOB, "\U0001f600" * 5000))
+    line = said("hello", **hello, nonce=new_nonce(), proof="0" * 64)
+    assert len(line) < HELLO_BYTES
+    assert parse(line)["trouble"]["code"] == Code.NO_JOB
+
+
+# --- what is printed and written
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J", r"\x1b[2J"),
+        ("a\nb\r", r"a\nb\r"),
+        ("\u202ecod.exe", r"\u202ecod.exe"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\tb – ä", "a\tb – ä"),
+    ],
+)
+def test_control_characters_are_shown_as_text(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_many_nodes_are_named_by_the_first_and_their_number() -> None:
+    assert named("node", [3]) == "node 3"
+    assert named("node", [1, 2]) == "nodes 1, 2"
+    assert named("node", range(1, 2000)) == "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 1991 more"
+
+
+def test_a_full_folder_keeps_the_last_state_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = new_state(tmp_path)
+    state.say("waiting", "waiting for node 1 of many, many nodes")
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    state.say("running")
+    assert json.loads((state.folder / "state.json").read_text())["phase"] == "running"
+    (state.folder / "state.json").unlink()
+    state.say("ending", "a rank failed")
+
+
+def test_a_temporary_folder_that_is_full_from_the_start_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="TMPDIR") as refused:
+        new_state(tmp_path / "none")
+    assert refused.value.code == Code.NO_SPACE
+
+
+# --- torchrun's own settings
+
+
+@pytest.mark.parametrize(
+    "pet",
+    [
+        {"PET_MAX_RESTARTS": "-1"},
+        {"PET_RDZV_ID": "a b"},
+        {"PET_RDZV_CONF": "timeout"},
+        {"PET_RDZV_CONF": "a=1,,b=2"},
+        {"PET_RDZV_CONF": "a=\x1b"},
+    ],
+)
+def test_odd_settings_of_torchrun_are_refused_by_name(pet: dict[str, str]) -> None:
+    with pytest.raises(Refusal, match=next(iter(pet))) as refused:
+        contract_of({"ELASTIC": "1:2", "MASTER_ADDR": "m", **pet})
+    assert refused.value.code == Code.BAD_VALUE

@@ -1,0 +1,43 @@
+"""What TAB offers: verbs, their options, and the words that choose images. See docs/completion.md."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import argcomplete
+from argcomplete.lexers import split_line
+
+from torchbake.errors import TorchbakeError
+from torchbake.project import load_project
+from torchbake.select import ALL, FACETS
+from torchbake.spec import ImageSpec
+
+_START = "_ARGCOMPLETE"  # which word of the line is the program, from 1; argcomplete's own protocol
+
+
+def answer(verbs: Sequence[str], make_parser: Any) -> None:
+    """Answer the question that a shell asks by variables, and end the process."""
+    line, start = os.environ["COMP_LINE"], int(os.environ[_START])
+    words = split_line(line, int(os.environ["COMP_POINT"]))[3]  # those before the one at the cursor
+    if len(words) > start and words[start] in verbs:
+        os.environ[_START] = str(start + 1)  # to argcomplete the verb is the program
+        parser = make_parser(words[start])
+    else:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("verb", choices=verbs)
+    for action in parser._actions:
+        if action.dest in ("selectors", "words"):
+            action.completer = _selectors
+    argcomplete.autocomplete(parser)
+
+
+def _selectors(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Every word that an image answers to; those that take away where the word begins so."""
+    try:
+        specs = load_project(parsed_args.matrix).expansion.specs
+    except TorchbakeError:
+        return []
+    words = {word for spec in specs if isinstance(spec, ImageSpec) for facet in FACETS for word in facet.words(spec)}
+    words |= {ALL, *(spec.id for spec in specs)}
+    return sorted(f"!{word}" if prefix.startswith("!") else word for word in words)

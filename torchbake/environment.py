@@ -1,0 +1,115 @@
+"""The Python environment in which nox runs the verbs: made once, by uv or pip, from what pyproject.toml lists.
+
+nox could do it by a header in the noxfile, but then pip writes to stdout at every call. The standard library alone
+is imported here: of nox's own environment nothing but nox is known.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchbake import MATRIX_VARIABLE
+from torchbake.errors import InstallError, TorchbakeError
+
+_READY = "torchbake-ready"  # written last: an environment without it was cut off
+_PASSED_ON = {signal.SIGINT, signal.SIGTERM}
+_SI_KERNEL = 0x80  # a signal of the terminal, which every process there gets; asm-generic/siginfo.h
+
+
+def run_verb(root: Path, words: Sequence[str], *, folder: Path) -> int:
+    """Run a verb of the toolkit in ``root`` as if typed in ``folder``; its exit code."""
+    try:
+        python = ensure(root)
+    except TorchbakeError as error:
+        print(error.text, file=sys.stderr)
+        return error.exit_code
+    env = {MATRIX_VARIABLE: str(root / "matrix.yaml"), **os.environ}
+    return run([str(python), str(root), *words], folder=folder, env=env)
+
+
+def ensure(root: Path) -> Path:
+    """The Python of the environment, which is made where it is not there yet. Raises InstallError."""
+    packages = requirements(root)
+    folder = root / ".nox" / f"torchbake-{_digest(packages)}"
+    python = folder / "bin/python"
+    if not ((folder / _READY).exists() and python.exists()):
+        try:
+            _make(root, folder, packages)
+        except OSError as error:
+            raise InstallError(
+                f"{folder} cannot be made: {error.strerror or error}.",
+                hint="Make the folder writable, or free some space, then run again.",
+            ) from None
+    return python
+
+
+def requirements(root: Path) -> list[str]:
+    """What the toolkit needs."""
+    with (root / "pyproject.toml").open("rb") as file:
+        packages: list[str] = tomllib.load(file)["project"]["dependencies"]
+    return packages
+
+
+def _digest(packages: Sequence[str]) -> str:
+    """Other packages or another Python: another environment, so that one in use is never changed."""
+    parts = [*packages, sys.version, os.path.realpath(sys.executable)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _make(root: Path, folder: Path, packages: Sequence[str]) -> None:
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / _READY).exists() and (folder / "bin/python").exists():
+            return  # another nox has made it meanwhile
+        _say(f"installing its Python packages into {folder.relative_to(root)}; this is done once")
+        _install(folder, packages, lock.fileno())
+        (folder / _READY).touch()
+
+
+def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
+    """By the first tool that can. Each holds the lock itself: it may outlive a nox that is killed."""
+    for name, commands in _tools(folder, packages):
+        shutil.rmtree(folder, ignore_errors=True)
+        # What they print is no result, so it goes where messages go.
+        if all(subprocess.run(words, stdout=2, check=False, pass_fds=[lock]).returncode == 0 for words in commands):
+            return
+        _say(f"{name} could not install them")
+    raise InstallError(
+        "The toolkit's Python packages could not be installed; the reason stands above.",
+        hint="pip's own settings (index, proxy, certificate) are used: try `pip download pydantic`, then run again.",
+    )
+
+
+def _tools(folder: Path, packages: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
+    python = str(folder / "bin/python")
+    uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+    if uv:
+        install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *packages]
+        yield "uv", [[uv, "venv", "--quiet", "--python", sys.executable, str(folder)], install]
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    yield "pip", [[sys.executable, "-m", "virtualenv", "--quiet", str(folder)], install]  # nox comes with virtualenv
+
+
+def run(command: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> int:
+    """Run a command as a shell would; its exit code. A signal that only this process gets is handed on."""
+    with subprocess.Popen(command, cwd=folder, env=env) as child:
+        # Blocked from here on, as a child would inherit it; what ended before is seen by poll().
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+        while child.poll() is None:
+            got = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
+            if got.si_signo in _PASSED_ON and got.si_code != _SI_KERNEL:
+                child.send_signal(got.si_signo)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _say(text: str) -> None:
+    print(f"torchbake: {text}", file=sys.stderr, flush=True)

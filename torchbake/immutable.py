@@ -1,0 +1,62 @@
+"""The names of tags that are not rolling ones: immutable tags, and those of what lies beside an image. Pure.
+
+An immutable tag is the image's own tag and a revision, ``2.10.0-cuda12.8-cudnn9-runtime-debian12-r3``: written once.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
+ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
+HELD = "held"  # the release that somebody went back to from this one
+_COSIGN = ("sig", "att")  # cosign's own, beside each digest
+_IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]*)")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class ImmutableTag:
+    """``<name>-r<revision>``; of one image, ordered by revision."""
+
+    name: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.name}-r{self.revision}"
+
+
+def parse_immutable(tag: str) -> ImmutableTag | None:
+    """None for a tag that rolls."""
+    match = _IMMUTABLE.fullmatch(tag)
+    return ImmutableTag(name=match["name"], revision=int(match["revision"])) if match else None
+
+
+def revisions_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
+    """The immutable tags of an image, oldest first."""
+    return tuple(sorted(tag for tag in map(parse_immutable, tags) if tag and tag.name == name))
+
+
+def recorded_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
+    """The same, with those of which only the release record is left: none of them is ever set again."""
+    there = set(tags)
+    end = f".{RECORD}"
+    return revisions_of(name, there | {tag.removesuffix(end) for tag in there if tag.endswith(end)})
+
+
+def artifact_tag(tag: str, name: str) -> str:
+    """Where an immutable tag's artifact is."""
+    return f"{tag}.{name}"
+
+
+def record_tag(tag: str) -> str:
+    """Where an immutable tag's release record is."""
+    return artifact_tag(tag, RECORD)
+
+
+def reserved(text: str) -> str:
+    """Why a tag, or a name that may end one, cannot be a rolling tag; empty where it can."""
+    found = parse_immutable(f"x-{text}")
+    if found:
+        return f"ends in -r{found.revision}, as immutable tags alone do"
+    end = next((name for name in (*ARTIFACTS, RECORD, HELD, *_COSIGN) if text.endswith(f".{name}")), "")
+    return f"ends in .{end}, as what lies beside a release does" if end else ""

@@ -1,0 +1,37 @@
+"""Where an accelerator's own wheels are: an index that matrix.yaml names, or the one that the host names in its place.
+
+PyPI's torch is the one for CUDA, so the CPU's comes from elsewhere. Whatever the host's pip looks in is asked first.
+"""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from torchbake.accelerator import Accelerator
+from torchbake.errors import HostConfigError
+
+_PREFIX = "TORCHBAKE_INDEX_"
+
+
+def read_indexes(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The indexes that the host names, by variable; an empty one is not set. Raises HostConfigError."""
+    named = {key: tuple(value.split()) for key, value in environ.items() if key.startswith(_PREFIX) and value.split()}
+    for key, urls in named.items():
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise HostConfigError(
+                    f"{key}: {url!r} is no http or https address of an index.",
+                    hint="Wheels in a folder of this host: name it in pip's find-links.",
+                )
+    return named
+
+
+def most_exact(
+    accelerator: Accelerator, named: Mapping[str, tuple[str, ...]], key: Callable[[str], str] = str
+) -> tuple[str, ...]:
+    """The indexes of the most exact of the accelerator's names; ``key`` is under which key a name stands."""
+    return next((named[key(name)] for name in reversed(accelerator.names) if key(name) in named), ())
+
+
+def variable(name: str) -> str:
+    """The variable for an accelerator by one of its names: ``cuda12.8`` is TORCHBAKE_INDEX_CUDA12_8."""
+    return _PREFIX + name.upper().replace(".", "_")
