@@ -168,7 +168,8 @@ def test_a_log_that_takes_nothing_ends_no_job(script: Script, address: str, port
 def test_a_state_that_cannot_be_written_ends_no_job(start: Start, script: Script, address: str, port: int) -> None:
     """Its folder is gone, which is no better than full, and needs no file system of its own."""
     text = (
-        "import glob, shutil\n[shutil.rmtree(each) for each in glob.glob(os.environ['TMPDIR'] + '/torchbake-run-*')]\n"
+        "import glob, shutil\nfor folder in glob.glob(os.environ['TMPDIR'] + '/torchbake-run-*'):\n"
+        "    shutil.rmtree(folder, ignore_errors=True)  # the other rank does so too\n"
         "time.sleep(1)\nsys.exit(7 if os.environ['RANK'] == '1' else 0)"
     )
     nodes = [start(script(text), **each) for each in job(address, port, 2)]

@@ -218,7 +218,7 @@ def test_ctrl_c_reaches_a_verb_once_and_its_code_is_kept(watched: tuple[int, int
     pid, terminal = watched
     read_until(terminal, b"ready")
     os.write(terminal, b"\x03")
-    assert b"seen 2\r\n" in read_until(terminal, b"seen")
+    read_until(terminal, b"seen 2\r\n")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
@@ -227,7 +227,7 @@ def test_a_signal_for_nox_alone_is_handed_on(watched: tuple[int, int], number: s
     pid, terminal = watched
     read_until(terminal, b"ready")
     os.kill(pid, number)
-    assert b"seen %d\r\n" % number in read_until(terminal, b"seen")
+    read_until(terminal, b"seen %d\r\n" % number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 

@@ -49,7 +49,9 @@ def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
     assert done.returncode == 0, done.stderr
 
     dockerfile = path.parent / "images" / INIT / "Dockerfile"
-    dockerfile.write_text(dockerfile.read_text() + "# another line\n")
+    dockerfile.write_text(dockerfile.read_text() + "# a comment is in no layer\n")
+    assert torchbake("images", INIT, "--check", "--matrix", str(path)).returncode == 0
+    dockerfile.write_text(dockerfile.read_text() + "ENV ANOTHER=1\n")
     done = torchbake("images", INIT, "--check", "--matrix", str(path), "--format", "json")
     assert done.returncode == 13
     assert images_of(done)[INIT]["state"] == "stale"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch import space
-from entrypoints.pytorch.launch.advice import advice_of
+from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of
 from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
@@ -210,6 +210,14 @@ def test_a_script_that_wants_a_group_is_told_how_to_get_one(words: str) -> None:
     assert "unset MODE" not in advice
     assert "unset MODE" in advice_of([words], mode="standalone")
     assert advice_of(["KeyError: 'RANKING'", "ValueError: no such column"], mode="") == ""
+
+
+def test_a_rank_that_aborts_as_python_ends_is_told_the_way_out() -> None:
+    words = ["a warning", "terminate called without an active exception"]
+    assert "os._exit(0)" in advice_at_exit(134, words)
+    assert advice_at_exit(139, words) == ""
+    assert advice_at_exit(134, [*words, "Fatal Python error: Aborted"]) == ""
+    assert advice_at_exit(134, []) == ""
 
 
 # --- what is said before the start, and to probes

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from .advice import advice_at_exit
 from .contract import Contract
 from .failure import Failure, Failures
 from .log import named, printable, say
@@ -167,9 +168,13 @@ class Job:
         return cause.code if cause else 0
 
     def _notes(self) -> list[str]:
-        """Where the cause only waited for another: who that may have been."""
+        """What to do about the cause; where it only waited for another, who that may have been."""
         cause = self.failures.cause
-        if not cause or not cause.waited:
+        if not cause:
+            return []
+        if advice := advice_at_exit(cause.code, cause.words):
+            return [advice]
+        if not cause.waited:
             return []
         notes = []
         if early := sorted(self.done):

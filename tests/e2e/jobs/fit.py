@@ -33,3 +33,4 @@ found = {
     "falls": losses[-1] < losses[0] / 10, "parameters": hashlib.sha256(content).hexdigest(),
 }  # fmt: skip
 os.write(1, (json.dumps(found) + "\n").encode())
+os._exit(0)  # gloo's threads live on with the model, and Python's end may abort when it meets them
