@@ -28,6 +28,8 @@ REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead o
 
 _MIRROR = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
 # What Debian's own "slim" images leave out: about 100 MB.
 _SLIM = (
     "/usr/share/doc/*",
@@ -133,6 +135,8 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
     sources = folder / "debian.sources"
     sources.write_text(debian_sources(spec.suite))
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}"]
+    if Path(_KEYRING).exists() and not Path(_LEGACY_KEYS).exists():
+        command += [f"--keyring={_KEYRING}"]  # beside the keys of apt's folder, where Ubuntu has none of Debian's
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
         f"--dpkgopt=path-include={path}" for path in _KEPT
     ]
@@ -168,7 +172,7 @@ def debian_sources(suite: str, apt: AptConfig | None = None) -> str:
     mirror, security = _mirrors(apt or AptConfig())
     return "".join(
         f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\n"
-        "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n\n"
+        f"Signed-By: {_KEYRING}\n\n"
         for uri, suites in ((mirror, f"{suite} {suite}-updates"), (security, f"{suite}-security"))
     )
 

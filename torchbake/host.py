@@ -231,6 +231,8 @@ def _missing_packages(host: Host) -> tuple[str, ...]:
     extras = ["iptables", "ca-certificates"] if host.starts_engine else []
     if host.starts_engine or host.docker is None:
         extras.append("mmdebstrap")  # a host that was never made ready; one that was may have a registry instead
+        if host.distro == "ubuntu":
+            extras.append("debian-archive-keyring")  # images are of Debian, whose keys Ubuntu does not have
     wanted += [name for name in extras if name not in host.installed]
     return tuple(dict.fromkeys(wanted))
 

@@ -30,18 +30,21 @@ class Running:
 def program(folder: Path, name: str = "docker-registry") -> Path:
     """A program, from Debian's package of its name where it is not installed. Where neither is, the test fails."""
     found = shutil.which(name)
-    if found:
-        return Path(found)
-    unpacked = folder / "usr/bin" / name
-    if not unpacked.exists():
+    return Path(found) if found else unpacked(folder, name, f"usr/bin/{name}")
+
+
+def unpacked(folder: Path, package: str, path: str) -> Path:
+    """A file of a Debian package, which is unpacked below ``folder`` and not installed."""
+    there = folder / path
+    if not there.exists():
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            ["apt-get", "download", "-q", name], cwd=folder, capture_output=True, text=True, check=False
+            ["apt-get", "download", "-q", package], cwd=folder, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, f"{name} is not on the PATH, and Debian's package cannot be had: {done.stderr}"
-        (package,) = folder.glob(f"{name}_*.deb")
-        subprocess.run(["dpkg", "-x", package, folder], check=True)
-    return unpacked
+        assert done.returncode == 0, f"{path} is not here, and Debian's package cannot be had: {done.stderr}"
+        (archive,) = folder.glob(f"{package}_*.deb")
+        subprocess.run(["dpkg", "-x", archive, folder], check=True)
+    return there
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The README's first commands, to the letter, on a bare Debian: what it names is installed there, and nothing else.
+"""The README's first commands, to the letter, on a bare system: what it names is installed there, and nothing else.
 
-The engine is this host's. Handed in: its certificates, proxies and package mirrors, and nothing of its pip's settings
-and caches. In one place something stands in for the world: `published`, which is cloned in place of the published URL.
+Debian is given this host's engine; Ubuntu, which has no docker command without an engine, gets one of its own. Handed in:
+this host's certificates, proxies and package mirrors, and nothing of its pip's settings and caches. In one place
+something stands in for the world: `published`, which is cloned in place of the published URL.
 """
 
 import hashlib
@@ -18,9 +19,11 @@ from typing import Any
 
 import docker
 import pytest
+import requests
 
 from tests.e2e.bare import ROOT, copy_tree
-from tests.unit.readme import FIRST, PACKAGES, URL
+from tests.e2e.registries import unpacked
+from tests.unit.readme import FIRST, PACKAGES, THEN, URL
 from torchbake.mirrors import read_pip_config
 
 CACHE = ROOT / ".torchbake/newcomer"
@@ -28,10 +31,11 @@ BUILT = "torchbake-test/newcomer-pytorch"
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
 CERTIFICATES = "/host-certificates.crt"
+UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
 SOCKET = Path("/var/run/docker.sock")
 
 pytestmark = [
-    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare Debian; apt has it"),
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare system; apt has it"),
     pytest.mark.skipif(not SOCKET.exists(), reason=f"not run: the bare Debian is given the engine at {SOCKET}"),
 ]
 
@@ -81,19 +85,37 @@ def mirror(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
 
 
 def bare_root(suite: str) -> str:
-    """An image of the engine with that Debian and the README's packages. Its archive is kept for the next time."""
+    """An image of the engine with that system and the README's packages. Its archive is kept for the next time."""
     name = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
     archive = CACHE / f"{suite}-{name}.tar"
     if not archive.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         half = archive.with_suffix(f".{os.getpid()}.tar")
-        subprocess.run(
-            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, half], check=True
-        )
+        words = _from_ubuntu(suite, half) if suite == UBUNTU else (suite, half)
+        include = ",".join(("apt", *PACKAGES))  # apt itself is not required on Ubuntu
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={include}", *words], check=True)
         half.rename(archive)
     ref = f"torchbake-test/newcomer-root:{suite}-{name}"
     subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
     return ref
+
+
+def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:
+    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian's apt does not have."""
+    try:
+        requests.head(f"{UBUNTU_ARCHIVE}/dists/{suite}/InRelease", timeout=30).raise_for_status()
+    except requests.RequestException as error:
+        pytest.skip(f"not run: Ubuntu's archive cannot be reached ({error})")
+    keys = unpacked(ROOT / ".torchbake/tools", "ubuntu-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg")
+    sources = (f"deb {UBUNTU_ARCHIVE} {each} main universe" for each in (suite, f"{suite}-updates"))
+    return f"--keyring={keys}", suite, archive, *sources
+
+
+def engine_of(suite: str) -> list[str]:
+    """Options for `docker run`: this host's engine, or room for one that setup installs and starts."""
+    if suite == UBUNTU:
+        return ["--volume", "/var/lib/torchbake"]
+    return ["--network", "host", "--volume", f"{SOCKET}:/var/run/docker.sock"]
 
 
 def handed_in(mirror: dict[str, str]) -> list[str]:
@@ -108,25 +130,23 @@ def _option(name: str, value: str) -> tuple[str, str]:
     return "--env", f"{name}={value}"
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+@pytest.mark.parametrize("suite", ["bookworm", "trixie", UBUNTU])
 def test_the_first_commands_of_the_readme_end_with_an_image(
     suite: str, published: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:
     for image in engine.images.list(BUILT):
         engine.images.remove(str(image.id), force=True)
     instead = {"COUNT": "1", "KEY_0": "url.file:///published.insteadOf", "VALUE_0": URL}
+    commands = FIRST + THEN.replace("torchbake/pytorch", BUILT)
     done = subprocess.run(
         [
-            *("docker", "run", "--rm", "--privileged", "--network", "host", "--workdir", "/root"),
-            *("--volume", f"{SOCKET}:/var/run/docker.sock", "--volume", f"{published}:/published:ro"),
+            *("docker", "run", "--rm", "--privileged", "--workdir", "/root", *engine_of(suite)),
+            *("--volume", f"{published}:/published:ro"),
             *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
-            *(*handed_in(mirror), bare_root(suite), "bash", "-ec", FIRST),
+            *(*handed_in(mirror), bare_root(suite), "bash", "-ec", commands),
         ],
         capture_output=True, text=True, timeout=1500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
     assert re.search(r"-cpu-runtime-\S+ +built ", done.stdout), done.stdout
-    said = engine.containers.run(
-        f"{BUILT}:cpu", ["python", "-c", "import torch; print(torch.__version__)"], remove=True
-    )
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", said.decode().strip())
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", done.stdout.splitlines()[-1])

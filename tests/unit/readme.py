@@ -10,7 +10,7 @@ BLOCKS = [
     "".join(line.removeprefix("    ") for line in block.splitlines(keepends=True))
     for block in re.findall(r"(?m)(?:^    .*\n)+", TEXT)
 ]
-FIRST = BLOCKS[0]
+FIRST, THEN = BLOCKS[:2]
 PACKAGES = tuple(re.findall(r"`apt install ([^`]*)`", TEXT)[0].split())
 URL = re.findall(r"git clone (\S+)", FIRST)[0]
 CHECK = next(block.strip() for block in BLOCKS if block.strip().endswith("&& nox"))

@@ -107,7 +107,7 @@ def test_a_host_that_has_trixie_already_keeps_its_own_priorities() -> None:
     ("host", "names"),
     [
         (BARE13, ("docker.io", "docker-cli", "docker-buildx", "iptables", "mmdebstrap")),
-        (UBUNTU, ("docker.io", "docker-buildx", "iptables", "mmdebstrap")),
+        (UBUNTU, ("docker.io", "docker-buildx", "iptables", "mmdebstrap", "debian-archive-keyring")),
         (
             change(BARE13, docker="/usr/local/bin/docker"),
             ("docker.io", "docker-buildx", "iptables", "mmdebstrap"),
