@@ -1,7 +1,7 @@
 """The README's first commands, to the letter, on a bare system: what it names is installed there, and nothing else.
 
-Debian is given this host's engine; Ubuntu, which has no docker command without an engine, gets one of its own. Handed in:
-this host's certificates, proxies and package mirrors, and nothing of its pip's settings and caches. In one place
+Debian is given this host's engine; Ubuntu, which has no docker command without an engine, gets one of its own. Handed
+in: this host's certificates, proxies and package mirrors, and nothing of its pip's settings and caches. In one place
 something stands in for the world: `published`, which is cloned in place of the published URL.
 """
 
@@ -101,7 +101,7 @@ def bare_root(suite: str) -> str:
 
 
 def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:
-    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian's apt does not have."""
+    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian does not have."""
     try:
         requests.head(f"{UBUNTU_ARCHIVE}/dists/{suite}/InRelease", timeout=30).raise_for_status()
     except requests.RequestException as error:
