@@ -6,6 +6,7 @@ from typing import Any
 import docker
 import pytest
 
+from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import Job, new_job
 from tests.e2e.waiting import until
@@ -55,3 +56,12 @@ def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | 
     assert job.ends(SLOW) == [3] * len(job.containers), _words(job, 0)
     for node in range(len(job.containers)):
         assert _words(job, node).splitlines()[-1].endswith("the folder is full"), _words(job, node)
+
+
+def test_a_dead_rendezvous_host_is_named_by_the_nodes_that_are_left(job: Job) -> None:
+    for node in range(2):
+        job.start(node, "/job/steps.py", "none", "0", STEPS=2000, GROUP_TIMEOUT=20)
+    _wait_until_up(job)
+    job.containers[0].kill()
+    assert job.ends(SLOW)[1] == Code.NODE_LOST, _words(job, 1)
+    assert "node 0, which holds the rendezvous, is gone: node0:" in _words(job, 1)
