@@ -171,8 +171,7 @@ def debian_sources(suite: str, apt: AptConfig | None = None) -> str:
     """``debian.sources`` of a suite with its updates: Debian's own mirrors, or the host's."""
     mirror, security = _mirrors(apt or AptConfig())
     return "".join(
-        f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\n"
-        f"Signed-By: {_KEYRING}\n\n"
+        f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\nSigned-By: {_KEYRING}\n\n"
         for uri, suites in ((mirror, f"{suite} {suite}-updates"), (security, f"{suite}-security"))
     )
 

@@ -26,7 +26,7 @@ class CheckResult(BaseModel):
     Of a waived one it says why it may fail, and after that what is wrong.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     outcome: Outcome
@@ -49,7 +49,7 @@ class Verdict(BaseModel):
     checks. ``started`` is UTC in ISO 8601.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     image: str
     id: str
@@ -110,7 +110,7 @@ def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
     return found
 
 
-_RESULTS = TypeAdapter(tuple[CheckResult, ...])
+_RESULTS = TypeAdapter(tuple[CheckResult, ...], config=ConfigDict(defer_build=True))  # most commands read none
 
 
 def read_results(text: str) -> tuple[CheckResult, ...]:

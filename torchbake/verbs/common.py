@@ -14,10 +14,8 @@ from torchbake.lock import read_lock
 from torchbake.lockfile import Lock
 from torchbake.project import Project, load_project
 from torchbake.reference import Repository, parse_registry
-from torchbake.registry import Registry
 from torchbake.select import Selection, select
 from torchbake.spec import ImageSpec, Spec
-from torchbake.transport import Transport
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -104,10 +102,6 @@ def add_registry(
 def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
     """Where an image is released: the last part of its repository's name, in the registry's namespace."""
     return parse_registry(args.registry) / spec.repository.rpartition("/")[2]
-
-
-def registry_of(args: argparse.Namespace, repository: Repository) -> Registry:
-    return Registry(Transport(repository.host, plain=args.plain_http), repository)
 
 
 @contextmanager

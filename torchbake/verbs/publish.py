@@ -36,9 +36,9 @@ from torchbake.verbs.common import (
     load_selection,
     lock_of,
     positive,
-    registry_of,
     repository_of,
 )  # fmt: skip
+from torchbake.verbs.registries import registry_of
 from torchbake.verbs.signing import add_signing, signer_of
 from torchbake.verdict import Outcome, Verdict, counts
 from torchbake.waivers import parse_waivers

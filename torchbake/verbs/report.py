@@ -13,7 +13,8 @@ from torchbake.inventory import Inventory
 from torchbake.mirrors import PipConfig
 from torchbake.page import render_page
 from torchbake.preparation import Preparation
-from torchbake.verbs.common import add_registry, add_selectors, load_selection, registry_of, repository_of
+from torchbake.verbs.common import add_registry, add_selectors, load_selection, repository_of
+from torchbake.verbs.registries import registry_of
 
 SUMMARY = "write one page with all images: versions, tags, sizes, verdicts, releases"
 EXAMPLES = (

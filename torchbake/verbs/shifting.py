@@ -17,9 +17,9 @@ from torchbake.verbs.common import (
     add_selectors,
     interruptible,
     load_selection,
-    registry_of,
     repository_of,
 )
+from torchbake.verbs.registries import registry_of
 from torchbake.verbs.signing import believer_of, mover_of, signer_of
 
 

@@ -14,7 +14,8 @@ from torchbake.publish import Publisher
 from torchbake.render import promised_labels
 from torchbake.spec import Spec
 from torchbake.standing import Decision
-from torchbake.verbs.common import add_registry, add_selectors, load_selection, lock_of, registry_of, repository_of
+from torchbake.verbs.common import add_registry, add_selectors, load_selection, lock_of, repository_of
+from torchbake.verbs.registries import registry_of
 
 SUMMARY = "show the tags of the selected images, most specific first"
 EXAMPLES = (
