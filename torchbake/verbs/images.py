@@ -1,6 +1,7 @@
 """`images`: every image of the matrix from its lock to a registry, and the page that says so."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -50,24 +51,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     args.selectors = args.selectors or ["all"]
     project, selection = load_selection(args)
-    specs, proofs = selection.specs, _read(project)
+    proofs = _read(project)
+    states = _states(project, selection.specs, proofs)
     if args.check or args.dry_run:
-        _show(project, specs, proofs, args.format)
-        return _conclude(project, specs, proofs) if args.check else 0
+        _show(states, proofs, args.format)
+        return _conclude(project, states, proofs) if args.check else 0
     if not args.registry:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
     try:
         with interruptible():
-            _prove(args, project, specs, proofs)
+            _prove(args, project, [spec for spec in selection.specs if _is_due(args, states[spec.id])], proofs)
     finally:
         _write(project, proofs)
-    _show(project, specs, proofs, args.format)
-    return _conclude(project, specs, proofs)
+    states = _states(project, selection.specs, proofs)
+    _show(states, proofs, args.format)
+    return _conclude(project, states, proofs)
 
 
-def _prove(args: argparse.Namespace, project: Project, specs: tuple[Spec, ...], proofs: dict[str, Proof]) -> None:
-    repository_of(args, specs[0])  # a registry that cannot be is told before anything is built
-    due = [spec for spec in specs if args.force or _state(project, spec, proofs) is not State.PASSED]
+def _is_due(args: argparse.Namespace, state: State) -> bool:
+    return args.force or state is not State.PASSED
+
+
+def _prove(args: argparse.Namespace, project: Project, due: Sequence[Spec], proofs: dict[str, Proof]) -> None:
+    if due:
+        repository_of(args, due[0])  # a registry that cannot be is told before anything is built
     where = ("--registry", args.registry, *(["--plain-http"] if args.plain_http else []))
     run = ProofRun(project=project, engine=connect(), where=where, gpu=args.gpu, room=args.keep_free * 10**9, say=_say)
     for number, spec in enumerate(due, 1):
@@ -111,12 +118,11 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _state(project: Project, spec: Spec, proofs: dict[str, Proof]) -> State:
-    return state_of(proofs.get(spec.id), _files(project, spec))
+def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, State]:
+    return {spec.id: state_of(proofs.get(spec.id), _files(project, spec)) for spec in specs}
 
 
-def _show(project: Project, specs: tuple[Spec, ...], proofs: dict[str, Proof], form: str) -> None:
-    states = {spec.id: _state(project, spec, proofs) for spec in specs}
+def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -> None:
     if form == "json":
         known = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
         console.show_json(
@@ -130,12 +136,12 @@ def _show(project: Project, specs: tuple[Spec, ...], proofs: dict[str, Proof], f
     console.show_table(("image", "state", "reason"), rows)
 
 
-def _conclude(project: Project, specs: tuple[Spec, ...], proofs: dict[str, Proof]) -> int:
+def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str, Proof]) -> int:
     """Raises CheckError unless every image has passed as it is, and the page says so."""
-    bad = [f"{spec.id} ({state})" for spec in specs if (state := _state(project, spec, proofs)) is not State.PASSED]
+    bad = [f"{name} ({state})" for name, state in states.items() if state is not State.PASSED]
     if bad:
         raise CheckError(
-            f"{len(bad)} of {len(specs)} images have not passed as they are: {', '.join(bad)}.",
+            f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.",
             hint="nox -s images -- --registry HOST/NAMESPACE",
         )
     if _text(project.root / PAGE) != page(project.expansion.specs, proofs):
