@@ -3,11 +3,11 @@
 Every function gives what is wrong, with what to do next on a line of its own; an empty text is good.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torchbake.immutable import PROVENANCE, RECORD, SBOM, artifact_tag
+from torchbake.jsontext import read_json
 from torchbake.provenance import PREDICATE, STATEMENT
 from torchbake.release import Record
 from torchbake.served import Beside, Revision, Shelf, Signatures, short
@@ -93,7 +93,7 @@ def _judged(
     if problem:
         return f"{where} {problem}\n{again or f'{MOVE}: oras tag {repository}@{record.attached[name]} {where}'}"
     try:
-        content = json.loads(beside.data)
+        content = read_json(beside.data)
     except ValueError:
         content = None
     problem = lie(content if isinstance(content, dict) else {}, record)

@@ -174,7 +174,7 @@ def _read(answer: requests.Response, call: Call, who: str) -> bytes:
     """The body of an answer, as it was sent. Of one that is no success, its beginning."""
     good = answer.status_code // 100 == 2
     packed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
-    if packed and good:
+    if packed and good and call.method != "HEAD":
         raise RegistryError(f"{who} packs its answer ({answer.headers['Content-Encoding']}), which nobody asked for.")
     try:
         data = b"" if packed else _pieces(answer.raw, call.most if good else _WORDS)

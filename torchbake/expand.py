@@ -85,7 +85,7 @@ class _Expander:
             trim=defaults.trim if row.trim is None else row.trim,
             apt=packages.apt,
             pip=packages.pip,
-            indexes=most_exact(acc, {**self.matrix.indexes, **row.indexes}),
+            indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
             repository=self.matrix.repository,
             source=self.matrix.source,

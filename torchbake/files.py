@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -22,6 +23,10 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8")
 
 
+# What some process has open, perhaps a file behind what stands in it already.
+_OPEN_ALREADY = re.compile(r"/dev/(?:stdout|stderr|fd/)|/proc/")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write beside, then rename: readers see the old file or the new one. Raises OSError."""
     with replacing(path) as beside:
@@ -32,11 +37,11 @@ def write_text(path: Path, text: str) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """A path whose content becomes that of ``path`` when the block ends well, and goes when it does not.
 
-    What a link points at is replaced, never the link. A device or a FIFO is no file that could be replaced: it is
-    written to, as the shell's `>` does.
+    What a link points at is replaced, never the link. A device, a FIFO or /dev/stdout is no file that could be
+    replaced: it is written to, as the shell's `>>` does.
     """
     there = _status(path)
-    if there and not stat.S_ISREG(there.st_mode):
+    if there and (not stat.S_ISREG(there.st_mode) or _OPEN_ALREADY.match(str(path))):
         with _passing_on(path) as beside:
             yield beside
         return
@@ -59,7 +64,7 @@ def _passing_on(path: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="torchbake-") as file:
         yield Path(file.name)
         # Neither made nor emptied: it is what it is, or it has gone meanwhile, which is an error.
-        with os.fdopen(os.open(path, os.O_WRONLY), "wb") as sink, Path(file.name).open("rb") as source:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink, Path(file.name).open("rb") as source:
             shutil.copyfileobj(source, sink)
 
 

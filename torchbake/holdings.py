@@ -6,7 +6,7 @@ from collections.abc import Collection
 from torchbake.errors import RegistryError
 from torchbake.immutable import HELD, artifact_tag, record_tag, recorded_of, revisions_of
 from torchbake.labels import labels_in
-from torchbake.manifest import Manifest
+from torchbake.manifest import Manifest, UnsoundError
 from torchbake.registry import Registry
 from torchbake.release import record_of
 from torchbake.standing import Held, Standing
@@ -52,9 +52,14 @@ class Holdings:
             manifest = self._registry.manifest(digest)
             if manifest is None:
                 return None
-            labels = {} if manifest.is_index else labels_in(self._registry.config(manifest))
-            self._images[digest] = Held(digest=digest, labels=labels)
+            self._images[digest] = Held(digest=digest, labels=self._labels(manifest))
         return self._images[digest]
+
+    def _labels(self, manifest: Manifest) -> dict[str, str]:
+        try:
+            return {} if manifest.is_index else labels_in(self._registry.config(manifest))
+        except UnsoundError:
+            return {}
 
     def manifest(self, digest: str) -> Manifest:
         found = self._registry.manifest(digest)

@@ -11,7 +11,7 @@ SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
 ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
 HELD = "held"  # the release that somebody went back to from this one
 _COSIGN = ("sig", "att")  # cosign's own, beside each digest
-_IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]*)")
+_IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -3,6 +3,7 @@
 PyPI's torch is the one for CUDA, so the CPU's comes from elsewhere. Whatever the host's pip looks in is asked first.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from torchbake.accelerator import Accelerator
 from torchbake.errors import HostConfigError
 
 _PREFIX = "TORCHBAKE_INDEX_"
+_LOGIN = re.compile(r"//.*@")  # a message shows none
 
 
 def read_indexes(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -17,12 +19,20 @@ def read_indexes(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     named = {key: tuple(value.split()) for key, value in environ.items() if key.startswith(_PREFIX) and value.split()}
     for key, urls in named.items():
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https"):
+            if not _is_address(url):
                 raise HostConfigError(
-                    f"{key}: {url!r} is no http or https address of an index.",
+                    f"{key}: {_LOGIN.sub('//', url)!r} is no http or https address of an index.",
                     hint="Wheels in a folder of this host: name it in pip's find-links.",
                 )
     return named
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def most_exact(

@@ -1,6 +1,5 @@
 """What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from torchbake.base import find_base
 from torchbake.engine import Engine, Image, answering
 from torchbake.errors import LockError, RegistryError, TorchbakeError
 from torchbake.immutable import SBOM, revisions_of
+from torchbake.jsontext import read_json
 from torchbake.known import InEngine, InRegistry, Known
 from torchbake.labels import steps_in
 from torchbake.lock import read_lock
@@ -157,7 +157,7 @@ def _packages(registry: Registry, tag: str) -> int | None:
     """How many packages a bill of materials lists; None for none, or one that is none: `validate` tells why."""
     try:
         found = read_artifact(registry, tag, SBOM)
-        components = json.loads(found[1])["components"] if found else None
+        components = read_json(found[1])["components"] if found else None
     except (RegistryError, ValueError, LookupError, TypeError):
         return None
     return len(components) if isinstance(components, list) else None

@@ -45,7 +45,7 @@ def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
         theirs = read_record(registry, tag)
     except UnsoundError:
         return
-    if theirs is None or theirs.digest == ours[tag]:
+    if theirs is None or theirs.tag != tag or theirs.digest == ours[tag]:
         return
     for where, digest in places_of(theirs).items():
         manifest = registry.manifest(digest)

@@ -102,12 +102,16 @@ def not_built(results: Sequence[Result]) -> TorchbakeError | None:
     codes = {result.exit_code for result in bad}
     kind = next((error for error in all_errors() if {error.exit_code} == codes), BuildError)
     # What failed while it was built has been told already, with the end of its log.
-    told = [f"{result.id}: {result.reason}" if result.next else result.id for result in bad]
-    between = "\n  " if any(result.next for result in bad) else " "
+    told = [result.id if _is_told(result) else f"{result.id}: {result.reason}" for result in bad]
+    between = " " if all(map(_is_told, bad)) else "\n  "
     return kind(
         between.join((f"{len(bad)} of {len(results)} images were not built:", *told)),
         hint="\n        ".join(dict.fromkeys(result.next for result in bad if result.next)) or None,
     )
+
+
+def _is_told(result: Result) -> bool:
+    return not result.next and result.exit_code == BuildError.exit_code
 
 
 def _undone(spec: Spec, tags: tuple[str, ...], status: Status, error: TorchbakeError, before: str = "") -> Result:

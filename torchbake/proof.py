@@ -63,7 +63,7 @@ _LABELS = re.compile(r"(?m)^LABEL (?:.*\\\n)*.*\n?")  # with the lines that cont
 _PROOFS = TypeAdapter(tuple[Proof, ...])
 
 
-def parse_proofs(text: str, where: str) -> dict[str, Proof]:
+def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
     """The records by id. Raises CheckError for what `format_proofs` did not write."""
     try:
         return {proof.id: proof for proof in _PROOFS.validate_json(text)}

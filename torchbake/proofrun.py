@@ -86,6 +86,10 @@ class ProofRun:
         image = self._command("publish", spec.id, *self.where)
         if image["problem"]:
             raise StepError(f"publish: {image['problem']}")
+        if image["action"] == "held":
+            raise StepError("publish: this release was rolled back, and stays so until nox -s promote")
+        if image["digest"] != image["tested"]:
+            raise StepError(f"publish: the registry has another build of the same inputs ({image['digest']})")
         manifest = layout_of(self.project).find(image["digest"])
         return {
             "digest": image["digest"],

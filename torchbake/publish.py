@@ -103,6 +103,7 @@ class Publisher:
                 )
             if decision.action == "finish":
                 record = self._ours(decision)
+                self._expect_key(decision)
                 if not dry:
                     self._promote(decision, record, tell)
         return decision
@@ -139,7 +140,15 @@ class Publisher:
         signed = record.signature == self._signer.how and self._signer.holds(self._registry.repository, digests)
         return signed or bool(self._signer.hindrance)
 
+    def _expect_key(self, decision: Decision) -> None:
+        """Raises PublishError where a record that is signed would be replaced by one that is not."""
+        found = self._found(decision)
+        if found and self._signer.hindrance and found.record.is_signed:
+            reason = f"its record is signed ({found.record.signature}): finish it with --key or --keyless"
+            raise self._verification.refusal(decision.tag, decision.digest, reason)
+
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
+        self._expect_key(decision)
         if decision.digest != candidate.digest:
             self._promote(decision, self._ours(decision), tell)
         elif parcel is None:

@@ -38,6 +38,9 @@ class Moved(BaseModel):
     after: str
 
 
+NOT_SIGNED = "not-run"  # and the reason
+
+
 class Record(BaseModel):
     """One release. ``state`` is ``begun`` until its rolling tags are where they belong.
 
@@ -64,6 +67,11 @@ class Record(BaseModel):
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
     signature: str = ""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it says so, which proves nothing."""
+        return bool(self.signature) and not self.signature.startswith(NOT_SIGNED)
 
     def text(self) -> str:
         return self.model_dump_json(indent=2) + "\n"

@@ -75,9 +75,18 @@ def _arguments(python: str) -> list[str]:
     return [*arguments, "--python-version", python, "--python-platform", PLATFORM]
 
 
+_OWN_INDEXES = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+    *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
+)
+
+
 def _environment(config: PipConfig) -> dict[str, str]:
     environment = dict(os.environ, UV_PYTHON_DOWNLOADS="never", NO_COLOR="1")
     environment.pop("VIRTUAL_ENV", None)
+    if uv_toml(config):
+        for name in _OWN_INDEXES:
+            environment.pop(name, None)  # uv would take it before what our file says
     if config.cert:
         environment["SSL_CERT_FILE"] = config.cert
     if config.proxy:

@@ -117,8 +117,10 @@ class Transport:
         with self._lock:
             if not self._base:
                 name = _HUB[1] if self.host == _HUB[0] else self.host
-                tls = not _is_loopback(self.host) or self._exchange.speaks_tls(f"https://{name}/v2/")
-                self._base = f"{'https' if tls and not self._plain else 'http'}://{name}/v2/"
+                tls = not self._plain and (
+                    not _is_loopback(self.host) or self._exchange.speaks_tls(f"https://{name}/v2/")
+                )
+                self._base = f"{'https' if tls else 'http'}://{name}/v2/"
         return self._base
 
     @property

@@ -137,6 +137,11 @@ def test_a_bill_of_materials_that_is_not_the_images(bill: object, words: str) ->
     assert wrong["sbom"].endswith(f"Believe the image: nox -s sbom -- {SPEC.id}")
 
 
+def test_a_bill_of_materials_that_nobody_can_walk_through_is_none() -> None:
+    deep = Beside(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
+    assert "is no CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
+
+
 def test_an_image_without_torch_needs_none_in_its_bill() -> None:
     labels = {key: value for key, value in LABELS.items() if key != "org.torchbake.torch"}
     one = release(sbom={"bomFormat": "CycloneDX"})

@@ -158,3 +158,8 @@ def test_a_row_has_its_own_indexes_or_none() -> None:
         "https://mine",
     )
     assert indexes(edited(row, f"{row}    indexes: {{cpu: []}}\n", WITH_INDEXES))["cpu"] == ()
+
+
+def test_a_rows_indexes_are_asked_before_the_matrixs_more_exact_ones() -> None:
+    row = "    accelerator: cuda12.8\n"
+    assert indexes(edited(row, f"{row}    indexes: {{cuda: []}}\n", WITH_INDEXES))["cuda12.8"] == ()

@@ -104,6 +104,14 @@ def test_a_device_is_written_to_and_stays(through_a_link: bool, tmp_path: Path) 
         os.close(theirs)
 
 
+def test_what_is_open_already_keeps_what_stands_in_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with log.open("a") as file:
+        write_text(Path(f"/dev/fd/{file.fileno()}"), "after\n")
+    assert log.read_text() == "before\nafter\n"
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):

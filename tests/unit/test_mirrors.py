@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.conftest import image
 from torchbake.errors import HostConfigError
+from torchbake.indexes import read_indexes
 from torchbake.mirrors import (
     AptConfig,
     PipConfig,
@@ -17,7 +18,23 @@ from torchbake.mirrors import (
     read_pip_config,
     without_login,
 )
+from torchbake.resolver import _environment
 from torchbake.uvconfig import uv_toml
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[mirror", "ftp://user:secret@mirror/simple", "/wheels", "https://", "//user:secret@mirror"]
+)
+def test_what_is_no_address_of_an_index_is_an_error_without_its_password(url: str) -> None:
+    with pytest.raises(HostConfigError, match="TORCHBAKE_INDEX_CPU") as caught:
+        read_indexes({"TORCHBAKE_INDEX_CPU": url})
+    assert "secret" not in caught.value.message
+
+
+def test_uvs_own_indexes_do_not_take_the_place_of_pips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://other")
+    assert "UV_DEFAULT_INDEX" not in _environment(PipConfig(index_url="https://mirror"))
+    assert _environment(PipConfig())["UV_DEFAULT_INDEX"] == "https://other"  # pip says nothing
 
 
 class Host:

@@ -117,6 +117,15 @@ def test_the_check_of_a_matrix_without_records_fails_and_names_the_command(
     assert "nox -s images -- --registry" in captured.err
 
 
+def test_records_that_are_no_text_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(SMALL)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/proofs.json").write_bytes(b"[\xff]")
+    assert main(["images", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    assert "proofs.json is not valid" in capsys.readouterr().err
+
+
 def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(SMALL)

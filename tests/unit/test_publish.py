@@ -23,6 +23,7 @@ from torchbake.description import SBOM_TYPE
 from torchbake.errors import PublishError, RegistryError
 from torchbake.immutable import ARTIFACTS, artifact_tag
 from torchbake.manifest import Manifest
+from torchbake.placing import _give_way
 from torchbake.publish import Publisher
 from torchbake.release import Judgement, Record, find_record, read_record, write_record
 from torchbake.rolling import Shift, shift
@@ -229,6 +230,34 @@ def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: P
     assert (record.state, record.verdict, place.rolling()) == ("released", judged("ours"), {ours.digest})
     if not signer.hindrance:
         assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
+
+
+def test_what_is_signed_is_not_finished_without_a_key(place: Place) -> None:
+    ours = place.candidate()
+    place.publish(ours, place.key, keep=True)
+    before = dict(place.store.tags)
+    for attempt in (place.finish, lambda: place.publish(ours)):
+        with pytest.raises(PublishError, match="its record is signed"):
+            attempt()
+    assert place.store.tags == before
+    place.finish(place.key)
+    assert place.publish(ours).decision.action == "nothing"  # which needs no key
+
+
+def test_a_record_of_another_tag_puts_nothing_back(place: Place) -> None:
+    """What somebody has written under our record's name decides about no other tag."""
+    foreign = place.candidate(build="theirs")
+    place.publish(foreign)
+    record = place.record()
+    ours = place.small.make({}, [b"ours"])
+    registry = place.registry()
+    manifest = registry.manifest(foreign.digest)
+    assert manifest
+    write_record(registry, record.model_copy(update={"tag": "stable"}), manifest, lambda _: None)
+    place.store.tags[f"{OURS}-r7.release"] = place.store.tags["stable.release"]
+    before = dict(place.store.tags)
+    _give_way(registry, f"{OURS}-r7", {f"{OURS}-r7": ours.digest})
+    assert place.store.tags == before
 
 
 def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures_tell(place: Place) -> None:

@@ -106,13 +106,16 @@ def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does."""
+    """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does; after either, SIGTERM is ignored."""
 
     def interrupt(*_: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one, as `timeout` sends, is not to end it otherwise
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
+    by_keyboard = signal.getsignal(signal.SIGINT)
+    if by_keyboard is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except KeyboardInterrupt:
@@ -120,3 +123,4 @@ def interruptible() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, by_keyboard)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake import console
-from torchbake.engine import connect
+from torchbake.engine import Engine, connect
 from torchbake.errors import CheckError, UsageError
 from torchbake.files import write_text
 from torchbake.lock import lock_path
@@ -58,9 +58,12 @@ def run(args: argparse.Namespace) -> int:
         return _conclude(project, states, proofs) if args.check else 0
     if not args.registry:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
+    engine = connect()
+    if selection.specs:
+        repository_of(args, selection.specs[0])  # a registry that cannot be is told before anything is built
     try:
         with interruptible():
-            _prove(args, project, [spec for spec in selection.specs if _is_due(args, states[spec.id])], proofs)
+            _prove(args, engine, project, [spec for spec in selection.specs if _is_due(args, states[spec.id])], proofs)
     finally:
         _write(project, proofs)
     states = _states(project, selection.specs, proofs)
@@ -72,11 +75,12 @@ def _is_due(args: argparse.Namespace, state: State) -> bool:
     return args.force or state is not State.PASSED
 
 
-def _prove(args: argparse.Namespace, project: Project, due: Sequence[Spec], proofs: dict[str, Proof]) -> None:
-    if due:
-        repository_of(args, due[0])  # a registry that cannot be is told before anything is built
+def _prove(
+    args: argparse.Namespace, engine: Engine, project: Project, due: Sequence[Spec], proofs: dict[str, Proof]
+) -> None:
     where = ("--registry", args.registry, *(["--plain-http"] if args.plain_http else []))
-    run = ProofRun(project=project, engine=connect(), where=where, gpu=args.gpu, room=args.keep_free * 10**9, say=_say)
+    room = args.keep_free * 10**9
+    run = ProofRun(project=project, engine=engine, where=where, gpu=args.gpu, room=room, say=_say)
     for number, spec in enumerate(due, 1):
         _say(f"{number} of {len(due)}: {spec.id}")
         proofs[spec.id] = run.prove(spec, partial(_files, project))
@@ -93,7 +97,7 @@ def _read(project: Project) -> dict[str, Proof]:
     proofs: dict[str, Proof] = {}
     for path in (project.root / PROOFS, project.state / PROOFS.name):
         if path.is_file():
-            for name, proof in parse_proofs(path.read_text(encoding="utf-8"), str(path)).items():
+            for name, proof in parse_proofs(path.read_bytes(), str(path)).items():
                 if name not in proofs or proofs[name].tested < proof.tested:
                     proofs[name] = proof
     return proofs
@@ -115,7 +119,7 @@ def _files(project: Project, spec: Spec) -> str:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return path.read_bytes().decode(errors="replace") if path.exists() else ""
 
 
 def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, State]:
