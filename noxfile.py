@@ -50,7 +50,7 @@ def tags(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def schema(session: nox.Session) -> None:
-    """Write the JSON Schema of matrix.yaml, for editors."""
+    """Write the JSON Schema of matrix.yaml, for editors, and docs/matrix.md, for people."""
     verb(session, "schema")
 
 
@@ -153,6 +153,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run", "completion.bash")
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
+    session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
     github, gitlab = (sorted(map(str, Path().glob(names))) for names in (".github/workflows/*.yml", "ci/*.yml"))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
     session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", *gitlab)

@@ -6,70 +6,24 @@ Every problem in the file is reported at once, each with file, line and key.
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake import texts
 from torchbake.console import nearest
 from torchbake.document import Document, Location, read_document
 from torchbake.errors import MatrixError
-from torchbake.waivers import CHECK_ID
-
-_NAME = r"^[a-z0-9][a-z0-9.-]*$"
-_REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository, without a host
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
-
-
-_TEXT = {"type": "string"}
-TorchVersion = Annotated[str, AfterValidator(texts.torch_version)]
-PythonVersion = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
-Name = Annotated[str, Field(pattern=_NAME), AfterValidator(texts.name)]
-LabelText = Annotated[str, AfterValidator(texts.quoted)]
-Repository = Annotated[str, Field(pattern=_REPOSITORY)]
-Torches = Annotated[tuple[TorchVersion, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
-Accelerators = Annotated[
-    tuple[Annotated[str, AfterValidator(texts.accelerator)], ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    _one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
-]
-Indexes = Annotated[
-    dict[
-        Annotated[str, Field(pattern=r"^(cpu|cuda([1-9][0-9]*(\.[0-9]+)?)?)$")],
-        Annotated[
-            tuple[Annotated[str, AfterValidator(texts.index)], ...],
-            BeforeValidator(_as_list),
-            WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
-        ],
-    ],
-    Field(
-        default_factory=dict,
-        description="by accelerator (cpu, cuda, cuda12, cuda12.8), where its wheels are that PyPI lacks; asked after "
-        "all that the host's pip looks in; an empty list means nowhere",
-    ),
-]
-Waivers = Annotated[
-    dict[Annotated[str, Field(pattern=CHECK_ID)], Annotated[str, Field(min_length=8)]],
-    Field(
-        default_factory=dict,
-        description="image checks that may fail, each with the reason; `test` and the release record tell both",
-    ),
-]
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1), _one_or_many(_TEXT)]
+from torchbake.kinds import (
+    Accelerators,
+    Cudnn,
+    Indexes,
+    LabelText,
+    Name,
+    Names,
+    PythonVersion,
+    Repository,
+    Torches,
+    Waivers,
+)
 
 
 class _Model(BaseModel):
@@ -77,13 +31,15 @@ class _Model(BaseModel):
 
 
 class Packages(_Model):
-    """What is added to an image, on top of what torch itself needs."""
+    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
 
     apt: tuple[Annotated[str, AfterValidator(texts.apt_package)], ...] = Field(
-        (), description="Debian packages, installed without recommends"
+        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
     )
     pip: tuple[Annotated[str, AfterValidator(texts.requirement)], ...] = Field(
-        (), description="pip requirements, locked with torch; {torch} stands for the row's torch version"
+        (),
+        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
     )
 
     def __add__(self, other: "Packages") -> "Packages":
@@ -94,106 +50,179 @@ class Packages(_Model):
 
 
 class Base(_Model):
-    """A distribution that images stand on."""
+    """A distribution that images stand on, by a name that stands in their ids."""
 
     image: Annotated[str, AfterValidator(texts.image)] = Field(
-        description="where an image registry has it: debian:bookworm-slim"
+        description="where an image registry has it: a name and a tag, no digest", examples=["debian:bookworm-slim"]
     )
-    suite: Name = Field(description="the Debian suite it is bootstrapped from where no registry answers")
-    python: PythonVersion = Field(description="the suite's own Python")
+    suite: Name = Field(
+        description="the Debian suite it is bootstrapped from where no registry answers", examples=["bookworm"]
+    )
+    python: PythonVersion = Field(description="the suite's own Python, for which wheels are locked", examples=["3.11"])
 
 
 class Flavor(_Model):
-    """What an image is for."""
+    """What an image is for, by a name that stands in its id."""
 
-    packages: Packages = Packages()
-    cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9][0-9]*$")], Packages] = Field(
-        default_factory=dict, description="added on rows of that CUDA major; {cuda} is the row's CUDA version"
+    packages: Packages = Field(
+        Packages(), description="added to each image of the flavor", examples=[{"apt": ["g++", "python3-dev"]}]
     )
-    headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions")
+    cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9][0-9]*$")], Packages] = Field(
+        default_factory=dict,
+        description="added where the row has CUDA of that major",
+        examples=[{"cuda12": {"pip": ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}}],
+    )
+    headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
     waive: Waivers
 
 
 class Defaults(_Model):
     """What every row has unless it says otherwise."""
 
-    cudnn: Annotated[str, Field(pattern=r"^[0-9]+$")] = "9"
-    trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels")
-    packages: Packages = Packages()
+    cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
+    trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
+    packages: Packages = Field(
+        Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
+    )
 
 
 class Row(_Model):
     """Torch versions on accelerators, bases and flavors: every combination is an image."""
 
-    torch: Torches
-    accelerator: Accelerators
-    base: Names
-    flavor: Names = ("runtime",)
-    cudnn: Annotated[str, Field(pattern=r"^[0-9]+$")] | None = None
-    trim: bool | None = None
-    packages: Packages = Packages()
+    torch: Torches = Field(
+        description="versions of torch, each in full; 2.0.0 or later for CUDA", examples=[["2.10.0", "2.9.1"]]
+    )
+    accelerator: Accelerators = Field(
+        description="what it computes on: cpu, or CUDA by its major and minor", examples=["cuda12.8"]
+    )
+    base: Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
+    flavor: Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    cudnn: Cudnn | None = Field(
+        None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
+    )
+    trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
+    packages: Packages = Field(
+        Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
+    )
     indexes: Indexes
     waive: Waivers
 
 
 class Exclude(_Model):
-    """Combinations that are not built. Every axis that is named must match."""
+    """Combinations that are not built. Every axis that is named must match; one that excludes nothing is an error."""
 
-    torch: Torches | None = None
-    accelerator: Accelerators | None = None
-    base: Names | None = None
-    flavor: Names | None = None
+    torch: Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
+    accelerator: Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
+    base: Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
+    flavor: Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
     reason: Annotated[str, AfterValidator(texts.one_line)] = Field(
-        min_length=8, description="why; `list --explain` shows it"
+        min_length=8,
+        description="why; `list --explain` shows it",
+        examples=["extensions are built once, on the older C library"],
     )
 
 
 class ImageAddition(_Model):
-    """Additions for the images whose id matches."""
+    """Additions for the images of the rows whose id is this, or fits this glob; one that no image fits is an error."""
 
-    packages: Packages = Packages()
-    trim: bool | None = None
+    packages: Packages = Field(
+        Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
+    )
+    trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
     waive: Waivers
 
 
 class InitImage(_Model):
-    """An init container with its own version and repository."""
+    """An init container with its own version, in a repository beside the other. Its name is that of its template."""
 
-    version: Annotated[str, AfterValidator(texts.a_version)]
-    base: str = Field(description="the base its program is compiled on; nothing of it stays in the image")
+    version: Annotated[str, AfterValidator(texts.a_version)] = Field(
+        description="its version, which is its tag", examples=["1.0.0"]
+    )
+    base: str = Field(
+        description="the name in `bases:` of what its program is compiled on; nothing of it stays in the image",
+        examples=["debian12"],
+    )
     waive: Waivers
 
 
 class TagDefaults(_Model):
-    """What a tag means where it says nothing."""
+    """What a tag means where it says nothing: a form that leaves a part out is about images with this value alone."""
 
-    accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = "cuda"
-    base: str
-    flavor: str = "runtime"
+    accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = Field(
+        "cuda", description="cpu, or CUDA as wide or exact as wanted: cuda, cuda12, cuda12.8", examples=["cuda12"]
+    )
+    base: str = Field(description="a name of `bases:`", examples=["debian12"])
+    flavor: str = Field("runtime", description="a name of `flavors:`", examples=["runtime"])
 
 
 class Tags(_Model):
     """The rolling tags: which forms there are, and what stands behind the short ones."""
 
-    defaults: TagDefaults
-    rolling: tuple[str, ...] = Field(min_length=1, description="forms, most specific first")
+    defaults: TagDefaults = Field(
+        description="what stands behind a part that a form leaves out", examples=[{"base": "debian12"}]
+    )
+    rolling: tuple[str, ...] = Field(
+        min_length=1,
+        description="forms, most specific first; of all images that one could name, the highest version holds the tag",
+        examples=[["{torch}-{cuda}", "{minor}", "latest"]],
+    )
 
 
 class Matrix(_Model):
     """The whole of matrix.yaml."""
 
-    repository: Repository = Field(description="the images' repository, without a registry host")
-    source: LabelText = Field("", description="where the sources live; the org.opencontainers.image.source label")
-    licenses: LabelText = Field("BSD-3-Clause", description="an SPDX expression; the image.licenses label")
-    defaults: Defaults = Defaults()
+    repository: Repository = Field(
+        description="the images' repository, without a registry host", examples=["acme/pytorch"]
+    )
+    source: LabelText = Field(
+        "",
+        description="where the sources live and holes are reported; the org.opencontainers.image.source label",
+        examples=["https://github.com/acme/images"],
+    )
+    licenses: LabelText = Field(
+        "BSD-3-Clause",
+        description="an SPDX expression; the org.opencontainers.image.licenses label",
+        examples=["BSD-3-Clause"],
+    )
+    defaults: Defaults = Field(
+        Defaults(),
+        description="what every row has unless it says otherwise",
+        examples=[{"packages": {"pip": ["numpy"]}}],
+    )
     indexes: Indexes
-    bases: dict[Name, Base] = Field(min_length=1)
-    flavors: dict[Name, Flavor] = Field(min_length=1)
-    rows: tuple[Row, ...] = Field(min_length=1)
-    exclude: tuple[Exclude, ...] = ()
-    images: dict[str, ImageAddition] = Field(default_factory=dict)
-    init: dict[Name, InitImage] = Field(default_factory=dict)
-    tags: Tags
+    bases: dict[Name, Base] = Field(
+        min_length=1,
+        description="the distributions, by name",
+        examples=[{"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}}],
+    )
+    flavors: dict[Name, Flavor] = Field(
+        min_length=1,
+        description="what images are for, by name",
+        examples=[{"runtime": {}, "devel": {"headers": True, "packages": {"apt": ["g++"]}}}],
+    )
+    rows: tuple[Row, ...] = Field(
+        min_length=1,
+        description="the images, as products of their axes",
+        examples=[[{"torch": "2.10.0", "accelerator": "cuda12.8", "base": "debian12", "flavor": ["runtime", "devel"]}]],
+    )
+    exclude: tuple[Exclude, ...] = Field(
+        (),
+        description="combinations of the rows that are not built",
+        examples=[[{"flavor": "devel", "reason": "nobody builds extensions here"}]],
+    )
+    images: dict[str, ImageAddition] = Field(
+        default_factory=dict,
+        description="additions for single images, by id or glob",
+        examples=[{"2.10.0-cuda12.8-*": {"packages": {"pip": ["einops"]}}}],
+    )
+    init: dict[Name, InitImage] = Field(
+        default_factory=dict,
+        description="init containers, by name",
+        examples=[{"volume-permissions": {"version": "1.0.0", "base": "debian12"}}],
+    )
+    tags: Tags = Field(
+        description="the rolling tags", examples=[{"defaults": {"base": "debian12"}, "rolling": ["{torch}", "latest"]}]
+    )
 
 
 def load_matrix(path: Path) -> tuple[Matrix, Document]:

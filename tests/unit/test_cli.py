@@ -341,10 +341,16 @@ def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
     assert out(capsys, "schema", "--check") == ""
 
 
-def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
-    monkeypatch.setattr(schema, "PATH", tmp_path / "matrix.schema.json")
-    assert "nox -s schema" in err(capsys, "schema", "--check", code=6)
+@pytest.mark.parametrize(("part", "name"), [("PATH", "matrix.schema.json"), ("PAGE", "matrix.md")])
+def test_a_schema_or_its_page_that_is_not_is_exit_code_6(
+    part: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setattr(schema, part, tmp_path / name)
+    said = err(capsys, "schema", "--check", code=6)
+    assert f"{name}: out of date" in said
+    assert "nox -s schema" in said
     out(capsys, "schema")
+    assert (tmp_path / name).exists()
     out(capsys, "schema", "--check")
 
 

@@ -1,4 +1,4 @@
-"""`schema`: the JSON Schema of matrix.yaml, for editors."""
+"""`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people."""
 
 import argparse
 import json
@@ -6,26 +6,29 @@ import json
 from torchbake import console
 from torchbake.errors import RenderError
 from torchbake.files import write_text
+from torchbake.manual import with_reference
 from torchbake.matrix import Matrix
 from torchbake.project import TOOLKIT
 
-SUMMARY = "write matrix.schema.json, which editors check matrix.yaml by"
+SUMMARY = "write matrix.schema.json, by which editors check matrix.yaml, and docs/matrix.md, which explains it"
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
-PATH = TOOLKIT / "matrix.schema.json"
+PATH, PAGE = TOOLKIT / "matrix.schema.json", TOOLKIT / "docs/matrix.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
+    parser.add_argument("--check", action="store_true", help="only say whether the files are up to date")
 
 
 def run(args: argparse.Namespace) -> int:
-    text = schema_text()
-    current = PATH.read_text() if PATH.exists() else ""
-    if args.check and current != text:
-        raise RenderError(f"{PATH.name} is out of date.", hint="Run: nox -s schema")
-    if current != text:
-        write_text(PATH, text)
-    console.say(f"{PATH.name} {'is up to date' if current == text else 'written'}")
+    current = {path: path.read_text(encoding="utf-8") if path.exists() else "" for path in (PATH, PAGE)}
+    wanted = {PATH: schema_text(), PAGE: with_reference(current[PAGE])}
+    old = [path for path in wanted if current[path] != wanted[path]]
+    if args.check and old:
+        raise RenderError(f"{' and '.join(path.name for path in old)}: out of date.", hint="Run: nox -s schema")
+    for path, text in wanted.items():
+        if path in old:
+            write_text(path, text)
+        console.say(f"{path.name} {'written' if path in old else 'is up to date'}")
     return 0
 
 
