@@ -5,6 +5,7 @@ A verb runs in an environment of its own, which torchbake/environment.py makes a
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -28,6 +29,11 @@ def verb(session: nox.Session, name: str) -> None:
     code = environment.run_verb(ROOT, [name, *session.posargs], folder=Path(session.invoked_from))
     if code:
         raise SystemExit(code)
+
+
+def chosen(words: Sequence[str], default: str) -> list[str]:
+    """What pytest is told: the tests that are named, else all; it would add the ones to the others."""
+    return [*words] if any(word.startswith(f"{default}/") for word in words) else [default, *words]
 
 
 @nox.session(venv_backend="none")
@@ -157,6 +163,9 @@ def lint(session: nox.Session) -> None:
     github, gitlab = (sorted(map(str, Path().glob(names))) for names in (".github/workflows/*.yml", "ci/*.yml"))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
     session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", *gitlab)
+    forms = [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "feature", "config")]
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *forms[:2])
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-config", *forms[2:])
     scripts = Path(session.create_tmp())
     session.run("python", "-m", "tests.pipelines", str(scripts))
     session.run("shellcheck", *map(str, sorted(scripts.glob("*.sh"))))
@@ -164,17 +173,17 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Test the pure core, in seconds, with no engine and no network."""
+    """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/test_tags.py"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "tests/unit", *session.posargs)
+    session.run("pytest", *chosen(session.posargs, "tests/unit"))
 
 
 @nox.session
 def e2e(session: nox.Session) -> None:
-    """Test with the real engine: builds real images and looks inside them."""
+    """Test with the real engine: builds real images and looks inside them; a file or a test: nox -s e2e -- PATH"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "torchbake", "setup")
-    session.run("pytest", "tests/e2e", "-s", *session.posargs)
+    session.run("pytest", "-s", *chosen(session.posargs, "tests/e2e"))
 
 
 @nox.session

@@ -1,0 +1,60 @@
+"""What the documents tell people to type and where they lead: commands, links and paths, read out of them."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.manual import anchor
+from torchbake.project import TOOLKIT
+
+PAGES = (
+    *sorted(TOOLKIT.glob("*.md")),
+    *sorted((TOOLKIT / "docs").glob("*.md")),
+    *sorted((TOOLKIT / ".github").glob("*.md")),
+    *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
+)
+# What is only there once somebody has made it.
+MADE = {"docs/images.md", "images/proofs.json"}
+_FOLDERS = "benchmarks|ci|docs|entrypoints|images|layers|templates|tests|torchbake"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A call of nox on a page: its sessions, and the words behind `--`."""
+
+    page: str
+    sessions: tuple[str, ...]
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page}: {' '.join((*self.sessions, '--', *self.words))}"
+
+
+def commands(page: str, text: str) -> Iterator[Command]:
+    """Every complete command: none that TAB is still to complete, nor one that stands for any verb."""
+    for line in re.findall(r"nox -s ((?:\\\n|'[^'\n]*'|[^`|;&>\n])*)", text):
+        if "<TAB" in line:
+            continue
+        words = shlex.split(line.replace("\\\n", " "), comments=True)
+        front, back = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+        if front != ["VERB"]:
+            yield Command(page=page, sessions=tuple(front), words=tuple(back))
+
+
+def links(text: str) -> list[str]:
+    """Where a page leads within the repository."""
+    found = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return [link for link in found if not link.startswith(("http://", "https://"))]
+
+
+def anchors(path: Path) -> set[str]:
+    return {anchor(heading) for heading in re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))}
+
+
+def paths(text: str) -> set[str]:
+    """Files and folders of the repository that are named as code, with no name of the reader's own in them."""
+    ours = re.sub(r"(?m)^Sources?: (?:.+\n)+", "", text)  # what a launcher's own repository has
+    named = set(re.findall(rf"`((?:{_FOLDERS})/[\w./-]+)`", ours))
+    return {name for name in named if not re.search(r"\b(NAME|ID|TIME)\b", name)} - MADE

@@ -1,0 +1,165 @@
+"""What people read is true: commands are taken, links lead somewhere, what is named is there."""
+
+import argparse
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+import yaml
+
+from tests.e2e.broken.everything import BROKEN
+from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
+from torchbake import __version__, cli
+from torchbake.project import TOOLKIT, Project
+
+TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
+COMMANDS = [command for page, text in TEXTS.items() for command in commands(page, text)]
+NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
+OF_PYTEST = ("unit", "e2e")
+every_page = pytest.mark.parametrize("page", TEXTS)
+Chosen = Callable[[Sequence[str], str], list[str]]
+
+
+def test_every_kind_of_document_is_read() -> None:
+    pages = {"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/development.md", ".github/pull_request_template.md"}
+    assert pages | {".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"} <= TEXTS.keys()
+    assert pages | {".github/ISSUE_TEMPLATE/bug.yml"} <= {command.page for command in COMMANDS} | {"SECURITY.md"}
+    assert len(COMMANDS) > 150
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_a_command_is_taken(command: Command) -> None:
+    assert command.sessions
+    for session in command.sessions:
+        if session in cli.VERBS:
+            if command.words:  # without any it may be no more than a mention
+                check_verb(session, command)
+        else:
+            assert re.search(rf"(?m)^def {session}\(session", NOXFILE), f"there is no session {session}"
+        if session in OF_PYTEST:
+            check_tests(command.words, session)
+
+
+def check_verb(verb: str, command: Command) -> None:
+    parser = cli.make_parser(verb)
+    shares = getattr(cli.load_verb(verb), "SHARES_COMMAND_LINE", False) and len(command.sessions) > 1
+    if {"--help", "--version"} & {*command.words}:  # these end the process
+        with pytest.raises(SystemExit, match=r"^0$"):
+            parser.parse_args(command.words)
+    else:
+        parsed = parser.parse_known_args(command.words)[0] if shares else parser.parse_args(command.words)
+        assert isinstance(parsed, argparse.Namespace)
+
+
+def check_tests(words: tuple[str, ...], session: str) -> None:
+    """The files and the tests that are named are there, and words of ``-k`` choose something."""
+    files = [word for word in words if word.startswith(f"tests/{session}/")]
+    for word in files:
+        path, _, test = word.partition("::")
+        name, _, parameter = test.partition("[")
+        assert f"def {name}(" in (TOOLKIT / path).read_text() if name else (TOOLKIT / path).exists(), word
+        assert not parameter or parameter.rstrip("]") in BROKEN, word
+    if "-k" in words:
+        word = words[words.index("-k") + 1]
+        asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).glob("test_*.py"))
+        assert any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), word
+    known = {*files, "-k", *(words[words.index("-k") + 1 :][:1] if "-k" in words else ()), "-x", "--pdb"}
+    assert set(words) <= known
+
+
+@every_page
+def test_a_link_leads_somewhere(page: str) -> None:
+    for link in links(TEXTS[page]):
+        name, _, heading = link.partition("#")
+        target = (TOOLKIT / page).parent / name if name else TOOLKIT / page
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), link
+
+
+@every_page
+def test_what_is_named_is_there(page: str, project: Project) -> None:
+    named = paths(TEXTS[page]) - {spec.repository for spec in project.expansion.specs}
+    assert [name for name in sorted(named) if not (TOOLKIT / name).exists()] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    pages = {page for page in TEXTS if page.endswith(".md") and not page.startswith(".github/")} - {"README.md"}
+    assert pages - {link.partition("#")[0] for link in links(TEXTS["README.md"])} == set()
+
+
+def test_holes_are_reported_where_the_sources_are(project: Project) -> None:
+    report = f"{project.matrix.source}/security/advisories/new"
+    assert f"({report})" in TEXTS["SECURITY.md"]
+    contacts = yaml.safe_load(TEXTS[".github/ISSUE_TEMPLATE/config.yml"])["contact_links"]
+    assert report in [contact["url"] for contact in contacts]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])
+def test_an_address_of_the_project_is_that_of_its_sources(page: str, project: Project) -> None:
+    addresses = re.findall(r"https://github\.com/[\w.-]+/[\w.-]+", TEXTS[page])
+    assert addresses
+    assert set(addresses) == {project.matrix.source}
+
+
+def test_a_bug_comes_with_the_facts_of_the_host_and_the_toolkit() -> None:
+    form = yaml.safe_load(TEXTS[".github/ISSUE_TEMPLATE/bug.yml"])["body"]
+    wanted = {part["id"] for part in form if part.get("validations", {}).get("required")}
+    assert wanted == {"what", "command", "version", "host"}
+
+
+def test_the_changes_begin_with_the_version_that_the_toolkit_has() -> None:
+    heading = re.findall(r"(?m)^## (.+)$", TEXTS["CHANGELOG.md"])[0]
+    assert re.fullmatch(rf"{re.escape(__version__)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", heading)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> Chosen:
+    """The noxfile's function, read where no nox is installed."""
+    monkeypatch.setitem(sys.modules, "nox", MagicMock())
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    spec = importlib.util.spec_from_file_location("noxfile_of_the_project", TOOLKIT / "noxfile.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Chosen = module.chosen
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], ["tests/e2e"]),
+        (["-k", "docs", "-x"], ["tests/e2e", "-k", "docs", "-x"]),
+        (["tests/e2e/test_sbom.py"], ["tests/e2e/test_sbom.py"]),
+        (["-x", "tests/e2e/test_sbom.py::test_a"], ["-x", "tests/e2e/test_sbom.py::test_a"]),
+    ],
+)
+def test_tests_that_are_named_are_run_alone(words: list[str], told: list[str], chosen: Chosen) -> None:
+    assert chosen(words, "tests/e2e") == told
+
+
+def test_a_command_is_read_as_a_shell_reads_it() -> None:
+    text = "`nox -s list` and\n    nox -s build test -- cuda12 '!devel | x' \\\n        --jobs 2   # two\n"
+    text += "    nox -s build -- '!de<TAB>\n`nox -s VERB`\n"
+    found = list(commands("x.md", text))
+    assert [(command.sessions, command.words) for command in found] == [
+        (("list",), ()),
+        (("build", "test"), ("cuda12", "!devel | x", "--jobs", "2")),
+    ]
+
+
+def test_links_and_paths_are_found_and_code_is_no_link() -> None:
+    text = "[a](b.md#c) [d](https://e) `[f](g)` `torchbake/no.py` `images/ID/Dockerfile` `docs/images.md` `images/x`"
+    assert links(text) == ["b.md#c"]
+    assert paths(f"{text}\n\nSource: a/b,\n`docs/theirs.md`.\n") == {"torchbake/no.py", "images/x"}
+
+
+def test_a_heading_has_the_link_that_github_gives_it(tmp_path: Path) -> None:
+    page = tmp_path / "x.md"
+    page.write_text("# A `run`, and B\n\n## tags.*\n")
+    assert anchors(page) == {"a-run-and-b", "tags"}
