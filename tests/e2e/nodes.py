@@ -48,7 +48,7 @@ class Job:
     def start_all(self, *command: str, **variables: object) -> list[Container]:
         return [self.start(node, *command, **variables) for node in range(self.nodes)]  # type: ignore[arg-type]
 
-    def ends(self, seconds: float = 60) -> list[int]:
+    def ends(self, seconds: float = 240) -> list[int]:
         """Every container's exit code; -1 for one that did not end in time."""
         deadline = time.monotonic() + seconds
         codes = []

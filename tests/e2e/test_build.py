@@ -15,6 +15,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, images_of, torchbake
+from tests.e2e.waiting import until
 from torchbake.errors import BaseError
 
 Built = dict[str, dict[str, Any]]
@@ -114,7 +115,7 @@ def test_an_interrupted_build_tags_nothing(project: Project, engine: docker.Dock
     assert "Traceback" not in rest
     tags = [tag for image in engine.images.list() for tag in image.tags]
     assert not [tag for tag in tags if tag.startswith("torchbake-test/killed")]
-    assert not _running(f"{path.parent}/.torchbake")
+    until(lambda: not _running(f"{path.parent}/.torchbake"), 10)
 
 
 def test_no_engine_is_a_clear_error() -> None:

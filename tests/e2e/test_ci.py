@@ -175,7 +175,7 @@ def test_a_job_without_the_login_releases_nothing(machines: Machines, running: R
 
 
 def test_no_job_shows_a_secret_or_every_request_or_leaves_a_login_in_the_checkout(machines: Machines) -> None:
-    assert len(machines.used) > 5
+    assert machines.used
     for machine in machines.used:
         assert PASSWORD not in machine.said + machine.page
         assert "connectionpool" not in machine.said  # a library's line for each request, which nox would show

@@ -151,7 +151,7 @@ def test_nodes_meet_by_name_in_either_order(
     ]
     began = [node.at - node.seconds for node in ended]
     lead = began[0] - max(began[1:]) if order == "workers-first" else min(began[1:]) - began[0]
-    assert 0.9 < lead < 3
+    assert lead > 0.9
     assert left() == []
 
 
@@ -170,9 +170,9 @@ def test_a_node_that_does_not_end_is_killed_alone_and_named(ours: Engine, image:
     started = time.monotonic()
     with Cluster(ours, image) as cluster:
         first, second = cluster.run(
-            [nodes(1, code, NAP=nap)[0] for nap in ("0", "600")], order="master-first", delay=0, timeout=4
+            [nodes(1, code, NAP=nap)[0] for nap in ("0", "600")], order="master-first", delay=0, timeout=15
         )
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert (first.code, first.timed_out) == (0, False)
     assert (second.code, second.timed_out, second.good, second.stdout) == (137, True, False, "up\n")
     assert second.how.startswith("did not end within")
@@ -366,9 +366,9 @@ def test_an_interrupted_run_leaves_nothing(
     process.send_signal(number)
     time.sleep(0.3)
     process.send_signal(number)  # an impatient second one does not stop the cleaning up
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert left() == []
 
 

@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
+from tests.e2e.waiting import until
 from torchbake.lockfile import Lock, parse_lock
 
 Built = dict[str, dict[str, Any]]
@@ -137,6 +138,7 @@ def test_exit_code_is_the_commands_own(engine: docker.DockerClient, built: Built
 def test_sigterm_ends_it_at_once(engine: docker.DockerClient, built: Built) -> None:
     container = engine.containers.run(built[CPU]["ref"], ["sleep", "600"], detach=True)
     try:
+        until(lambda: "sleep 600" in str(container.top()["Processes"]))  # the kernel drops it before tini is there
         container.stop(timeout=20)
         assert container.wait()["StatusCode"] == 143
     finally:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 
 from entrypoints.pytorch.launch.refusal import Code
-from tests.e2e.test_run import RUN, Start, address, job, port, script, start  # noqa: F401 - fixtures
+from tests.e2e.test_run import RUN, Start, address, job, port, script, start, wait_for  # noqa: F401 - fixtures
 
 Script = Callable[[str], str]
 LATE = 300  # what nobody may wait for
@@ -82,12 +82,10 @@ def test_a_node_that_comes_late_hears_why_the_job_cannot_start(
 
 
 def test_a_node_of_another_job_does_not_end_this_one(start: Start, script: Script, address: str, port: int) -> None:
-    variables = job(address, port, 3)
+    variables = job(address, port, 3, RENDEZVOUS_TIMEOUT=60)
     wait = script("time.sleep(1)")
     nodes = [start(wait, **each) for each in variables[:2]]
-    assert nodes[1].process.stderr is not None
-    while "node 0 waits for node 2" not in nodes[1].process.stderr.readline():
-        pass
+    wait_for(nodes[1].process.stderr, "node 0 waits for node 2")
     for odd in ({"NNODES": 5}, {"NPROC_PER_NODE": 2}, {"NNODES": 9, "NODE_RANK": 8}):
         code, _, err = start(wait, **{**variables[1], **odd}).end()
         assert (code, "nodes disagree" in err) == (Code.DISAGREE, True)

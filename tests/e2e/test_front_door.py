@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -210,7 +211,8 @@ def read_until(terminal: int, word: bytes) -> bytes:
     text, until = b"", time.monotonic() + 60
     while word not in text:
         assert time.monotonic() < until, text
-        text += os.read(terminal, 4096)
+        ready, _, _ = select.select([terminal], [], [], 1)
+        text += os.read(terminal, 4096) if ready else b""
     return text
 
 

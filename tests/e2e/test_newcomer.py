@@ -138,15 +138,19 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
         engine.images.remove(str(image.id), force=True)
     instead = {"COUNT": "1", "KEY_0": "url.file:///published.insteadOf", "VALUE_0": URL}
     commands = FIRST + THEN.replace("torchbake/pytorch", BUILT)
-    done = subprocess.run(
-        [
-            *("docker", "run", "--rm", "--privileged", "--workdir", "/root", *engine_of(suite)),
-            *("--volume", f"{published}:/published:ro"),
-            *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
-            *(*handed_in(mirror), bare_root(suite), "bash", "-ec", commands),
-        ],
-        capture_output=True, text=True, timeout=1500, check=False,
-    )  # fmt: skip
+    name = f"torchbake-test-newcomer-{os.getpid()}"
+    try:
+        done = subprocess.run(
+            [
+                *("docker", "run", "--rm", "--name", name, "--privileged", "--workdir", "/root", *engine_of(suite)),
+                *("--volume", f"{published}:/published:ro"),
+                *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
+                *(*handed_in(mirror), bare_root(suite), "bash", "-ec", commands),
+            ],
+            capture_output=True, text=True, timeout=1500, check=False,
+        )  # fmt: skip
+    finally:
+        subprocess.run(["docker", "rm", "-fv", name], capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
     assert re.search(r"-cpu-runtime-\S+ +built ", done.stdout), done.stdout
     assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", done.stdout.splitlines()[-1])

@@ -78,7 +78,6 @@ def test_an_image_as_it_is_passes(smoke: Smoke, row: str) -> None:
     verdicts = {line["payload"]: (line["verdict"], line["reason"]) for line in said.lines}
     assert verdicts == dict.fromkeys(ALONE, ("passed", ""))
     assert said.code == 0
-    assert sum(line["seconds"] for line in said.lines) < 60
     for line in said.lines:
         assert line["device"] == "cpu"
         assert line["checks"]

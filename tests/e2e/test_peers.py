@@ -138,7 +138,7 @@ def test_what_was_heard_once_proves_nothing_again(start: Start, script: Script, 
 
 def test_another_token_is_said_on_both_sides(start: Start, script: Script, address: str, port: int) -> None:
     one, other = job(address, port, 2)
-    master = start(script(""), **{**one, "JOB_TOKEN": "a", "RENDEZVOUS_TIMEOUT": 8})
+    master = start(script(""), **{**one, "JOB_TOKEN": "a", "RENDEZVOUS_TIMEOUT": 20})
     worker = start(script(""), **{**other, "JOB_TOKEN": "b", "RENDEZVOUS_TIMEOUT": 300})
     code, _, err = worker.end(60)
     assert (code, "JOB_TOKEN" in err.splitlines()[-1]) == (Code.DISAGREE, True)

@@ -275,7 +275,7 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
             assert place.state() == wanted
         faults = {fault for _, _, fault in proxy.seen}
     assert faults >= {"500", "429", "reset", "lost", "truncated", "digest"}
-    assert right > 10
+    assert right > ROUNDS // 4
     assert all(proxy.host in error or "manifest" in error for error in errors)
     print(f"\n{right} of {ROUNDS} rounds ended right at once, {len(errors)} with an error and then right")
 
@@ -373,7 +373,7 @@ def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[s
     started = time.monotonic()
     again = json.loads(torchbake("publish", CPU, INIT, *where, "--format", "json").stdout)["images"]
     assert [one["action"] for one in again] == ["nothing", "nothing"]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # a second release of all would take longer
     back = torchbake("rollback", CPU, *where)
     assert back.returncode == 16
     assert "there is none before it" in back.stdout

@@ -300,7 +300,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     assert process.returncode == (-number if number == signal.SIGKILL else 130), said
     assert not tags_of(engine, f"torchbake-test/ended-{number:d}")
     # Who is killed cannot end its build, which ends when nobody reads what it says.
-    until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 1)
+    until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 10)
     image = built(run("build", "big", "--reproducible", "--format", "json"), "big")
     assert engine.images.get(image["ref"]).id == image["digest"]
     assert kept(layout) == needed(layout, image["digest"])

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
+from entrypoints.pytorch.launch.health import started
 from entrypoints.pytorch.launch.refusal import Code
+from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "entrypoints/pytorch/run"
@@ -72,9 +74,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield start_one
     for node in nodes:
-        if node.process.poll() is None:
+        node.process.terminate()  # it ends its ranks, which a kill would leave behind
+    for node in nodes:
+        try:
+            node.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
             node.process.kill()
             node.process.communicate()
+
+
+def wait_for(stream: IO[str] | None, words: str) -> None:
+    """Read lines until one has the words; where they never come, the end of the stream fails the test."""
+    assert stream is not None
+    read: list[str] = []
+    while words not in (line := stream.readline()):
+        assert line, f"{words!r} is not in {read}"
+        read.append(line)
 
 
 @pytest.fixture
@@ -102,6 +117,40 @@ def test_a_script_that_a_signal_ends_is_told_as_a_shell_tells_it(start: Start, s
     code, _, err = start(script("os.kill(os.getpid(), signal.SIGSEGV)")).end()
     assert code == 128 + signal.SIGSEGV
     assert "SIGSEGV" in err.splitlines()[-1]
+
+
+def test_a_name_that_nothing_can_be_looked_for_by_is_refused_on_all_nodes(
+    start: Start, script: Callable[[str], str], address: str, port: int
+) -> None:
+    one, other = job(address, port, 2, RENDEZVOUS_TIMEOUT=60)
+    nodes = [start(script(""), **one), start("x" * 300 + ".py", **other)]
+    for code, _, err in [node.end(60) for node in nodes]:
+        assert code == Code.NO_JOB
+        assert "cannot be looked for (File name too long)" in err
+        assert "Traceback" not in err
+
+
+def test_all_that_a_script_says_comes_through_a_slow_log(
+    start: Start, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The log is a pipe that nobody reads for a while, and that holds less than the script has to say."""
+    said = tmp_path / "said"
+    path = script(f"sys.stderr.write('x' * 110_000 + '\\nthe cause\\n'); open({str(said)!r}, 'w'); sys.exit(3)")
+    node = start(path)
+    until(said.exists)
+    time.sleep(2)
+    code, _, err = node.end(60)
+    assert code == 3
+    assert err.count("x" * 110_000) == 1
+    assert err.splitlines()[-1].strip() == "the cause"
+
+
+def test_no_script_outlives_a_run_that_is_killed(start: Start, script: Callable[[str], str], tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    node = start(script(f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"))
+    until(lambda: pid.exists() and pid.read_text())
+    node.process.kill()
+    until(lambda: not started(int(pid.read_text())), 20)
 
 
 def test_standalone_has_no_distributed_variable(start: Start, script: Callable[[str], str]) -> None:
@@ -134,9 +183,7 @@ def test_an_interrupt_while_it_waits_is_no_traceback(
     start: Start, script: Callable[[str], str], address: str, port: int
 ) -> None:
     node = start(script(""), **{**job(address, port, 2)[0], "RENDEZVOUS_TIMEOUT": 60})
-    assert node.process.stderr is not None
-    while "waiting for node 1" not in node.process.stderr.readline():
-        pass
+    wait_for(node.process.stderr, "waiting for node 1")
     node.process.send_signal(signal.SIGINT)
     code, _, err = node.end()
     assert (code, "Traceback" in err) == (130, False)
@@ -152,16 +199,16 @@ def test_nodes_start_together_each_with_its_numbers(
     start: Start, script: Callable[[str], str], address: str, port: int
 ) -> None:
     text = "print(*(os.environ[n] for n in ('RANK','WORLD_SIZE','LOCAL_RANK','NODE_RANK','MASTER_PORT')), time.time())"
-    nodes = []
+    nodes, late = [], 0.0
     for variables in reversed(job(address, port, 3)):  # the workers first, the master late
+        late = time.time()
         nodes.append(start(script(text), **variables))
         time.sleep(0.4)
     ends = [node.end() for node in nodes]
     assert [code for code, _, _ in ends] == [0, 0, 0], ends
     words = sorted(out.split() for _, out, _ in ends)
     assert [line[:5] for line in words] == [[str(rank), "3", "0", str(rank), str(port)] for rank in range(3)]
-    times = [float(line[5]) for line in words]
-    assert max(times) - min(times) < 1.0
+    assert min(float(line[5]) for line in words) > late  # nobody before the last has come
 
 
 def test_the_masters_port_is_free_for_the_script(
@@ -289,7 +336,7 @@ def test_a_closed_port_is_the_second_phase(start: Start, script: Callable[[str],
     code, _, err = start(script(""), **{**job(address, port, 2)[1], "RENDEZVOUS_TIMEOUT": 2}).end()
     assert code == Code.NO_PORT
     assert f"port {port}" in err.splitlines()[-1]
-    assert 1.9 < time.monotonic() - began < 4
+    assert 1.9 < time.monotonic() - began < 20
 
 
 def test_a_stranger_on_the_port_is_named(start: Start, script: Callable[[str], str], address: str, port: int) -> None:
@@ -448,7 +495,7 @@ def test_a_fetch_ends_when_its_time_is_over_with_all_that_it_started(
         assert "within 1 seconds" in err
         assert "GIT_TIMEOUT" in err
         assert time.monotonic() - began < 20
-    assert subprocess.run(["pgrep", "-f", url], capture_output=True, text=True, check=False).stdout == ""
+    until(lambda: not subprocess.run(["pgrep", "-f", url], capture_output=True, check=False).stdout, 10)
 
 
 def test_a_commit_that_the_server_does_not_hand_out_alone(start: Start, repository: Path) -> None:
@@ -496,9 +543,7 @@ def test_health_is_ready_when_all_nodes_have_come(
     master, worker = job(address, port, 2)
     wait = script("print('up', flush=True)\ntime.sleep(30)")
     first = start(wait, **master)
-    assert first.process.stderr is not None
-    while "waiting for node 1" not in first.process.stderr.readline():
-        pass
+    wait_for(first.process.stderr, "waiting for node 1")
     code, said = _health(tmp_path)
     assert (code, said) == (1, "not ready: waiting: waiting for node 1\n")
     assert _health(tmp_path, "--live")[0] == 0
@@ -516,9 +561,10 @@ def test_health_believes_no_file_that_run_has_not_written(
         folder.mkdir()
         return folder / "state.json"
 
-    mine = {"pid": os.getpid(), "phase": "waiting", "detail": ""}
+    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting", "detail": ""}
     odd: list[Any] = [[], None, 7, {}, {**mine, "pid": "1"}, {**mine, "pid": True}, {**mine, "phase": ["x"]}]
     odd += [{**mine, "phase": "x"}, {**mine, "detail": {}}, {**mine, "pid": 10**30}, {**mine, "pid": -1}]
+    odd += [{**mine, "started": 1}, {**mine, "started": None}]  # of a process that had this id before
     for number, values in enumerate(odd):
         planted(f"odd{number}").write_text(json.dumps(values))
     planted("nested").write_text("[" * 60000)
@@ -538,7 +584,8 @@ def test_health_believes_no_file_that_run_has_not_written(
 def test_health_prints_what_a_terminal_would_obey_as_text(tmp_path: Path) -> None:
     folder = tmp_path / "torchbake-run-1-x"
     folder.mkdir()
-    state = {"pid": os.getpid(), "phase": "waiting", "detail": "\x1b[2J\ud800 node 1"}
+    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting"}
+    state = {**mine, "detail": "\x1b[2J\ud800 node 1"}
     (folder / "state.json").write_text(json.dumps(state))
     assert _health(tmp_path) == (1, "not ready: waiting: ?[2J? node 1\n")
 
@@ -548,7 +595,8 @@ def test_health_believes_no_other_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     folder = tmp_path / "torchbake-run-1-x"
     folder.mkdir(mode=0o755)
-    (folder / "state.json").write_text(json.dumps({"pid": os.getpid(), "phase": "waiting", "detail": ""}))
+    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting", "detail": ""}
+    (folder / "state.json").write_text(json.dumps(mine))
     assert _health(tmp_path)[0] == 1
     look = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); from entrypoints.pytorch.launch.health import states\n"
@@ -561,14 +609,19 @@ def test_health_believes_no_other_user(tmp_path: Path) -> None:
 
 
 def test_health_costs_little(tmp_path: Path) -> None:
-    """CPU seconds, which a busy machine does not stretch as it stretches those on the clock."""
-    costs = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        _health(tmp_path)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert sorted(costs)[2] < 0.1
+    """CPU seconds, against those of a Python that does nothing: a slow machine makes both dearer."""
+
+    def cost(work: Callable[[], object]) -> float:
+        costs = []
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            work()
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return sorted(costs)[2]
+
+    bare = cost(lambda: subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True))
+    assert cost(lambda: _health(tmp_path)) < 10 * bare + 0.02
 
 
 def test_nothing_is_left_in_the_temporary_folder(start: Start, script: Callable[[str], str], tmp_path: Path) -> None:
@@ -579,9 +632,10 @@ def test_nothing_is_left_in_the_temporary_folder(start: Start, script: Callable[
 # --- the entrypoint's home
 
 
-def _home(temporary: Path, *, home: str = "/nonexistent") -> Path:
-    """HOME of a command that the entrypoint starts."""
-    env = {"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": str(temporary), "TORCHBAKE_BANNER": "0"}
+def _home(temporary: Path, *, home: str | None = "/nonexistent") -> Path:
+    """HOME of a command that the entrypoint starts; None: it is not set."""
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), "TORCHBAKE_BANNER": "0"}
+    env |= {} if home is None else {"HOME": home}
     words = [str(ROOT / "entrypoints/pytorch/entrypoint"), "sh", "-c", 'echo "$HOME"']
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -594,6 +648,8 @@ def test_without_a_writable_home_there_is_one_of_this_user_alone(tmp_path: Path)
     assert usual.stat().st_mode & 0o7777 == 0o700
     assert _home(tmp_path) == usual  # the next command of this user finds its caches
     assert _home(tmp_path, home=str(tmp_path)) == tmp_path
+    assert _home(tmp_path, home="") == usual
+    assert _home(tmp_path, home=None) == usual
 
 
 @pytest.mark.parametrize("kind", ["link", "open", "file", "foreign"])

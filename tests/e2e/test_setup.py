@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.e2e.waiting import until
 from torchbake import daemon, traces
 from torchbake.errors import SetupError
 from torchbake.places import EnginePaths
@@ -104,7 +105,7 @@ def test_a_ready_machine_is_left_alone() -> None:
         assert outcome.code == 0, outcome.err
         assert outcome.out.startswith("ready: engine ")
         assert "buildx" in outcome.out
-        assert time.monotonic() - began < 2  # 0.2 s on a quiet machine
+        assert time.monotonic() - began < 10  # 0.2 s on a quiet machine; to start an engine takes longer
     assert engines() == before
 
 
@@ -185,8 +186,7 @@ def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
         crashed = traces.daemon(second.paths)
         assert crashed is not None
         os.kill(crashed, signal.SIGKILL)
-        while traces.daemon(second.paths) is not None:
-            time.sleep(0.02)
+        until(lambda: traces.daemon(second.paths) is None)
         again = second.run(verb)
         assert again.code == 0, again.err
     assert second.leftovers() == []

@@ -146,9 +146,7 @@ def test_an_image_passes_and_its_verdict_answers_the_second_time(
     assert (image["outcome"], image["ref"], image["reused"]) == ("passed", REF, False)
     assert image["counts"] == {"passed": 1, "failed": 0, "not-run": 1, "waived": 0}
     assert image["digest"] == engine.images.get(REF).id
-    started = time.monotonic()
     second = tested((GOOD, NOT_RUN), INIT, "--format", "json")
-    assert time.monotonic() - started < 3
     assert image_of(second)["reused"] is True
     assert image_of(second)["checks"] == image["checks"]
     assert "testing" not in second.stderr
@@ -231,9 +229,9 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
             time.sleep(60)
         """
     mark = tmp_path / "child"
-    done = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "4", "--format", "json")
+    done = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "20", "--format", "json")
     assert done.returncode == 13
-    assert "did not end within 4 s" in image_of(done)["checks"][0]["reason"]
+    assert "did not end within 20 s" in image_of(done)["checks"][0]["reason"]
     assert not _runs(int(mark.read_text()))
 
 
@@ -259,12 +257,20 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_nothing_behind(
     assert not _named(str(tmp_path / "checks"))
 
 
-def test_images_are_tested_side_by_side(tested: Callable[..., Completed], slow: str) -> None:
-    body = "import time\ndef test_naps(): time.sleep(4)"
-    started = time.monotonic()
-    done = tested((body,), "--image", REF, "--image", slow, "--jobs", "2")
-    assert done.returncode == 0
-    assert time.monotonic() - started < 8
+def test_images_are_tested_side_by_side(tested: Callable[..., Completed], tmp_path: Path, slow: str) -> None:
+    body = """\
+        import pathlib, time
+        def test_meets(request):
+            here = pathlib.Path({here!r})
+            (here / str("slow" in request.config.getoption("--image"))).touch()
+            until = time.monotonic() + 60
+            while len(list(here.iterdir())) < 2:
+                assert time.monotonic() < until, "the other image is not tested meanwhile"
+                time.sleep(0.05)
+        """
+    (tmp_path / "here").mkdir()
+    done = tested((body.format(here=str(tmp_path / "here")),), "--image", REF, "--image", slow, "--jobs", "2")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_image_that_is_not_there_fails_and_the_others_are_tested(

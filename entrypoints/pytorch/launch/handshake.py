@@ -61,7 +61,7 @@ def hello_of(contract: Contract, commit: str, trouble: Refusal | None = None) ->
 def proof(token: str, who: str, nonces: tuple[str, str], hello: Mapping[str, Any]) -> str:
     """Shows that ``who`` (node 0 or the other) knows the token, in this conversation alone."""
     said = json.dumps([who, nonces, {name: hello[name] for name in sorted(hello)}], sort_keys=True)
-    return hmac.new(token.encode(), said.encode(), "sha256").hexdigest()
+    return hmac.new(os.fsencode(token), said.encode(), "sha256").hexdigest()
 
 
 def answer(token: str, greeting: Greeting, hello: Message) -> str | None:

@@ -77,7 +77,10 @@ def _said(path: str) -> dict[str, str] | None:
     if not isinstance(values, dict) or values.get("phase") not in (WAITING, RUNNING, ENDING):
         return None
     pid, detail = values.get("pid"), values.get("detail")
-    return values if type(pid) is int and isinstance(detail, str) and is_alive(pid) else None
+    if type(pid) is not int or type(values.get("started")) is not int or not isinstance(detail, str):
+        return None
+    # A container that is started again has the same process ids, and may find what the last `run` has left.
+    return values if values["started"] and values["started"] == started(pid) else None
 
 
 def _own_text(path: str) -> str:
@@ -97,10 +100,11 @@ def _printable(words: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in words)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+def started(pid: int) -> int:
+    """When the process was started (proc(5): clock ticks since the boot); 0 where none runs, and for a zombie."""
     try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
+            fields = file.read().rpartition(")")[2].split()
+        return 0 if fields[0] in "ZX" else int(fields[19])
     except (OSError, IndexError, ValueError):
-        return False
+        return 0

@@ -29,7 +29,14 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
     fetched into ``scratch``. Raises Refusal when it is nowhere.
     """
     folder = Path(env.get("JOB_DIR") or DEFAULT_FOLDER)
-    here = _in(Path.cwd(), words) or _in(folder, words)
+    try:
+        here = _in(Path.cwd(), words) or _in(folder, words)
+    except OSError as error:  # a folder that this user may not enter, a name that is too long, no working folder
+        raise Refusal(
+            Code.NO_JOB,
+            f"{_name(words)} cannot be looked for ({error.strerror}): "
+            f"correct its path, or let uid {os.geteuid()} into its folder.",
+        ) from None
     if here:
         return here
     if not env.get("GIT_REPOSITORY", "").strip():

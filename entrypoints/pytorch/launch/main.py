@@ -73,6 +73,7 @@ def _main(arguments: list[str]) -> int:
     with _others_told(contract, dry_run):
         found = space.look(temporary_folder(os.environ))
         state = new_state(temporary_folder(os.environ))
+        state.say(WAITING, "looking for the script")  # a fetch may take minutes, in which nothing is ready
     try:
         with _others_told(contract, dry_run):
             job = find_job(words, os.environ, state.folder)
@@ -127,7 +128,9 @@ def _become(contract: Contract, job: Job, state: State) -> NoReturn:
     if contract.own:
         log(f"run: {_summary(contract)}")
         env = environment(contract, os.environ)
-    if not job.commit:
+    if job.commit:
+        state.say(RUNNING)
+    else:
         state.remove()
     try:
         os.execvpe(job.command[0], list(job.command), env)
@@ -149,11 +152,13 @@ def _start(contract: Contract, job: Job, state: State, threads: int | None) -> i
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: early.append(number))
     env = environment(contract, os.environ, threads)
-    ranks = Ranks(contract, job.command, env, Path.cwd())
     state.say(RUNNING)
+    ranks = Ranks(contract, job.command, env, Path.cwd())
     supervision = Supervision(
         contract=contract, ranks=ranks, nodes=nodes, on_end=lambda detail: state.say(ENDING, detail)
     )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, supervision.stop)
     if early:
         supervision.stop(early[0])
     code = supervision.follow()
@@ -168,10 +173,10 @@ def _wait(contract: Contract, job: Job, state: State) -> Nodes:
 
     def say(what: str) -> None:
         """To `health` always, to the log once."""
+        state.say(WAITING, what)
         if said[-1:] != [what]:
             log(f"run: {what}")
             said.append(what)
-        state.say(WAITING, what)
 
     return meet(contract, job.commit, say)
 

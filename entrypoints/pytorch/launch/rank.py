@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -25,6 +26,7 @@ _SIGNALS = {
 }  # fmt: skip
 _ENDS = {signal.SIGTERM, signal.SIGINT}
 _HOLD_SECONDS = 1.5
+_LOG_SECONDS = 30.0  # for a log that takes the last lines slowly
 _LAST_LINES = 40  # as messages.py allows
 _LONGEST_LINE = 2000
 
@@ -48,6 +50,8 @@ class Reporter:
 
 def main(reports: str, command: list[str]) -> int:
     """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
+    # Where `run` is not all that keeps its container alive, nothing else would end the script when `run` is killed.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     reporter = Reporter(reports)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     numbers = {"rank": "RANK", "local_rank": "LOCAL_RANK", "attempt": "TORCHELASTIC_RESTART_COUNT"}
@@ -62,10 +66,11 @@ def main(reports: str, command: list[str]) -> int:
     reporter.say("script", pid=script.pid)
     last_words: deque[str] = deque(maxlen=_LAST_LINES)
     assert script.stderr is not None
-    reader = threading.Thread(target=_hand_on_words, args=(script.stderr, last_words), daemon=True)
+    writing = threading.Event()
+    reader = threading.Thread(target=_hand_on_words, args=(script.stderr, last_words, writing), daemon=True)
     reader.start()
     told, by_run = _follow(script, reporter.supervisor)
-    reader.join(1)  # a grandchild may hold the pipe open for good
+    _wait_for_words(reader, script.stderr, writing)
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
     reporter.say("rank-ended", code=code, words=list(last_words), told=told)
     if by_run and _under_torchrun():
@@ -101,11 +106,23 @@ def _follow(script: subprocess.Popen[bytes], supervisor: int) -> tuple[bool, boo
     return told, by_run
 
 
-def _hand_on_words(source: IO[bytes], words: deque[str]) -> None:
+def _wait_for_words(reader: threading.Thread, source: IO[bytes], writing: threading.Event) -> None:
+    """Until all is read and handed on. A grandchild may hold the pipe open for good, and a log may be slow."""
+    until = time.monotonic() + _LOG_SECONDS
+    reader.join(1)
+    while reader.is_alive() and time.monotonic() < until:
+        if not writing.is_set() and not select.select([source], [], [], 0)[0]:
+            return
+        reader.join(0.1)
+
+
+def _hand_on_words(source: IO[bytes], words: deque[str], writing: threading.Event) -> None:
     unfinished = b""
     while data := os.read(source.fileno(), 65536):
+        writing.set()
         with contextlib.suppress(OSError):
             os.write(2, data)
+        writing.clear()
         *lines, unfinished = (unfinished + data).split(b"\n")
         words.extend(line.decode(errors="replace")[:_LONGEST_LINE] for line in lines if line.strip())
         unfinished = unfinished[-_LONGEST_LINE:]

@@ -19,6 +19,7 @@ from .refusal import Code
 from .reports import Rank, Reports
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_KILL_ROUNDS = 50
 _LOOK_SECONDS = 0.5  # between two looks for stopped processes
 _FROZEN_SECONDS = 5.0  # when we did not look for so long, we were frozen with them
 
@@ -83,7 +84,7 @@ class Ranks:
             return self._elastic_outcome(code)
         if not code or any(rank.code for rank in self._reports.ranks) or (self._killed and self._reports.ranks):
             return []
-        if self._killed:
+        if self._killed or (self._signal and not self._reports.ranks):
             return [Failure(node=self._contract.node_rank, code=code, told=True)]
         return [self._of_launcher(code)]
 
@@ -154,9 +155,14 @@ class Ranks:
     def kill(self) -> None:
         """End all that is left, whatever session or process group it hides in."""
         self._killed = True
-        for pid in descendants(os.getpid()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for _ in range(_KILL_ROUNDS):  # one that forks while we look leaves a child that the next look finds
+            self._reap()
+            left = [pid for pid in descendants(os.getpid()) if state_of(pid) not in ("", "Z", "X")]
+            if not left:
+                break
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self._launcher.wait()
         self._reap()
 

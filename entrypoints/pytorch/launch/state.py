@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .health import PREFIX
+from .health import PREFIX, started
 from .refusal import Code, Refusal
 
 
@@ -25,7 +25,8 @@ class State:
 
     def say(self, phase: str, detail: str = "") -> None:
         """Replace what is said, in one step. A folder that is full, or gone, must not end a job."""
-        text = json.dumps({"pid": os.getpid(), "phase": phase, "detail": detail})
+        pid = os.getpid()
+        text = json.dumps({"pid": pid, "started": started(pid), "phase": phase, "detail": detail})
         path = self.folder / "state.json"
         try:
             beside = path.with_suffix(".new")

@@ -50,8 +50,6 @@ class Job:
 
     def follow(self) -> int:
         """Watch until the job has ended everywhere; returns the exit code, the same on every node."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.stop)
         stop_passed_on = False
         while not self._over():
             ended = self.ranks.ended  # before the poll: what is said until then is heard by it

@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 
 fault, victim = sys.argv[1], int(sys.argv[2])
-dist.init_process_group("gloo", timeout=timedelta(seconds=int(os.environ["GROUP_TIMEOUT"])))
+dist.init_process_group("gloo", timeout=timedelta(minutes=5))  # some ranks may load torch long after others
+dist.barrier()
+group = dist.new_group(timeout=timedelta(seconds=int(os.environ["GROUP_TIMEOUT"])))
 rank = dist.get_rank()
 if fault == "ignore-term":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -34,8 +36,8 @@ for step in range(int(os.environ.get("STEPS", "15"))):
         if fault == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
     value = torch.ones(4) * rank
-    dist.all_reduce(value)
+    dist.all_reduce(value, group=group)
     time.sleep(0.2)
-dist.barrier()
+dist.barrier(group=group)
 dist.destroy_process_group()
 print(f"rank {rank} is done", flush=True)
