@@ -1,0 +1,222 @@
+"""A container engine in memory, below the real `Engine`: images with tags, containers that run a function, networks."""
+
+import io
+import itertools
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from docker import DockerClient
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from torchbake.engine import Engine
+from torchbake.manifest import sha256
+
+_CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
+_BEGAN, _ENDED = "2026-01-01T00:00:00.000000000Z", "2026-01-01T00:00:02.500000000Z"
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+@dataclass(kw_only=True)
+class Picture:
+    """An image that the engine holds. ``unpacked`` are the bytes of its layers on disk, ``size`` what it lists."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unpacked: int = 2_000
+    size: int = 3_000
+
+
+@dataclass(kw_only=True)
+class Box:
+    """A container, with the options that it was created with. ``code`` is None as long as it runs."""
+
+    daemon: "Daemon"
+    id: str
+    image: str
+    command: tuple[str, ...]
+    options: Mapping[str, Any]
+    started: bool = False
+    code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return dict(self.options["environment"])
+
+    @property
+    def state(self) -> str:
+        return "created" if not self.started else "running" if self.code is None else "exited"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        began, ended = (_BEGAN if self.started else _NEVER), (_ENDED if self.state == "exited" else _NEVER)
+        return {"State": {"ExitCode": self.code or 0, "StartedAt": began, "FinishedAt": ended}}
+
+    def start(self) -> None:
+        if self.options.get("device_requests") and not self.daemon.gpu:
+            raise APIError("500 Server Error", explanation="could not select device driver")
+        self.started = True
+        self.daemon.started.append(self)
+        ended = self.daemon.program(self)
+        if ended is not None:
+            self.code, self.stdout, self.stderr = ended
+
+    def reload(self) -> None:
+        if self.id not in self.daemon.boxes:
+            raise NotFound("No such container")
+
+    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
+        return (self.stdout if stdout else self.stderr).encode()
+
+
+Program = Callable[[Box], tuple[int, str, str] | None]  # exit code, stdout, stderr; None: it runs until it is killed
+
+
+class Daemon:
+    """What the SDK's client shows of an engine, as far as torchbake asks for it.
+
+    ``program`` is what containers run. A callable in ``before`` is called before each change of a tag.
+    """
+
+    def __init__(self, program: Program = lambda _: (0, "", ""), *, containerd: bool = True, gpu: bool = False) -> None:
+        self.program, self.gpu = program, gpu
+        self.pictures: dict[str, Picture] = {}
+        self.pointers: dict[str, str] = {}  # digests by repository:tag
+        self.boxes: dict[str, Box] = {}
+        self.started: list[Box] = []  # all that ever ran
+        self.nets: dict[str, Mapping[str, str]] = {}  # labels by name
+        self.before: Callable[[str], object] = lambda _: None
+        self.refuses = ""  # why it loads no image
+        self.forgets = False  # has no layers unpacked
+        self._numbers = itertools.count(1)
+        self._info = {"DriverStatus": _CONTAINERD if containerd else [], "DockerRootDir": "/var/lib/docker"}
+        self.api = self.images = self.containers = self.networks = _Facade(self)
+
+    @property
+    def engine(self) -> "MemoryEngine":
+        return MemoryEngine(self)
+
+    def hold(self, digest: str, *references: str, **picture: Any) -> str:
+        """Put an image there, with these tags."""
+        self.pictures[digest] = Picture(**picture)
+        self.pointers |= dict.fromkeys(references, digest)
+        return digest
+
+    def tags_of(self, digest: str) -> set[str]:
+        return {reference for reference, found in self.pointers.items() if found == digest}
+
+    def resolve(self, name: str) -> str:
+        """The digest of an image by its digest or a tag of it."""
+        digest = self.pointers.get(name, name)
+        if digest not in self.pictures:
+            raise ImageNotFound("404 Client Error", explanation=f"No such image: {name}")
+        return digest
+
+    def next_id(self) -> str:
+        return f"{next(self._numbers):064x}"
+
+    def info(self) -> dict[str, Any]:
+        return self._info
+
+
+class MemoryEngine(Engine):
+    """The real one, on a daemon in memory."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__(cast(DockerClient, daemon))
+        self.daemon = daemon
+
+    def load(self, archive: Iterable[bytes]) -> None:
+        """Takes the archive apart as an engine does; what its index does not describe, or is not whole, is refused."""
+        from torchbake.errors import EngineError  # noqa: PLC0415
+
+        if self.daemon.refuses:
+            raise EngineError(f"The engine does not take the image: {self.daemon.refuses}")
+        with tarfile.open(fileobj=io.BytesIO(b"".join(archive))) as packed:
+            files = {one.name: cast(Any, packed.extractfile(one)).read() for one in packed.getmembers()}
+        for entry in json.loads(files["index.json"])["manifests"]:
+            blobs = {sha256(data): data for name, data in files.items() if name.startswith("blobs/")}
+            manifest = json.loads(blobs[entry["digest"]])
+            assert all(layer["digest"] in blobs for layer in manifest["layers"])
+            config = json.loads(blobs[manifest["config"]["digest"]])
+            self.daemon.hold(entry["digest"], labels=config.get("config", {}).get("Labels", {}))
+
+
+@dataclass(frozen=True)
+class _Facade:
+    """The SDK's `api`, `images`, `containers` and `networks` in one: their names do not collide, but for `create`."""
+
+    daemon: Daemon
+    base_url: str = "http+docker://localhost"
+
+    def images(self) -> list[dict[str, Any]]:
+        known = self.daemon
+        return [
+            {"Id": digest, "RepoTags": sorted(known.tags_of(digest)), "Labels": dict(one.labels), "Size": one.size}
+            for digest, one in known.pictures.items()
+        ]
+
+    def get(self, name: str) -> "_Found":
+        return _Found(self.daemon, self.daemon.resolve(name))
+
+    def tag(self, digest: str, repository: str, tag: str, *, force: bool) -> None:
+        self.daemon.before(f"{repository}:{tag}")
+        self.daemon.pointers[f"{repository}:{tag}"] = self.daemon.resolve(digest)
+
+    def remove_image(self, reference: str, *, force: bool = False) -> None:
+        digest = self.daemon.resolve(reference)
+        self.daemon.pointers.pop(reference, None)
+        if not self.daemon.tags_of(digest):
+            del self.daemon.pictures[digest]
+
+    def create(self, what: str, command: list[str] | None = None, **options: Any) -> Any:
+        """A container of an image where there is a command, else a network."""
+        if command is None:
+            self.daemon.nets[what] = options["labels"]
+            return None
+        self.daemon.resolve(what)
+        box = Box(daemon=self.daemon, id=self.daemon.next_id(), image=what, command=tuple(command), options=options)
+        self.daemon.boxes[box.id] = box
+        return box
+
+    def create_endpoint_config(self, *, aliases: list[str]) -> dict[str, Any]:
+        return {"Aliases": aliases}
+
+    def containers(self, *, all: bool, filters: Mapping[str, str]) -> list[dict[str, Any]]:
+        boxes = [box for box in self.daemon.boxes.values() if _fits(box.options["labels"], filters)]
+        return [{"Id": box.id, "State": box.state, "Labels": box.options["labels"]} for box in boxes]
+
+    def networks(self, *, filters: Mapping[str, str]) -> list[dict[str, Any]]:
+        found = [(name, labels) for name, labels in self.daemon.nets.items() if _fits(labels, filters)]
+        return [{"Id": name, "Labels": labels} for name, labels in found]
+
+    def kill(self, name: str) -> None:
+        self.daemon.boxes[name].code = 137
+
+    def remove_container(self, name: str, *, force: bool, v: bool) -> None:
+        del self.daemon.boxes[name]
+
+    def remove_network(self, name: str) -> None:
+        del self.daemon.nets[name]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An image, as the SDK hands it out."""
+
+    daemon: Daemon
+    id: str
+
+    def history(self) -> list[dict[str, int]]:
+        if self.daemon.forgets:
+            raise APIError("500 Server Error", explanation="snapshot does not exist")
+        whole = self.daemon.pictures[self.id].unpacked
+        return [{"Size": whole // 2}, {"Size": whole - whole // 2}]
+
+
+def _fits(labels: Mapping[str, str], filters: Mapping[str, str]) -> bool:
+    name, equals, value = filters["label"].partition("=")
+    return name in labels and (not equals or labels[name] == value)
