@@ -50,6 +50,10 @@ class Builder:
         self._lock = threading.Lock()
         self._stopped = False
 
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
     def build(self, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]) -> Outcome:
         """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
         started = time.monotonic()

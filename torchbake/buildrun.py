@@ -94,7 +94,12 @@ class BuildRun:
             folder / f"{job.spec.id}.log",
             lambda progress, steps: shown.step(job.spec.id, progress, steps),
         )
-        return self._taken_in(outcome, export, job, shown) if export and outcome.ok else outcome
+        if export and outcome.ok:
+            outcome = self._taken_in(outcome, export, job, shown)
+        if self.prune and not builder.stopped:
+            # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
+            prune(self.builder)
+        return outcome
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The packed image, kept and handed to the engine."""
@@ -116,8 +121,6 @@ class BuildRun:
             for future in done:
                 job = futures[future]
                 results.append(self._finish(job, future.result(), folder, shown))
-                if self.prune:  # only ever one job then: another's export would lose what it is packing
-                    prune(self.builder)
         return results
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:

@@ -168,6 +168,13 @@ def test_no_more_images_than_asked_for_are_built_side_by_side(site: Site, jobs: 
     assert site.buildx.most_at_once == jobs
 
 
+@pytest.mark.parametrize(("prune", "most"), [(True, 1), (False, 3)])
+def test_a_small_disk_never_holds_the_cache_of_two_images(site: Site, prune: bool, most: int) -> None:
+    site.build(RUNTIME, DEVEL, INIT, jobs=1, prune=prune, builder="kube")
+    assert site.buildx.most_cached == most
+    assert set(site.buildx.builders) == {"kube"}
+
+
 def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -> None:
     site.build(RUNTIME, pip=PipConfig(index_url="https://me:secret@mirror.example/simple"))
     held = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
