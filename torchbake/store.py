@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from docker.errors import ImageNotFound
+
 from torchbake.bakefile import Job
 from torchbake.engine import Engine, Image
 from torchbake.errors import BuildError, EngineError
@@ -78,7 +80,7 @@ class Store:
     def _measure(self, images: Sequence[Image]) -> dict[str, int]:
         try:
             known = {str(digest): int(size) for digest, size in json.loads(self.sizes.read_text()).items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             known = {}
         new = {image.digest: self._size(image) for image in images if image.digest not in known}
         if new:
@@ -87,7 +89,8 @@ class Store:
         return known | new
 
     def _size(self, image: Image) -> int:
-        with contextlib.suppress(EngineError):  # an image that lost its unpacked layers still is one
+        # An image that lost its unpacked layers still is one; one that went meanwhile must not end what others do.
+        with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.unpacked_size(image.digest)
         return image.size_bytes
 
