@@ -25,6 +25,7 @@ class Process:
         self.pid, self.command, self.options = pid, list(command), options
         self.returncode: int | None = None
         self.heard: list[int] = []  # signals
+        self.orphans: set[str] = set()  # what it started, and what outlives it in its group
         self._signals: queue.Queue[int] = queue.Queue()
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._file = _file_of(options.get("stdout"))
@@ -136,8 +137,10 @@ class Processes:
 
     def _killpg(self, pid: int, number: int) -> None:
         process = next((process for process in self.all if process.pid == pid), None)
-        if process is None or process.returncode is not None:
+        if process is None or (process.returncode is not None and not process.orphans):
             raise ProcessLookupError
+        if number == signal.SIGKILL:
+            process.orphans.clear()
         process.send_signal(number)
 
 

@@ -156,10 +156,11 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_no_more_images_than_asked_for_are_built_side_by_side(site: Site, jobs: int) -> None:
-    """With two, each waits for the other."""
+    """Each stays long enough for one too many to begin."""
 
     def meet(*_: object) -> int:
         wait_for(lambda: site.buildx.most_at_once == jobs)
+        time.sleep(0.05)
         return 0
 
     site.buildx.during = meet
