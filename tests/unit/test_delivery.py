@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.small import Small
-from tests.unit.registries import MemoryRegistry, Store
+from tests.unit.registries import Heard, MemoryRegistry, Store
 from torchbake.artifact import Artifact
 from torchbake.candidate import Candidate, Parcel, Supply
 from torchbake.content import Content
@@ -45,7 +45,7 @@ class Post:
         *,
         mounts: Collection[str] = (),
         supply: Supply | None = None,
-        heard: Callable[..., None] = lambda *_: None,
+        heard: Heard = lambda *_: None,
     ) -> Parcel:
         candidate = Candidate(id="cpu", digest=self.image.digest, labels={}, tags=("cpu",), verdict=None)
         registry = Mounting(self.store, heard=heard)

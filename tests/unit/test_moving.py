@@ -31,7 +31,12 @@ def store() -> Store:
 
 def asked(store: Store, what: str, key: str, then: Callable[[], object]) -> MemoryRegistry:
     """A registry at which something happens just before a question or a change."""
-    return MemoryRegistry(store, heard=lambda *heard: then() if heard == (what, key) else None)
+
+    def hear(*heard: str) -> None:
+        if heard == (what, key):
+            then()
+
+    return MemoryRegistry(store, heard=hear)
 
 
 def unreachable() -> None:
@@ -53,6 +58,18 @@ def test_what_is_there_already_is_no_hindrance(store: Store) -> None:
 def test_where_one_cannot_be_set_all_are_where_they_were(store: Store, tag: str) -> None:
     with pytest.raises(RegistryError, match="does not answer"):
         move_tags(asked(store, "PUT", tag, unreachable), NEW, MOVES)
+    assert store.tags == dict.fromkeys(TAGS, OLD.digest)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_tag_that_was_set_without_an_answer_goes_back_too(store: Store, tag: str) -> None:
+    def lose() -> None:
+        if store.tags[tag] == OLD.digest:
+            store.tags[tag] = NEW.digest
+            raise RegistryError("the connection was lost")
+
+    with pytest.raises(RegistryError, match="was lost"):
+        move_tags(asked(store, "PUT", tag, lose), NEW, MOVES)
     assert store.tags == dict.fromkeys(TAGS, OLD.digest)
 
 
