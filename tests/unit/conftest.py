@@ -1,12 +1,14 @@
 """What the unit tier stands on: small matrices and locks as values, and a refusal of all that is not pure.
 
-These tests run in seconds, with no engine, no network and no other process: an attempt is an error.
+These tests run in seconds, with no engine, no network and no other process: an attempt is an error. `pythons` is the
+one exception, for what must be the same in another process.
 """
 
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,6 +76,9 @@ class NotPureError(Exception):
     """Raised in place of starting a process or opening a connection."""
 
 
+_START = subprocess.Popen.__init__
+
+
 def _refuse(what: str) -> Callable[..., NoReturn]:
     def refusal(*args: object, **kwargs: object) -> NoReturn:
         raise NotPureError(f"a unit test must not use {what}: {args[1:2] or args[:1]}")
@@ -92,10 +97,35 @@ def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
 
 
+@pytest.fixture
+def pythons(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Runs this Python with the same words side by side, once for each of the environments; what each said."""
+
+    def run(words: Sequence[str], *environments: Mapping[str, str]) -> list[str]:
+        with monkeypatch.context() as allowed:
+            allowed.setattr(subprocess.Popen, "__init__", _START)
+            started = [
+                subprocess.Popen(
+                    [sys.executable, *words], cwd=TOOLKIT, env={**os.environ, **more}, stdout=subprocess.PIPE, text=True
+                )
+                for more in environments
+            ]
+            said = [process.communicate(timeout=60)[0] for process in started]
+        assert [process.returncode for process in started] == [0] * len(started)
+        return said
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def project() -> Project:
     """The repository's own matrix, read once."""
     return load_project(TOOLKIT / "matrix.yaml")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The mark of tests/images, whose conftest registers it only for a run about an image."""
+    config.addinivalue_line("markers", "check(check): the image check that a test is")
 
 
 def matrix_of(text: str = SMALL) -> Matrix:

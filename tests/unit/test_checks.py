@@ -31,12 +31,6 @@ PAGE = TOOLKIT / "docs/checks.md"
 START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
 
 
-@pytest.fixture(autouse=True)
-def _marker(pytestconfig: pytest.Config) -> None:
-    """The mark of tests/images, whose conftest registers it only for a run about an image."""
-    pytestconfig.addinivalue_line("markers", "check(check): the image check that a test is")
-
-
 def test_every_test_of_an_image_is_a_check_with_a_reason() -> None:
     for one in catalogue():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*\.[a-z0-9]+(-[a-z0-9]+)*", one.id), one

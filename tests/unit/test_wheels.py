@@ -264,6 +264,85 @@ def test_the_cuda_home_command_makes_links(tmp_path: Path) -> None:
     assert (home / "nvvm/libdevice/x.bc").readlink() == Path("/nvidia/nvidia/cuda_nvcc/nvvm/libdevice/x.bc")
 
 
+@pytest.fixture
+def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root of a build's file system, in which uv installs a wheel with a stub, a test and a header."""
+
+    def below(*parts: str | Path) -> Path:
+        whole = Path(*parts)
+        return tmp_path / whole.relative_to("/") if str(whole) in ("/staging", "/layers", "/headers") else whole
+
+    def uv(command: list[str], **_: Any) -> SimpleNamespace:
+        root = Path(command[command.index("--target") + 1]) if "--target" in command else site_of(tmp_path)
+        installed(root, "nvidia_thing", "nvidia/thing/lib/libthing.so", "nvidia/thing/include/thing.h")
+        installed(root, "thing", "thing/__init__.py", "thing/__init__.pyi", "thing/include/a.h")
+        for module in root.glob("thing/*.py"):
+            module.write_text("x = 1\n")
+        return SimpleNamespace(returncode=0)
+
+    compile_dir = wheels.compileall.compile_dir
+
+    def alone(*folder: Path, **options: Any) -> bool:
+        """In this process: several are for a build."""
+        return bool(compile_dir(*folder, **{**options, "workers": 1}))
+
+    monkeypatch.setattr(wheels, "Path", below)
+    monkeypatch.setattr(wheels, "LAYERS", tmp_path / "layers")
+    monkeypatch.setattr(wheels, "HEADERS", tmp_path / "headers")
+    monkeypatch.setattr(wheels.subprocess, "run", uv)
+    monkeypatch.setattr(wheels.compileall, "compile_dir", alone)
+    (tmp_path / "list.lock").write_text("thing==1.0\n")
+    (tmp_path / "trim.toml").write_text(
+        '[[drop]]\nname = "stubs"\npaths = ["**/*.pyi"]\n'
+        '[[drop]]\nname = "headers"\npaths = ["**/include/**"]\nto = "headers"\n'
+    )
+    return tmp_path
+
+
+def site_of(root: Path) -> Path:
+    return root / "venv/lib/python3.11/site-packages"
+
+
+def words_of(builder: Path, *, trim: bool) -> list[str]:
+    return ["--trim", str(builder / "trim.toml")] if trim else []
+
+
+@pytest.mark.parametrize("trim", [True, False])
+def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bool) -> None:
+    wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=trim)])
+    found = {path for path in tree(builder / "layers") if "__pycache__" not in path}
+    dropped = {"thing/thing/__init__.pyi", "thing/thing/include/a.h", "nvidia-thing/nvidia/thing/include/thing.h"}
+    kept = {"thing/thing/__init__.py", "nvidia-thing/nvidia/thing/lib/libthing.so"}
+    assert found == (kept if trim else kept | dropped)
+    assert tree(builder / "headers") == ({"thing/include/a.h", "nvidia/thing/include/thing.h"} if trim else set())
+    assert not (builder / "staging").exists()
+
+
+def test_the_layers_of_a_build_have_bytecode_of_python_alone_and_constant_times(builder: Path) -> None:
+    wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=True)])
+    assert {path.parts[-4] for path in (builder / "layers").rglob("*.pyc")} == {"thing"}
+    (compiled,) = (builder / "layers").rglob("*.pyc")
+    assert b"/pytorch/thing/__init__.py" in compiled.read_bytes()
+    paths = [*(builder / "layers").rglob("*"), *(builder / "headers").rglob("*")]
+    assert {path.stat().st_mtime for path in paths} == {wheels.EPOCH}
+
+
+@pytest.mark.parametrize("trim", [True, False])
+def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers(builder: Path, trim: bool) -> None:
+    site = site_of(builder)
+    site.mkdir(parents=True)
+    paths = ["--path", "/pytorch", "--path", "/nvidia"]
+    words = ["site", str(builder / "list.lock"), str(builder / "venv"), *paths]
+    wheels.main([*words, *words_of(builder, trim=trim)])
+    assert (site / "thing/__init__.py").exists()
+    assert (site / "thing/__init__.pyi").exists() != trim
+    assert (site / "thing/include/a.h").exists() != trim
+    assert (site / "torchbake.pth").read_text() == "/pytorch\n/nvidia\n"
+    assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {wheels.EPOCH}
+    rows = {row[0] for _, _, rows in wheels.records(site) for row in rows}
+    assert ("thing/__init__.pyi" in rows) != trim
+
+
 def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp_path: Path) -> None:
     installed(tmp_path / "one", "one", "nvidia/cublas/lib/libcublas.so.12", "bin/tool")
     installed(tmp_path / "two", "two", "nvidia/cudnn/lib/libcudnn.so.9", "cuda/x.py")

@@ -1,0 +1,61 @@
+"""All that is derived from the repository's matrix and locks, by name, with the digest of its bytes."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchbake.bakefile import Job, Options, bake_file
+from torchbake.base import Base
+from torchbake.builderlock import builder_lock_text
+from torchbake.handover import secret_texts
+from torchbake.inputs import inputs_digest
+from torchbake.lock import lock_path, read_lock
+from torchbake.lockfile import format_lock, read_lock_text
+from torchbake.manifest import sha256
+from torchbake.mirrors import AptConfig, PipConfig
+from torchbake.plan import ref_of
+from torchbake.project import TOOLKIT, Project, load_project
+from torchbake.render import render
+from torchbake.spec import ImageSpec, Spec
+
+_PIP = PipConfig(index_url="https://a/simple", extra_index_urls=("https://b", "https://c"), trusted_hosts=("a", "b"))
+_APT = AptConfig(mirror="http://a/debian", security_mirror="http://a/security", http_proxy="http://p")
+_OPTIONS = Options(output="type=image", created="2026-01-01T00:00:00+00:00", revision="c", proxies=("HTTP_PROXY", "p"))
+
+
+def derived() -> Iterator[tuple[str, str]]:
+    """Locks, Dockerfiles, inputs digests, secrets and the bake file."""
+    project, jobs = load_project(TOOLKIT / "matrix.yaml"), list[Job]()
+    for spec in project.expansion.specs:
+        lock = read_lock(TOOLKIT, spec) if isinstance(spec, ImageSpec) else None
+        dockerfile = render(spec, lock)
+        jobs.append(_job(project, spec, dockerfile))
+        yield f"dockerfile {spec.id}", sha256(dockerfile.encode())
+        yield f"inputs {spec.id}", jobs[-1].inputs
+        yield f"tags {spec.id}", " ".join(jobs[-1].tags)
+        yield f"secrets {spec.id}", sha256(json.dumps(secret_texts(_PIP, _APT, spec)).encode())
+        if lock:
+            yield f"lock {spec.id}", sha256(format_lock(lock).encode())
+    secrets = {job.spec.id: {name: Path("/s", name) for name in secret_texts(_PIP, _APT, job.spec)} for job in jobs}
+    yield "bake file", sha256(json.dumps(bake_file(jobs, _OPTIONS, TOOLKIT, secrets), indent=2).encode())
+
+
+def _job(project: Project, spec: Spec, dockerfile: str) -> Job:
+    base = Base(
+        name=spec.base.name, image=spec.base.image, source="registry", digest=f"sha256:{'d' * 64}", created="now"
+    )
+    inputs = inputs_digest(
+        spec,
+        dockerfile=dockerfile,
+        lock_text=read_lock_text(lock_path(TOOLKIT, spec), spec.id) if isinstance(spec, ImageSpec) else "",
+        builder_lock=builder_lock_text(TOOLKIT),
+        base_digest=base.digest,
+    )
+    tags = project.tags[spec.id]
+    contexts = {spec.base.image: base.context(project.state)}
+    return Job(spec=spec, ref=ref_of(spec, tags), tags=tags, inputs=inputs, base=base, contexts=contexts)
+
+
+if __name__ == "__main__":
+    json.dump({"order": list({f"word {number}" for number in range(20)}), "derived": list(derived())}, sys.stdout)
