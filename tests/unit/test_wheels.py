@@ -274,9 +274,10 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def uv(command: list[str], **_: Any) -> SimpleNamespace:
         root = Path(command[command.index("--target") + 1]) if "--target" in command else site_of(tmp_path)
-        installed(root, "nvidia_thing", "nvidia/thing/lib/libthing.so", "nvidia/thing/include/thing.h")
+        nvidia = ("nvidia/__init__.py", "nvidia/thing/lib/libthing.so", "nvidia/thing/include/thing.h")
+        installed(root, "nvidia_thing", *nvidia)
         installed(root, "thing", "thing/__init__.py", "thing/__init__.pyi", "thing/include/a.h")
-        for module in root.glob("thing/*.py"):
+        for module in root.rglob("*.py"):
             module.write_text("x = 1\n")
         return SimpleNamespace(returncode=0)
 
@@ -312,7 +313,8 @@ def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bo
     wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=trim)])
     found = {path for path in tree(builder / "layers") if "__pycache__" not in path}
     dropped = {"thing/thing/__init__.pyi", "thing/thing/include/a.h", "nvidia-thing/nvidia/thing/include/thing.h"}
-    kept = {"thing/thing/__init__.py", "nvidia-thing/nvidia/thing/lib/libthing.so"}
+    nvidia = {f"nvidia-thing/nvidia/{name}" for name in ("__init__.py", "thing/lib/libthing.so")}
+    kept = {"thing/thing/__init__.py", *nvidia}
     assert found == (kept if trim else kept | dropped)
     assert tree(builder / "headers") == ({"thing/include/a.h", "nvidia/thing/include/thing.h"} if trim else set())
     assert not (builder / "staging").exists()
