@@ -131,7 +131,13 @@ def unloadable(paths: list[str], least: int = 0) -> Iterator[str]:
 
 
 def nvrtc() -> Iterator[str]:
-    """https://docs.nvidia.com/cuda/nvrtc/"""
+    """https://docs.nvidia.com/cuda/nvrtc/
+
+    In a process that has torch, as it is used: CUDA 13.0's does not look beside itself for its other half, which torch
+    has loaded by then.
+    """
+    import torch  # noqa: F401, PLC0415
+
     path = next(path for path in of_nvidia("libnvrtc.so.*") if ".alt." not in path)
     library, program = ctypes.CDLL(path), ctypes.c_void_p()
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
