@@ -15,8 +15,6 @@ PAGES = (
     *sorted((TOOLKIT / ".github").glob("*.md")),
     *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
 )
-# What is only there once somebody has made it.
-MADE = {"docs/images.md", "images/proofs.json"}
 _FOLDERS = "benchmarks|ci|docs|entrypoints|images|layers|templates|tests|torchbake"
 
 
@@ -57,4 +55,4 @@ def paths(text: str) -> set[str]:
     """Files and folders of the repository that are named as code, with no name of the reader's own in them."""
     ours = re.sub(r"(?m)^Sources?: (?:.+\n)+", "", text)  # what a launcher's own repository has
     named = set(re.findall(rf"`((?:{_FOLDERS})/[\w./-]+)`", ours))
-    return {name for name in named if not re.search(r"\b(NAME|ID|TIME)\b", name)} - MADE
+    return {name for name in named if not re.search(r"\b(NAME|ID|TIME)\b", name)}

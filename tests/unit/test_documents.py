@@ -154,7 +154,7 @@ def test_a_command_is_read_as_a_shell_reads_it() -> None:
 
 
 def test_links_and_paths_are_found_and_code_is_no_link() -> None:
-    text = "[a](b.md#c) [d](https://e) `[f](g)` `torchbake/no.py` `images/ID/Dockerfile` `docs/images.md` `images/x`"
+    text = "[a](b.md#c) [d](https://e) `[f](g)` `torchbake/no.py` `images/ID/Dockerfile` `images/x`"
     assert links(text) == ["b.md#c"]
     assert paths(f"{text}\n\nSource: a/b,\n`docs/theirs.md`.\n") == {"torchbake/no.py", "images/x"}
 
