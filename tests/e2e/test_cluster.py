@@ -87,7 +87,10 @@ def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
 
     def look() -> set[str]:
         return {
-            *(f"container {item.name}" for item in engine.containers.list(all=True, filters={"label": RUN})),
+            *(
+                f"container {item.name}"
+                for item in engine.containers.list(all=True, filters={"label": RUN}, ignore_removed=True)
+            ),
             *(f"network {item.name}" for item in engine.networks.list(filters={"label": RUN})),
             *(f"volume {item.name}" for item in engine.volumes.list()),
         }
@@ -313,7 +316,10 @@ def test_a_killed_process_that_nobody_waited_for_is_no_owner() -> None:
 
 
 def cluster_lives(engine: docker.DockerClient) -> bool:
-    return any(item.labels.get(OWNER, "").split("/")[2:3] == [str(os.getpid())] for item in engine.containers.list())
+    return any(
+        item.labels.get(OWNER, "").split("/")[2:3] == [str(os.getpid())]
+        for item in engine.containers.list(ignore_removed=True)
+    )
 
 
 def test_the_verb_runs_three_nodes_in_both_orders(image: str, toolbox: Toolbox, left: Callable[[], list[str]]) -> None:

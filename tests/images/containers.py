@@ -92,7 +92,9 @@ class Containers:
         return testinfra.get_host(f"docker://{user}@{name}" if user else f"docker://{name}")
 
     def remove_all(self) -> None:
-        for container in self._client.containers.list(all=True, filters={"label": f"{_LABEL}={self._session}"}):
+        for container in self._client.containers.list(
+            ignore_removed=True, all=True, filters={"label": f"{_LABEL}={self._session}"}
+        ):
             with contextlib.suppress(NotFound):
                 container.remove(force=True, v=True)
 
