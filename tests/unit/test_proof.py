@@ -131,3 +131,9 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
     matrix.write_text(SMALL)
     assert main(["images", "--matrix", str(matrix)]) == 2
     assert "--registry" in capsys.readouterr().err
+
+
+def test_every_image_of_this_matrix_has_passed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """What changes an image's packages asks for it to be proved again: `nox -s images -- --registry HOST/NAMESPACE`."""
+    code = main(["images", "--check"])
+    assert code == 0, capsys.readouterr().err
