@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.mirrors import PROXY_VARIABLES
+
 ROOT = Path(__file__).resolve().parents[2]
 # How a machine reaches packages and its engine. All else that ours has set, pip's quietness too, is not handed on.
 _KEPT = (
     "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CONFIG_FILE", "DOCKER_HOST",
-    "TORCHBAKE_ENGINE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+    "TORCHBAKE_ENGINE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", *PROXY_VARIABLES,
 )  # fmt: skip
 _PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
 

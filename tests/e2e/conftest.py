@@ -53,6 +53,13 @@ def engine() -> Iterator[docker.DockerClient]:
 
 
 @pytest.fixture(scope="session")
+def gateway(engine: docker.DockerClient) -> str:
+    """The address that containers reach the host by."""
+    address: str = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    return address
+
+
+@pytest.fixture(scope="session")
 def built(engine: docker.DockerClient) -> dict[str, dict[str, Any]]:
     """The three images that the tests look into, by id."""
     done = subprocess.run(

@@ -1,13 +1,13 @@
 """A hostile registry: it answers each request as a test tells it to, and keeps what it was sent."""
 
-import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+
+from tests.e2e.serving import serving
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +66,11 @@ def hostile(
     answer: Callable[[Heard], Reply | None] | None = None, *, certificate: Path | None = None
 ) -> Iterator[Hostile]:
     """Start one on a free port; with a certificate (its key beside it) it speaks TLS."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    if certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, certificate.with_name("key.pem"))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    state = Hostile(host=f"127.0.0.1:{server.server_address[1]}", scheme="https" if certificate else "http")
-    state.answer = answer or state.answer
-    server.state = state  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(_Handler, certificate=certificate) as server:
+        state = Hostile(host=f"127.0.0.1:{server.server_port}", scheme="https" if certificate else "http")
+        state.answer = answer or state.answer
+        server.state = state  # type: ignore[attr-defined]
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

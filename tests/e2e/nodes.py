@@ -14,6 +14,7 @@ import requests
 from docker.models.containers import Container
 
 JOBS = Path(__file__).parent / "jobs"
+SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Job:
     def start_all(self, *command: str, **variables: object) -> list[Container]:
         return [self.start(node, *command, **variables) for node in range(self.nodes)]  # type: ignore[arg-type]
 
-    def ends(self, seconds: float = 240) -> list[int]:
+    def ends(self, seconds: float = SLOW) -> list[int]:
         """Every container's exit code; -1 for one that did not end in time."""
         deadline = time.monotonic() + seconds
         codes = []

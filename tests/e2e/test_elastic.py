@@ -8,10 +8,8 @@ import pytest
 
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
-from tests.e2e.nodes import Job, new_job
+from tests.e2e.nodes import SLOW, Job, new_job
 from tests.e2e.waiting import until
-
-SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
 
 
 @pytest.fixture
@@ -36,14 +34,14 @@ def test_sigterm_ends_an_elastic_job(job: Job) -> None:
     job.start(0, "/job/steps.py", "none", "0", STEPS=500)
     _wait_until_up(job)
     job.containers[0].kill(signal="SIGTERM")
-    assert job.ends(SLOW) == [143], _words(job, 0)
+    assert job.ends() == [143], _words(job, 0)
     assert _words(job, 0).count("rank 0 of 2 is up") == 1
     assert "stopped by SIGTERM" in _words(job, 0).splitlines()[-1]
 
 
 def test_a_rank_is_started_again_as_often_as_is_set(job: Job) -> None:
     job.start(0, "/job/steps.py", "exit", "1")
-    assert job.ends(SLOW) == [7], _words(job, 0)
+    assert job.ends() == [7], _words(job, 0)
     assert _words(job, 0).count("rank 1 meets exit") == 2
     assert "First: rank 1 (node 0, local rank 1): exit code 7" in _words(job, 0)
 
@@ -53,7 +51,7 @@ def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | 
     nodes = {} if elastic else {"NNODES": 2}
     for node in range(1 if elastic else 2):
         job.start(node, "/job/fill_tmp.py", tmpfs={"/tmp": "size=1m"}, ELASTIC=elastic, **nodes)  # type: ignore[arg-type]
-    assert job.ends(SLOW) == [3] * len(job.containers), _words(job, 0)
+    assert job.ends() == [3] * len(job.containers), _words(job, 0)
     for node in range(len(job.containers)):
         assert _words(job, node).splitlines()[-1].endswith("the folder is full"), _words(job, node)
 
@@ -63,5 +61,5 @@ def test_a_dead_rendezvous_host_is_named_by_the_nodes_that_are_left(job: Job) ->
         job.start(node, "/job/steps.py", "none", "0", STEPS=2000, GROUP_TIMEOUT=20)
     _wait_until_up(job)
     job.containers[0].kill()
-    assert job.ends(SLOW)[1] == Code.NODE_LOST, _words(job, 1)
+    assert job.ends()[1] == Code.NODE_LOST, _words(job, 1)
     assert "node 0, which holds the rendezvous, is gone: node0:" in _words(job, 1)

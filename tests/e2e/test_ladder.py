@@ -16,11 +16,10 @@ from docker.models.containers import Container
 
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
-from tests.e2e.nodes import Job, new_job
+from tests.e2e.nodes import SLOW, Job, new_job
 
 NODES, NPROC = 3, 2
 GROUP_TIMEOUT, RENDEZVOUS_TIMEOUT, STOPPED_TIMEOUT = 8, 10, 3
-SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
 
 
 @pytest.fixture

@@ -5,12 +5,10 @@ import os
 import shutil
 import subprocess
 import tarfile
-import threading
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +17,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from tests.e2e.serving import index_of, serving
 from torchbake.mirrors import read_pip_config
 
 Project = Callable[..., Path]
@@ -51,20 +50,11 @@ class _Proxy(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def gateway(engine: docker.DockerClient) -> str:
-    """The address that containers reach the host by."""
-    address: str = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
-    return address
-
-
-@pytest.fixture
 def proxy(gateway: str) -> Iterator[tuple[str, list[str]]]:
     """A proxy, and what it has been asked for."""
     seen: list[str] = []
-    server = ThreadingHTTPServer((gateway, 0), type("Proxy", (_Proxy,), {"seen": seen}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen
-    server.shutdown()
+    with serving(type("Proxy", (_Proxy,), {"seen": seen}), gateway) as server:
+        yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen
 
 
 def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer = 42\n") -> Path:
@@ -80,29 +70,12 @@ def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer
     return path
 
 
-class _Index(SimpleHTTPRequestHandler):
-    """A simple index (PEP 503) of a folder's wheels, which notes what it is asked for."""
-
-    seen: list[str]
-
-    def do_GET(self) -> None:
-        self.seen.append(self.path)
-        super().do_GET()
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def index(gateway: str, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
     """An index with a torch for the CPU that no cache has seen, and what it has been asked for."""
     _wheel(tmp_path / "simple/torch", "torch", "2.13.0+cpu", f"answer = {uuid.uuid4().hex!r}\n")
-    seen: list[str] = []
-    handler = partial(type("Index", (_Index,), {"seen": seen}), directory=str(tmp_path / "simple"))
-    server = ThreadingHTTPServer((gateway, 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{gateway}:{server.server_port}", seen
-    server.shutdown()
+    with index_of(tmp_path / "simple", gateway) as index:
+        yield index
 
 
 @pytest.fixture

@@ -10,12 +10,8 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
@@ -23,12 +19,12 @@ import requests
 
 from tests.e2e.bare import ROOT, copy_tree
 from tests.e2e.registries import unpacked
+from tests.e2e.serving import index_of
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
-from torchbake.mirrors import read_pip_config
+from torchbake.mirrors import proxy_variables, read_pip_config
 
 CACHE = ROOT / ".torchbake/newcomer"
 BUILT = "torchbake-test/newcomer-pytorch"
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
 CERTIFICATES = "/host-certificates.crt"
 UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
@@ -58,15 +54,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-class _Index(SimpleHTTPRequestHandler):
-    """A folder of wheels as an index (PEP 503)."""
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def mirror(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def mirror(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """This host's package mirror: where its wheels of torch for the CPU are in a folder, they are served from there."""
     given = {name: os.environ[name] for name in MIRRORS if name in os.environ}
     wheels = [wheel for folder in read_pip_config().local_folders for wheel in folder.glob("torch-*+cpu-*.whl")]
@@ -77,11 +66,8 @@ def mirror(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
     (simple / "torch").mkdir()
     for wheel in wheels:
         (simple / "torch" / wheel.name).symlink_to(wheel)
-    gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
-    server = ThreadingHTTPServer((gateway, 0), partial(_Index, directory=str(simple)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield {**given, "TORCHBAKE_INDEX_CPU": f"http://{gateway}:{server.server_port}"}
-    server.shutdown()
+    with index_of(simple, gateway) as (url, _):
+        yield {**given, "TORCHBAKE_INDEX_CPU": url}
 
 
 def bare_root(suite: str) -> str:
@@ -121,7 +107,7 @@ def engine_of(suite: str) -> list[str]:
 def handed_in(mirror: dict[str, str]) -> list[str]:
     """Options for `docker run`."""
     bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
-    env = {name: os.environ[name] for name in PROXIES if name in os.environ} | mirror
+    env = {name: os.environ[name] for name in proxy_variables()} | mirror
     env |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), CERTIFICATES)
     return ["--volume", f"{bundle}:{CERTIFICATES}:ro", *(word for pair in env.items() for word in _option(*pair))]
 

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from tests.e2e.serving import serving
 
 Fault = Literal["", "500", "503", "429", "reset", "lost", "truncated", "digest", "unknown-upload", "401"]
 _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
@@ -59,17 +61,10 @@ def at_random(seed: int, share: float) -> Callable[[int, str, str], Fault]:
 @contextmanager
 def unreliable(upstream: str) -> Iterator[Unreliable]:
     """Start one before the registry at ``upstream``."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    state = Unreliable(host=f"127.0.0.1:{server.server_address[1]}", upstream=upstream)
-    server.state = state  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(_Handler) as server:
+        state = Unreliable(host=f"127.0.0.1:{server.server_port}", upstream=upstream)
+        server.state = state  # type: ignore[attr-defined]
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
