@@ -103,7 +103,7 @@ class Publisher:
                 )
             if decision.action == "finish":
                 record = self._ours(decision)
-                self._expect_key(decision)
+                self._expect_key(decision, record)
                 if not dry:
                     self._promote(decision, record, tell)
         return decision
@@ -140,15 +140,16 @@ class Publisher:
         signed = record.signature == self._signer.how and self._signer.holds(self._registry.repository, digests)
         return signed or bool(self._signer.hindrance)
 
-    def _expect_key(self, decision: Decision) -> None:
+    def _expect_key(self, decision: Decision, record: Record) -> None:
         """Raises PublishError where a record that is signed would be replaced by one that is not."""
-        found = self._found(decision)
-        if found and self._signer.hindrance and found.record.is_signed:
-            reason = f"its record is signed ({found.record.signature}): finish it with --key or --keyless"
+        if self._signer.hindrance and record.is_signed:
+            reason = f"its record is signed ({record.signature}): finish it with --key or --keyless"
             raise self._verification.refusal(decision.tag, decision.digest, reason)
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
-        self._expect_key(decision)
+        found = self._found(decision)
+        if found:
+            self._expect_key(decision, found.record)
         if decision.digest != candidate.digest:
             self._promote(decision, self._ours(decision), tell)
         elif parcel is None:
