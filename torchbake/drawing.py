@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from torchbake.sharing import Breakdown
+from torchbake.sizes import human
 
 WIDTH = 1000  # units of a bar's box; the page stretches it
 
@@ -43,17 +44,6 @@ def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) ->
         start += width
     head = Markup('<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">')
     return head.format(WIDTH, height, title) + Markup("").join(pieces) + Markup("</svg>")
-
-
-def human(size: float) -> str:
-    """Bytes as people read them, in the units that docker uses: ``82 kB``, ``937 MB``, ``1.18 GB``."""
-    value = float(abs(size))
-    sign = "−" if size < 0 else ""
-    for unit in ("B", "kB", "MB"):
-        if value < 999.5:
-            return f"{sign}{value:.3g} {unit}"
-        value /= 1000
-    return f"{sign}{value:.2f} GB"
 
 
 def _piece(part: Part, start: float, width: float, height: int) -> Markup:

@@ -15,10 +15,11 @@ import jinja2
 from markupsafe import Markup
 
 from torchbake.catalogue import Catalogue, Entry
-from torchbake.drawing import bar, human, parts_of, totals_of
+from torchbake.drawing import bar, parts_of, totals_of
 from torchbake.errors import RenderError
 from torchbake.project import TOOLKIT
 from torchbake.sharing import Breakdown
+from torchbake.sizes import human
 
 PRESENCE = {
     "up-to-date": "up to date",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from torchbake.errors import CheckError
 from torchbake.inputs import digest, toolkit_file, toolkit_files
+from torchbake.sizes import in_gigabytes
 from torchbake.spec import Spec
 
 _COMMAND = "nox -s images -- --registry HOST/NAMESPACE"
@@ -133,8 +134,8 @@ def _row(proof: Proof) -> tuple[str, ...]:
         f"`{proof.id}`",
         "failed" if proof.problem else str(counts.get("passed", 0)),
         str(counts.get("not-run", 0)),
-        _size(proof.packed_bytes),
-        _size(proof.unpacked_bytes),
+        in_gigabytes(proof.packed_bytes),
+        in_gigabytes(proof.unpacked_bytes),
         *(f"{part:.0f} s" for part in (seconds.build, seconds.test, seconds.publish)),
         f"`{proof.digest.removeprefix('sha256:')[:12]}`" if proof.digest else "",
         proof.tested[:10],
@@ -157,9 +158,3 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
-
-
-def _size(count: int) -> str:
-    if not count:
-        return ""
-    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.unit.conftest import check_golden, cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.catalogue import Catalogue, change_of, make_catalogue
-from torchbake.drawing import WIDTH, Part, bar, human, parts_of
+from torchbake.drawing import WIDTH, Part, bar, parts_of
 from torchbake.known import InEngine, InRegistry, Known
 from torchbake.page import anchor, render_page
 from torchbake.project import TOOLKIT
 from torchbake.release import Judgement, Moved, Record
 from torchbake.sharing import Layer, Step, break_down, chain, match_steps, name_layers, step_name, stock
+from torchbake.sizes import human
 from torchbake.spec import Spec
 from torchbake.verdict import CheckResult, Outcome, Verdict
 

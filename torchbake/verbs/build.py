@@ -22,6 +22,7 @@ from torchbake.preparation import Preparation
 from torchbake.project import Project, run_folder
 from torchbake.revision import content_epoch, created, revision
 from torchbake.select import Selection
+from torchbake.sizes import in_gigabytes
 from torchbake.store import Store, up_to_date
 from torchbake.verbs.base import bases_of
 from torchbake.verbs.common import add_selectors, add_shard, interruptible, load_selection, positive
@@ -204,9 +205,7 @@ def _show(results: list[Result], form: str) -> None:
 
 
 def _row(result: Result) -> tuple[Text | str, ...]:
-    size = f"{result.size_bytes / 1e9:.2f} GB" if result.size_bytes else ""
-    if result.size_bytes and result.size_bytes < 1e8:
-        size = f"{result.size_bytes / 1e6:.1f} MB"
+    size = in_gigabytes(result.size_bytes or 0)
     return (
         Text(result.id, style="bold"),
         Text(result.status, style=_STYLES[result.status]),

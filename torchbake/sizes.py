@@ -1,0 +1,19 @@
+"""Numbers of bytes as people read them. Pure."""
+
+
+def human(size: float) -> str:
+    """Bytes as people read them, in the units that docker uses: ``82 kB``, ``937 MB``, ``1.18 GB``."""
+    value = float(abs(size))
+    sign = "−" if size < 0 else ""
+    for unit in ("B", "kB", "MB"):
+        if value < 999.5:
+            return f"{sign}{value:.3g} {unit}"
+        value /= 1000
+    return f"{sign}{value:.2f} GB"
+
+
+def in_gigabytes(size: int) -> str:
+    """The same for columns, whose rows are compared: ``0.94 GB``, and below a tenth of one ``82.0 MB``; 0 is empty."""
+    if not size:
+        return ""
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
