@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, get_args
 from torchbake.cause import cause_of
 from torchbake.errors import BaseError
 from torchbake.files import write_text
-from torchbake.mirrors import AptConfig
+from torchbake.mirrors import DEBIAN_KEYS, AptConfig
 from torchbake.oci import layout_digest, write_layout
 from torchbake.revision import content_epoch, rfc3339
 from torchbake.spec import BaseSpec
@@ -28,7 +28,6 @@ REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead o
 
 _MIRROR = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
-_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
 # What Debian's own "slim" images leave out: about 100 MB.
 _SLIM = (
@@ -135,8 +134,8 @@ def _run_mmdebstrap(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) 
     sources = folder / "debian.sources"
     sources.write_text(debian_sources(spec.suite))
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}"]
-    if Path(_KEYRING).exists() and not Path(_LEGACY_KEYS).exists():
-        command += [f"--keyring={_KEYRING}"]  # beside the keys of apt's folder, where Ubuntu has none of Debian's
+    if Path(DEBIAN_KEYS).exists() and not Path(_LEGACY_KEYS).exists():
+        command += [f"--keyring={DEBIAN_KEYS}"]  # beside the keys of apt's folder, where Ubuntu has none of Debian's
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
         f"--dpkgopt=path-include={path}" for path in _KEPT
     ]
@@ -171,7 +170,7 @@ def debian_sources(suite: str, apt: AptConfig | None = None) -> str:
     """``debian.sources`` of a suite with its updates: Debian's own mirrors, or the host's."""
     mirror, security = _mirrors(apt or AptConfig())
     return "".join(
-        f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\nSigned-By: {_KEYRING}\n\n"
+        f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\nSigned-By: {DEBIAN_KEYS}\n\n"
         for uri, suites in ((mirror, f"{suite} {suite}-updates"), (security, f"{suite}-security"))
     )
 

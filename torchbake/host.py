@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torchbake.errors import SetupError
+from torchbake.mirrors import DEBIAN_KEYS
 from torchbake.places import EnginePaths
 
 MINIMUM_BUILDX = (0, 13)
@@ -16,12 +17,12 @@ TRIXIE_SOURCE = "/etc/apt/sources.list.d/torchbake-trixie.sources"
 TRIXIE_PIN = "/etc/apt/preferences.d/torchbake-trixie"
 DAEMON_JSON = "/etc/docker/daemon.json"
 CONTAINERD_STORE = {"features": {"containerd-snapshotter": True}}
-SOURCE_TEXT = """\
+SOURCE_TEXT = f"""\
 Types: deb
-URIs: {mirror}
+URIs: {{mirror}}
 Suites: trixie
 Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+Signed-By: {DEBIAN_KEYS}
 """
 PIN_TEXT = "Package: *\nPin: release n=trixie\nPin-Priority: 50\n"
 # An engine started by hand takes over these of the host's own settings: how to reach registries, its

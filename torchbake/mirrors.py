@@ -20,6 +20,7 @@ _PIP_SECTIONS = ("global", "install")
 _LISTS = ("extra-index-url", "find-links", "trusted-host")
 _SINGLE = ("index-url", "cert", "proxy", "no-index")
 PYPI = "https://pypi.org/simple"
+DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 

@@ -112,9 +112,10 @@ class ProofRun:
 
     def _make_room(self, spec: Spec) -> None:
         """Where the disk is short: drop finished images that share no CUDA with the next one, and the build cache."""
-        if self._free() >= self.room:
+        free = self._free()
+        if free >= self.room:
             return
-        self.say(f"{self._free() / 1e9:.0f} GB are free: dropping finished images and the build cache from the engine")
+        self.say(f"{free / 1e9:.0f} GB are free: dropping finished images and the build cache from the engine")
         tags = self.project.tags
         for old in [old for old in self.done if _stack(old) != _stack(spec)]:
             self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
