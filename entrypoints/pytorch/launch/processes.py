@@ -10,7 +10,7 @@ from pathlib import Path
 def state_of(pid: int) -> str:
     """One letter of proc(5): R runs, S sleeps, T is stopped by a signal, t by a debugger, Z is dead; empty: gone."""
     with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return _stat(pid)[0]
     return ""
 
 
@@ -32,8 +32,13 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 def _parent(pid: int) -> int:
     with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        return int(_stat(pid)[1])
     return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc(5)'s stat behind the name, which may hold blanks and brackets itself."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def out_of_memory() -> bool:
