@@ -1,7 +1,5 @@
 """``python FOLDER VERB``, with this folder: the toolkit from wherever one stands, as the noxfile starts it."""
 
-import sys
+from torchbake.__main__ import run
 
-from torchbake.__main__ import main
-
-sys.exit(main())
+run()

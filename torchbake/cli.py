@@ -110,7 +110,9 @@ def main(argv: Sequence[str]) -> int:
     for library in ("docker", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
-        return _run(argv)
+        code = _run(argv)
+        sys.stdout.flush()  # here, where a reader that has gone or a full disk is still told as such
+        return code
     except TorchbakeError as error:
         console.show_error(error)
         return error.exit_code

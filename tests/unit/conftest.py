@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -113,6 +113,21 @@ def pythons(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             said = [process.communicate(timeout=60)[0] for process in started]
         assert [process.returncode for process in started] == [0] * len(started)
         return said
+
+    return run
+
+
+@pytest.fixture
+def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs this Python with some words to its end, however it ends."""
+
+    def run(*words: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as allowed:
+            allowed.setattr(subprocess.Popen, "__init__", _START)
+            return subprocess.run(
+                [sys.executable, *words],
+                cwd=TOOLKIT, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+            )  # fmt: skip
 
     return run
 

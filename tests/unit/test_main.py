@@ -1,0 +1,74 @@
+"""How the process of a verb ends: at once, with all that it has written, and with the code of the verb."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchbake import __version__
+from torchbake.errors import StorageError, UsageError
+from torchbake.project import TOOLKIT
+
+Completed = subprocess.CompletedProcess[str]
+Run = Callable[..., Completed]
+_DOORS = [["-m", "torchbake"], [str(TOOLKIT)]]
+every_door = pytest.mark.parametrize("door", _DOORS, ids=["module", "folder"])
+# Modules that are taken apart call this last; a process that ends at once never does.
+_WITNESS = """
+import os, sys
+class Witness:
+    def __del__(self, write=os.write): write(1, b"taken apart\\n")
+sys.witness = Witness()
+sys.argv[1:] = {words!r}
+from torchbake import __main__, cli
+{change}
+__main__.run()
+"""
+
+
+@pytest.fixture
+def end(python: Run) -> Callable[..., Completed]:
+    """How a process ends that runs a verb, changed by a line of Python."""
+
+    def run(words: list[str], change: str = "") -> Completed:
+        return python("-c", _WITNESS.format(words=words, change=change))
+
+    return run
+
+
+@every_door
+def test_the_code_is_that_of_the_verb(door: list[str], python: Run) -> None:
+    done = python(*door, "no-such-verb")
+    assert done.returncode == UsageError.exit_code
+    assert "no-such-verb" in done.stderr
+
+
+def test_a_verb_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
+    done = end(["--version"])
+    assert (done.returncode, done.stdout.splitlines()) == (0, [f"torchbake {__version__}"])
+
+
+def test_what_others_want_done_at_the_end_is_done(end: Callable[..., Completed]) -> None:
+    verb = "import atexit; cli.main = lambda argv: bool(atexit.register(print, 'cleaned up')) - 1"
+    done = end([], verb)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "cleaned up"
+
+
+def test_a_thread_that_still_works_is_waited_for(end: Callable[..., Completed]) -> None:
+    change = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.5), print('finished'))).start()"
+    assert end(["--version"], change).stdout.splitlines()[-1] == "finished"
+
+
+def test_a_fault_of_our_own_is_exit_code_1_with_its_traceback(end: Callable[..., Completed]) -> None:
+    done = end(["--version"], "cli.main = lambda argv: 1 / 0")
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_a_result_that_the_disk_does_not_take_is_an_error(python: Run) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = python("-m", "torchbake", "--version", stdout=full)
+    assert done.returncode == StorageError.exit_code
+    assert "No space left on device" in done.stderr
