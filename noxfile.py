@@ -173,7 +173,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/test_tags.py"""
+    """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("pytest", *chosen(session.posargs, "tests/unit"))
 

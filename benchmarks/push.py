@@ -13,14 +13,15 @@ from pathlib import Path
 
 from tests.e2e.registries import Running, registry
 from tests.small import Small
-from torchbake import console
-from torchbake.candidate import Candidate
-from torchbake.labels import ID, INPUTS, LABEL
-from torchbake.project import TOOLKIT, load_project
-from torchbake.publish import Publisher
-from torchbake.reference import Repository
-from torchbake.registry import Registry
-from torchbake.transport import Transport
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import load_project
+from torchbake.oci.labels import ID, INPUTS, LABEL
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import Transport
+from torchbake.release.candidate import Candidate
+from torchbake.release.publisher import Publisher
+from torchbake.ui import console
 
 TOOLS = TOOLKIT / ".torchbake/tools"
 _IMAGES = 22  # as many as the project's own matrix has

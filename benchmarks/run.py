@@ -25,20 +25,23 @@ from typing import Any
 
 from benchmarks.push import push
 from benchmarks.volumes import volumes
-from torchbake import console
-from torchbake.bakefile import Options, bake_file, output_for, target_name
-from torchbake.base import find_base
-from torchbake.engine import connect
-from torchbake.handover import secret_files
-from torchbake.labels import LABEL
-from torchbake.lock import inputs_of, lock_path, read_lock
-from torchbake.lockfile import Lock, format_lock
-from torchbake.mirrors import proxy_variables, read_apt_config, read_pip_config
-from torchbake.preparation import Preparation
-from torchbake.project import TOOLKIT, load_project
-from torchbake.revision import created, revision
-from torchbake.select import select
-from torchbake.spec import ImageSpec
+from torchbake.build.bakefile import Options, bake_file, output_for, target_name
+from torchbake.build.base_image import find_base
+from torchbake.build.prepare import Preparation
+from torchbake.build.source_date import created, revision
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.client import connect
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.lock.image_lock import inputs_of, lock_path, read_lock
+from torchbake.lock.lockfile import Lock, format_lock
+from torchbake.matrix.project import load_project
+from torchbake.matrix.select import select
+from torchbake.matrix.spec import ImageSpec
+from torchbake.oci.labels import LABEL
+from torchbake.ui import console
 
 NAIVE = """\
 FROM {base}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from torchbake import console
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
+from torchbake.ui import console
 
 _SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
 _LEVELS = 30_000

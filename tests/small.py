@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchbake.artifact import Artifact
-from torchbake.candidate import Supply
-from torchbake.content import Content
-from torchbake.description import SBOM_TYPE
-from torchbake.immutable import PROVENANCE, SBOM
-from torchbake.manifest import MANIFEST, Manifest, sha256
-from torchbake.provenance import MEDIA_TYPE, provenance_text
+from torchbake.engine.export import Content
+from torchbake.oci.manifest import MANIFEST, Manifest, sha256
+from torchbake.oci.tag_names import PROVENANCE, SBOM
+from torchbake.registry.artifact import Artifact
+from torchbake.release.attestations import SBOM_TYPE
+from torchbake.release.candidate import Supply
+from torchbake.release.provenance import MEDIA_TYPE, provenance_text
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from torchbake import MATRIX_VARIABLE, __version__, console
+from torchbake import MATRIX_VARIABLE, __version__
+from torchbake.core.suggest import nearest
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
+from torchbake.ui import console
 
 # In the order of the flow; `nox -l` and `--help` show them so.
 VERBS = (
@@ -33,7 +35,7 @@ def load_verb(name: str) -> ModuleType:
     """The module behind a verb: SUMMARY, EXAMPLES, add_arguments(parser) and run(args) -> exit code."""
     gc.disable()  # while modules load there is nothing to collect, and looking takes a tenth of the time
     try:
-        return importlib.import_module(f"torchbake.verbs.{name}")
+        return importlib.import_module(f"torchbake.commands.{name}")
     finally:
         gc.freeze()  # modules stay for good: no later collection need walk them
         gc.enable()
@@ -84,7 +86,7 @@ def _run(argv: Sequence[str]) -> int:
         return 0 if argv else UsageError.exit_code
     name, *rest = argv
     if name not in VERBS:
-        near = console.nearest(name, VERBS)
+        near = nearest(name, VERBS)
         raise UsageError(f"There is no verb {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     args = _parse(name, rest)
     code: int = load_verb(name).run(args)

@@ -9,9 +9,9 @@ import argcomplete
 from argcomplete.lexers import split_line
 
 from torchbake.errors import TorchbakeError
-from torchbake.project import load_project
-from torchbake.select import ALL, FACETS
-from torchbake.spec import ImageSpec
+from torchbake.matrix.project import load_project
+from torchbake.matrix.select import ALL, FACETS
+from torchbake.matrix.spec import ImageSpec
 
 _START = "_ARGCOMPLETE"  # which word of the line is the program, from 1; argcomplete's own protocol
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.mirrors import PROXY_VARIABLES
+from torchbake.hostconfig.proxies import PROXY_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 # How a machine reaches packages and its engine. All else that ours has set, pip's quietness too, is not handed on.

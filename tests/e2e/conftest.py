@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from tests.e2e.bare import Bare, make_bare
-from torchbake.project import load_project
+from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,10 +17,10 @@ import pytest
 
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
-from torchbake.cluster import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove, remove_leftovers
-from torchbake.engine import Engine
-from torchbake.owner import is_gone
-from torchbake.smokerun import OWN_TOOLBOX
+from torchbake.checks.smoke_run import OWN_TOOLBOX
+from torchbake.engine.client import Engine
+from torchbake.engine.containers import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove, remove_leftovers
+from torchbake.engine.owner import is_gone
 
 QUIET = {"TORCHBAKE_BANNER": "0"}
 # Meets every other node by its name: each listens, and says hello to all.

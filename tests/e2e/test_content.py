@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
 from tests.e2e.waiting import until
-from torchbake.lockfile import Lock, parse_lock
+from torchbake.lock.lockfile import Lock, parse_lock
 
 Built = dict[str, dict[str, Any]]
 Run = Callable[..., str]

@@ -7,10 +7,10 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CUDA, Completed, torchbake
-from torchbake.cluster import RUN
-from torchbake.engine import Engine
-from torchbake.gpu import Gpu, look_for_gpu
-from torchbake.smokerun import Session, probe
+from torchbake.checks.smoke_run import Session, probe
+from torchbake.engine.client import Engine
+from torchbake.engine.containers import RUN
+from torchbake.engine.gpu import Gpu, look_for_gpu
 
 ONLY = ("--only", "smoke.tensor*", "--only", "smoke.nccl*")
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.e2e.hostile import Heard, Hostile, Reply, hostile, reply
 from tests.e2e.registries import certificate
-from torchbake import console
-from torchbake.credentials import Login
 from torchbake.errors import RegistryError
-from torchbake.manifest import MANIFEST, Blob, Manifest, sha256
-from torchbake.reference import Repository
-from torchbake.registry import Registry
-from torchbake.transport import Transport
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.credentials import Login
+from torchbake.registry.transport import Transport
+from torchbake.ui import console
 
 LOGIN = Login(username="tester", password="s3cret")
 IDENTITY = Login(username="", token="refresh-token")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
 from tests.e2e.serving import index_of, serving
-from torchbake.mirrors import read_pip_config
+from torchbake.hostconfig.pip_config import read_pip_config
 
 Project = Callable[..., Path]
 MARKER = "marker-of-this-host"

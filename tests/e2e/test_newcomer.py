@@ -21,7 +21,8 @@ from tests.e2e.bare import ROOT, copy_tree
 from tests.e2e.registries import unpacked
 from tests.e2e.serving import index_of
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
-from torchbake.mirrors import proxy_variables, read_pip_config
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
 
 CACHE = ROOT / ".torchbake/newcomer"
 BUILT = "torchbake-test/newcomer-pytorch"

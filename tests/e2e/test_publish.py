@@ -21,15 +21,15 @@ from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
 from tests.e2e.unreliable import at_random, unreliable
 from tests.small import Small
-from torchbake.candidate import Candidate, Published
 from torchbake.errors import TorchbakeError
-from torchbake.exchange import Answer
-from torchbake.publish import Publisher
-from torchbake.reference import Repository
-from torchbake.registry import Registry
-from torchbake.release import read_record
-from torchbake.rolling import shift
-from torchbake.transport import Request, Transport
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.http import Answer
+from torchbake.registry.transport import Request, Transport
+from torchbake.release.candidate import Candidate, Published
+from torchbake.release.promote import shift
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import read_record
 
 TOOLS = ROOT / ".torchbake/tools"
 BESIDE = (".release", ".sbom", ".provenance", ".held")

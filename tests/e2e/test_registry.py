@@ -11,12 +11,12 @@ import pytest
 
 from tests.e2e.conftest import ROOT
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
-from torchbake.credentials import Login
 from torchbake.errors import RegistryError
-from torchbake.manifest import MANIFEST, Blob, Manifest, sha256
-from torchbake.reference import Repository
-from torchbake.registry import Registry
-from torchbake.transport import StatusError, Transport
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.credentials import Login
+from torchbake.registry.transport import StatusError, Transport
 
 TOOLS = ROOT / ".torchbake/tools"
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, torchbake
 from tests.e2e.waiting import until
-from torchbake.contents import unread
-from torchbake.layout import Layout
+from torchbake.oci.layout import Layout
+from torchbake.sbom.image_scan import unread
 
 Project = Callable[..., Path]
 Own = Callable[..., Callable[..., Completed]]

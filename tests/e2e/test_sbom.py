@@ -11,7 +11,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
-from torchbake.lockfile import parse_lock
+from torchbake.lock.lockfile import parse_lock
 
 Built = dict[str, dict[str, Any]]
 Run = Callable[..., str]

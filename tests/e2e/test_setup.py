@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.e2e.waiting import until
-from torchbake import daemon, traces
 from torchbake.errors import SetupError
-from torchbake.places import EnginePaths
+from torchbake.setup import dockerd, leftovers
+from torchbake.setup.paths import EnginePaths
 
 ROOT = Path(__file__).parents[2]
 # A network namespace of its own: a second dockerd would share docker0 and the firewall with the first.
@@ -146,15 +146,15 @@ def test_a_second_engine_lives_and_dies_alone(second: Second) -> None:
     dry = second.run("setup", "--dry-run")
     assert dry.code == 0
     assert f"1. start dockerd: socket {second.paths.socket}" in dry.err
-    assert traces.daemon(second.paths) is None
+    assert leftovers.daemon(second.paths) is None
 
     started = second.run("setup")
     assert started.code == 0, started.err
     assert "containerd image store" in started.out
-    pid = traces.daemon(second.paths)
+    pid = leftovers.daemon(second.paths)
     assert docker(second, "info", "--format", "{{.DockerRootDir}}").strip() == str(second.paths.data_root)
     assert second.run("setup").out == started.out
-    assert traces.daemon(second.paths) == pid
+    assert leftovers.daemon(second.paths) == pid
 
     stopped = second.run("teardown")
     assert stopped.code == 0, stopped.err
@@ -183,10 +183,10 @@ def test_two_setups_at_once_start_one_engine(second: Second) -> None:
 def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
     for verb in ("setup", "teardown"):
         assert second.run("setup").code == 0
-        crashed = traces.daemon(second.paths)
+        crashed = leftovers.daemon(second.paths)
         assert crashed is not None
         os.kill(crashed, signal.SIGKILL)
-        until(lambda: traces.daemon(second.paths) is None)
+        until(lambda: leftovers.daemon(second.paths) is None)
         again = second.run(verb)
         assert again.code == 0, again.err
     assert second.leftovers() == []
@@ -201,7 +201,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
     second: Second, config: str, extra: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(SetupError, match=said) as caught:
-        daemon.start(second.paths, config, extra=extra)
+        dockerd.start(second.paths, config, extra=extra)
     assert str(second.paths.log) in caught.value.message
     assert second.leftovers() == []
     assert not second.paths.pidfile.exists()
@@ -226,4 +226,4 @@ def test_a_pid_file_that_names_another_process_harms_nobody(second: Second) -> N
     second.paths.pidfile.write_text(str(os.getpid()))
     assert "nothing to stop" in second.run("teardown").err
     assert second.run("setup").code == 0
-    assert traces.daemon(second.paths) not in (None, os.getpid())
+    assert leftovers.daemon(second.paths) not in (None, os.getpid())

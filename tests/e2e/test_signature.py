@@ -19,21 +19,21 @@ from tests.e2e import test_validate
 from tests.e2e.conftest import INIT, ROOT, torchbake
 from tests.e2e.registries import NAME, PASSWORD, Running, program, registry
 from tests.e2e.test_validate import NEW, Place
-from torchbake.artifact import Artifact, put_artifact
-from torchbake.candidate import Candidate, Published
-from torchbake.description import SBOM_TYPE
+from torchbake.checks.verdict import Outcome
 from torchbake.errors import PublishError, SignatureError
-from torchbake.immutable import ARTIFACTS, artifact_tag
-from torchbake.inside import Idle as NotPulled
-from torchbake.lock import read_lock
-from torchbake.project import load_project
-from torchbake.publish import Publisher
-from torchbake.release import read_record, write_record
-from torchbake.rolling import shift
-from torchbake.signature import Cosign, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier
-from torchbake.validate import promise_of
-from torchbake.validaterun import Row
-from torchbake.verdict import Outcome
+from torchbake.lock.image_lock import read_lock
+from torchbake.matrix.project import load_project
+from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
+from torchbake.registry.artifact import Artifact, put_artifact
+from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier
+from torchbake.release.attestations import SBOM_TYPE
+from torchbake.release.candidate import Candidate, Published
+from torchbake.release.promote import shift
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import read_record, write_record
+from torchbake.validate.judge import promise_of
+from torchbake.validate.pull import Idle as NotPulled
+from torchbake.validate.run import Row
 
 TOOLS = ROOT / ".torchbake/tools"
 BASIC = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()

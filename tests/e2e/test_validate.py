@@ -15,26 +15,26 @@ import pytest
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
 from tests.small import Small
-from torchbake.candidate import Candidate, Supply
-from torchbake.content import Content, EngineSource
-from torchbake.description import supply_of
-from torchbake.engine import connect
-from torchbake.expectation import parse_expected
-from torchbake.inside import Idle
-from torchbake.lock import read_lock
-from torchbake.manifest import Manifest, sha256
-from torchbake.project import Project, load_project
-from torchbake.publish import Publisher
-from torchbake.reference import Reference, Repository
-from torchbake.registry import Registry
-from torchbake.release import read_record, write_record
-from torchbake.render import promised_labels
-from torchbake.rolling import shift
-from torchbake.spec import ImageSpec
-from torchbake.transport import Transport
-from torchbake.validate import promise_of
-from torchbake.validaterun import Foreign, Row
-from torchbake.verdict import CheckResult, Outcome
+from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.engine.client import connect
+from torchbake.engine.export import Content, EngineSource
+from torchbake.lock.image_lock import read_lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.oci.manifest import Manifest, sha256
+from torchbake.oci.reference import Reference, Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import Transport
+from torchbake.release.attestations import supply_of
+from torchbake.release.candidate import Candidate, Supply
+from torchbake.release.promote import shift
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import read_record, write_record
+from torchbake.render.dockerfile import promised_labels
+from torchbake.validate.expect import parse_expected
+from torchbake.validate.judge import promise_of
+from torchbake.validate.pull import Idle
+from torchbake.validate.run import Foreign, Row
 
 TOOLS = ROOT / ".torchbake/tools"
 OLD, NEW = "2.9.1-cuda12.8-cudnn9-runtime-debian12", "2.10.0-cuda12.8-cudnn9-runtime-debian12"

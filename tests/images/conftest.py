@@ -14,10 +14,10 @@ from tests.images.checks import Check
 from tests.images.containers import Containers
 from tests.images.facts import GATHERERS, Facts
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
-from torchbake.cluster import remove_leftovers
-from torchbake.engine import Engine
-from torchbake.project import TOOLKIT
-from torchbake.verdict import CheckResult, Outcome, dump_results
+from torchbake.checks.verdict import CheckResult, Outcome, dump_results
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.client import Engine
+from torchbake.engine.containers import remove_leftovers
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()

@@ -15,8 +15,8 @@ from docker.models.containers import Container
 from requests import RequestException
 from testinfra.host import Host
 
-from torchbake.cluster import OWNER
-from torchbake.owner import owner_label
+from torchbake.engine.containers import OWNER
+from torchbake.engine.owner import owner_label
 
 _LABEL = "org.torchbake.checks"
 _QUIET = {"TORCHBAKE_BANNER": "0"}

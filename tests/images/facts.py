@@ -16,7 +16,7 @@ from testinfra.host import Host
 from tests.images.containers import STAYING, ContainerError, Containers, Ended
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
-from torchbake.render import USER
+from torchbake.render.dockerfile import USER
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM

@@ -10,12 +10,12 @@ from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
 from torchbake.errors import TorchbakeError
-from torchbake.labels import LABEL
-from torchbake.lock import read_lock
-from torchbake.lockfile import Lock
-from torchbake.project import Project, load_project
-from torchbake.render import render
-from torchbake.spec import ImageSpec, Spec
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.labels import LABEL
+from torchbake.render.dockerfile import render
 
 NO_ROW = "no row of matrix.yaml describes this image"
 

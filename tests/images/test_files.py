@@ -10,7 +10,7 @@ from tests.images.entries import Entry, Tree, entries_of, merge
 from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.render import USER
+from torchbake.render.dockerfile import USER
 
 APP_TREE = (USER.workdir, USER.home)
 # Where anybody may write, each his own (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/

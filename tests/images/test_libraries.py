@@ -10,7 +10,7 @@ import pytest
 from tests.images.checks import check
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.labels import LABEL
+from torchbake.oci.labels import LABEL
 
 OPTIONAL = tomllib.loads(Path(__file__).with_name("optional_libraries.toml").read_text())["optional"]
 _PARTS = {"cuda": "libcudart", "cudnn": "libcudnn", "nccl": "libnccl"}

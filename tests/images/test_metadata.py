@@ -10,8 +10,8 @@ from tests.images import leaks
 from tests.images.checks import KINDS, check
 from tests.images.subject import Row, Subject
 from tests.images.tell import some
-from torchbake.labels import LABEL
-from torchbake.revision import revision
+from torchbake.build.source_date import revision
+from torchbake.oci.labels import LABEL
 
 REVISION = "org.opencontainers.image.revision"
 # What a build fills in: https://github.com/opencontainers/image-spec/blob/main/annotations.md

@@ -10,7 +10,7 @@ from tests.images.containers import STAYING, Ended
 from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec
 
 LAYER_LIMIT = 127  # overlayfs mounts no more: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 STOP_TARGET = 3.0  # seconds from SIGTERM to the end of a command that does not handle it

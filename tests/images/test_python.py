@@ -11,7 +11,7 @@ from packaging.version import Version
 from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
-from torchbake.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec
 
 # Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
 _CUDA_LIBRARY = re.compile(

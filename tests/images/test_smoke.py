@@ -11,16 +11,16 @@ import pytest
 from tests.images.checks import smoke_check
 from tests.images.conftest import TOLD, check_of, subject_of
 from tests.images.subject import Subject
-from torchbake.cluster import remove_leftovers
-from torchbake.engine import Engine
+from torchbake.checks.smoke_jobs import Job, Options, jobs_of
+from torchbake.checks.smoke_run import InContainers, Session, find_gpu, own_toolbox, smoke
+from torchbake.checks.smoke_run import Subject as Smoked
+from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine
+from torchbake.engine.containers import remove_leftovers
+from torchbake.engine.gpu import Gpu
 from torchbake.errors import TorchbakeError
-from torchbake.gpu import Gpu
-from torchbake.labels import versions_in
-from torchbake.smoke import Job, Options, jobs_of
-from torchbake.smokerun import InContainers, Session, find_gpu, own_toolbox, smoke
-from torchbake.smokerun import Subject as Smoked
-from torchbake.verbs.common import interruptible
-from torchbake.verdict import CheckResult, Outcome
+from torchbake.oci.labels import versions_in
 
 
 def options_of(config: pytest.Config) -> Options:

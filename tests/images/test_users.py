@@ -10,7 +10,7 @@ from tests.images.checks import check
 from tests.images.containers import Ended
 from tests.images.facts import FS_GROUP, WAYS
 from tests.images.tell import some
-from torchbake.render import USER
+from torchbake.render.dockerfile import USER
 
 
 def said(ways: Mapping[str, Ended], way: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from tests.images.checks import check
 from tests.images.containers import Containers, Ended
 from tests.images.tell import some
 from tests.images.volumes import Put, Seen, Volumes, counts
-from torchbake.labels import LABEL
-from torchbake.render import USER
+from torchbake.oci.labels import LABEL
+from torchbake.render.dockerfile import USER
 
 NEEDED = ["CHOWN", "FOWNER", "DAC_OVERRIDE"]
 LOST = "lost+found"

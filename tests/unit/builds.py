@@ -12,18 +12,18 @@ from tests.unit.conftest import SMALL, cpu_pins, lock_for, pin
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put
 from tests.unit.processes import Process
-from torchbake.base import Base
-from torchbake.builderlock import builder_lock_path
-from torchbake.files import write_text
-from torchbake.labels import ID, INPUTS
-from torchbake.layout import Layout
-from torchbake.lock import format_checked, lock_path
-from torchbake.lockfile import Lock, assign_layers, format_lock
-from torchbake.manifest import sha256
-from torchbake.mirrors import PipConfig
-from torchbake.preparation import Preparation
-from torchbake.project import Project, load_project
-from torchbake.spec import ImageSpec, Spec
+from torchbake.build.base_image import Base
+from torchbake.build.prepare import Preparation
+from torchbake.core.files import write_text
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.builder_lock import builder_lock_path
+from torchbake.lock.image_lock import format_checked, lock_path
+from torchbake.lock.lockfile import Lock, assign_layers, format_lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.labels import ID, INPUTS
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import sha256
 
 RUNTIME, DEVEL, INIT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12", "volume-permissions"
 BASE = Base(

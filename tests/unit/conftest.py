@@ -15,14 +15,15 @@ from typing import IO, Any, NoReturn
 import pytest
 from hypothesis import settings
 
-from torchbake.accelerator import parse_accelerator
-from torchbake.document import parse_document
-from torchbake.expand import Expansion, expand
-from torchbake.lock import inputs_of
-from torchbake.lockfile import Lock, Pin, assign_layers
-from torchbake.matrix import Matrix, validate_matrix
-from torchbake.project import TOOLKIT, Project, load_project
-from torchbake.spec import BaseSpec, ImageSpec, InitSpec
+from torchbake.core.paths import TOOLKIT
+from torchbake.lock.image_lock import inputs_of
+from torchbake.lock.lockfile import Lock, Pin, assign_layers
+from torchbake.matrix.accelerator import parse_accelerator
+from torchbake.matrix.expand import Expansion, expand
+from torchbake.matrix.model import Matrix, validate_matrix
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec
+from torchbake.matrix.yaml_source import parse_document
 
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
 settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)

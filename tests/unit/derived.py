@@ -5,19 +5,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchbake.bakefile import Job, Options, bake_file
-from torchbake.base import Base
-from torchbake.builderlock import builder_lock_text
-from torchbake.handover import secret_texts
-from torchbake.inputs import inputs_digest
-from torchbake.lock import lock_path, read_lock
-from torchbake.lockfile import format_lock, read_lock_text
-from torchbake.manifest import sha256
-from torchbake.mirrors import AptConfig, PipConfig
-from torchbake.plan import ref_of
-from torchbake.project import TOOLKIT, Project, load_project
-from torchbake.render import render
-from torchbake.spec import ImageSpec, Spec
+from torchbake.build.bakefile import Job, Options, bake_file
+from torchbake.build.base_image import Base
+from torchbake.build.inputs import inputs_digest
+from torchbake.build.plan import ref_of
+from torchbake.core.paths import TOOLKIT
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.build_secrets import secret_texts
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.builder_lock import builder_lock_text
+from torchbake.lock.image_lock import lock_path, read_lock
+from torchbake.lock.lockfile import format_lock, read_lock_text
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.manifest import sha256
+from torchbake.render.dockerfile import render
 
 _PIP = PipConfig(index_url="https://a/simple", extra_index_urls=("https://b", "https://c"), trusted_hosts=("a", "b"))
 _APT = AptConfig(mirror="http://a/debian", security_mirror="http://a/security", http_proxy="http://p")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.manual import anchor
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.manual import anchor
 
 PAGES = (
     *sorted(TOOLKIT.glob("*.md")),

@@ -11,8 +11,8 @@ from typing import Any, cast
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from torchbake.engine import Engine
-from torchbake.manifest import sha256
+from torchbake.engine.client import Engine
+from torchbake.oci.manifest import sha256
 
 _CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
 _BEGAN, _ENDED = "2026-01-01T00:00:00.000000000Z", "2026-01-01T00:00:02.500000000Z"

@@ -11,7 +11,7 @@ from typing import Any
 
 import zstandard
 
-from torchbake.layout import Layout
+from torchbake.oci.layout import Layout
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -2,7 +2,7 @@
 
 import re
 
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
 
 TEXT = (TOOLKIT / "README.md").read_text(encoding="utf-8")
 # Blocks of commands: lines that are indented by four.

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.errors import SignatureError
-from torchbake.manifest import Blob, Manifest, UnsoundError, sha256
-from torchbake.reference import Repository
-from torchbake.registry import Registry
+from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
 
 Heard = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
 

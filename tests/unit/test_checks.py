@@ -20,9 +20,9 @@ from tests.images.containers import Containers
 from tests.images.dockerfile import promise_of
 from tests.images.entries import Entry, merge
 from tests.unit.conftest import check_golden
-from torchbake.cluster import OWNER
-from torchbake.owner import owner_label
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.containers import OWNER
+from torchbake.engine.owner import owner_label
 
 # It fails on a GPU alone: tests/e2e/test_payloads.py sabotages the payload that it shares its checks with.
 WITHOUT_A_BROKEN_IMAGE = {"smoke.nccl"}

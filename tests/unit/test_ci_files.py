@@ -27,7 +27,7 @@ from tests.pipelines import (
 )
 from tests.unit.test_house import NOXFILE
 from torchbake import cli
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
 
 IMAGES, VALIDATE = (TOOLKIT / ".github/workflows" / name for name in ("images.yml", "validate.yml"))
 PARENT, CHILD = (TOOLKIT / "ci" / name for name in ("gitlab-ci.yml", "gitlab-images.yml"))

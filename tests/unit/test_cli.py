@@ -14,11 +14,12 @@ import requests
 from rich.text import Text
 
 from tests.unit.conftest import SMALL
-from torchbake import MATRIX_VARIABLE, __version__, cli, console
+from torchbake import MATRIX_VARIABLE, __version__, cli
+from torchbake.commands import list as listing
+from torchbake.commands import schema
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import INTERRUPTED, RegistryError, StorageError, TorchbakeError, UsageError, all_errors
-from torchbake.project import TOOLKIT
-from torchbake.verbs import list as listing
-from torchbake.verbs import schema
+from torchbake.ui import console
 
 MATRIX = str(TOOLKIT / "matrix.yaml")
 every_verb = pytest.mark.parametrize("verb", cli.VERBS)

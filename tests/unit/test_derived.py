@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.derived import derived
-from torchbake.project import Project
+from torchbake.matrix.project import Project
 
 Run = Callable[..., list[str]]
 

@@ -16,7 +16,7 @@ from entrypoints.pytorch.launch.contract import Contract, contract_of
 from entrypoints.pytorch.launch.dialects import DIALECTS, listen
 from entrypoints.pytorch.launch.dialects.slurm import first_host
 from entrypoints.pytorch.launch.refusal import Code, Refusal
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
 
 FIXTURES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "dialects").glob("*.json")}
 MASTERS = {

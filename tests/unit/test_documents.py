@@ -14,7 +14,8 @@ import yaml
 from tests.e2e.broken.everything import BROKEN
 from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
 from torchbake import __version__, cli
-from torchbake.project import TOOLKIT, Project
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import Project
 
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
 COMMANDS = [command for page, text in TEXTS.items() for command in commands(page, text)]
@@ -65,7 +66,7 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         assert not parameter or parameter.rstrip("]") in BROKEN, word
     if "-k" in words:
         word = words[words.index("-k") + 1]
-        asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).glob("test_*.py"))
+        asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
         assert any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), word
     known = {*files, "-k", *(words[words.index("-k") + 1 :][:1] if "-k" in words else ()), "-x", "--pdb"}
     assert set(words) <= known

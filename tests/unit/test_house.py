@@ -17,7 +17,7 @@ from tests.unit import readme
 from tests.unit.conftest import NotPureError
 from torchbake import environment
 from torchbake.cli import VERBS
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
 
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()

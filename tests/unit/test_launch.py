@@ -20,7 +20,7 @@ from entrypoints.pytorch.launch.ranks import command_of
 from entrypoints.pytorch.launch.refusal import Code, Refusal
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
-from torchbake.project import TOOLKIT
+from torchbake.core.paths import TOOLKIT
 
 
 def failure(rank: int, code: int = 1, *words: str, told: bool = False) -> Failure:

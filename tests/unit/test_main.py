@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from torchbake import __version__
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import StorageError, UsageError
-from torchbake.project import TOOLKIT
 
 Completed = subprocess.CompletedProcess[str]
 Run = Callable[..., Completed]

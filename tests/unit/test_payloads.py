@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
 from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
-from torchbake import smoke
-from torchbake.labels import versions_in
-from torchbake.project import TOOLKIT
+from torchbake.checks import smoke_jobs
+from torchbake.core.paths import TOOLKIT
+from torchbake.oci.labels import versions_in
 
 OUTCOMES = st.lists(st.sampled_from(Outcome), max_size=6)
 VALUES = st.recursive(
@@ -36,7 +36,7 @@ def test_a_line_is_one_line_of_json_whatever_is_in_it(figures: dict[str, object]
     assert len(line.splitlines()) == 1
     values = json.loads(line)
     assert (values["payload"], values["verdict"], values["reason"]) == ("tensor", "passed", reason)
-    assert smoke.Line.model_validate_json(line).verdict == "passed"
+    assert smoke_jobs.Line.model_validate_json(line).verdict == "passed"
 
 
 def test_infinities_are_words() -> None:
@@ -150,5 +150,5 @@ def test_a_wrong_command_line_is_told_and_ends_with_64(
 def test_every_payload_has_its_module_and_is_one_the_toolkit_asks_for() -> None:
     folder = TOOLKIT / "entrypoints/pytorch/payloads"
     assert all((folder / f"{payload.module}.py").is_file() for payload in PAYLOADS.values())
-    assert set(PAYLOADS) == set(smoke.PAYLOADS)
-    assert {name for name, payload in PAYLOADS.items() if payload.together} == set(smoke.TOGETHER)
+    assert set(PAYLOADS) == set(smoke_jobs.PAYLOADS)
+    assert {name for name, payload in PAYLOADS.items() if payload.together} == set(smoke_jobs.TOGETHER)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from tests.images.checks import catalogue, smoke_checks
 from tests.unit.conftest import cuda_pins, image, lock_for
-from torchbake.lockfile import LAYERS, format_lock, parse_pins
-from torchbake.mirrors import PipConfig
-from torchbake.project import TOOLKIT
-from torchbake.uvconfig import uv_toml
+from torchbake.core.paths import TOOLKIT
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.uv_config import uv_toml
+from torchbake.lock.lockfile import LAYERS, format_lock, parse_pins
 
 
 def load() -> ModuleType:

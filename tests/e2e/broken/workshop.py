@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.broken import Broken
-from torchbake.project import TOOLKIT
-from torchbake.verdict import CheckResult, Outcome, read_results
+from torchbake.checks.verdict import CheckResult, Outcome, read_results
+from torchbake.core.paths import TOOLKIT
 
 SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
 REPOSITORY = "torchbake-test"  # what is left in it is removed when the tests end

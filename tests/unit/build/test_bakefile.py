@@ -1,0 +1,173 @@
+"""The bake file of a plan: what BuildKit is told."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import DEBIAN13, image, init_image
+from torchbake.build.bakefile import Job, Options, bake_file, output_for, packed, target_name
+from torchbake.build.base_image import Base
+from torchbake.matrix.spec import Spec
+
+SPECS: list[Spec] = [image(), image("2.13.0", "cpu"), image(base=DEBIAN13), init_image()]
+SECRETS = {
+    **{spec.id: {} for spec in SPECS},
+    image().id: {"pip-conf": Path("/s/pip"), "ca": Path("/s/ca")},
+    image(base=DEBIAN13).id: {"ca": Path("/t/ca")},
+}
+
+
+BASE = Base(name="debian12", image="debian:bookworm-slim", source="registry", digest="sha256:2", created="")
+
+
+def job(spec: Spec, **contexts: str) -> Job:
+    return Job(spec=spec, ref="acme/x:1", tags=("1", "latest"), inputs="sha256:1", base=BASE, contexts=contexts)
+
+
+def options(**changes: Any) -> Options:
+    values: dict[str, Any] = {
+        "output": "type=image",
+        "created": "2025-01-02T03:04:05Z",
+        "revision": "abc",
+        "proxies": ("HTTP_PROXY",),
+    }
+    return Options(**values | changes)
+
+
+def target(spec: Spec, **changes: Any) -> dict[str, Any]:
+    file = bake_file([job(spec)], options(**changes), Path("/root"), SECRETS)
+    found: dict[str, Any] = file["target"][target_name(spec)]
+    return found
+
+
+def test_there_is_one_target_an_image_and_all_are_built() -> None:
+    file = bake_file([job(spec) for spec in SPECS], options(), Path("/root"), SECRETS)
+    assert file["group"]["default"]["targets"] == list(file["target"]) == [target_name(spec) for spec in SPECS]
+    assert json.loads(json.dumps(file)) == file
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+def test_a_targets_name_is_one_that_bake_takes(spec: Spec) -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", target_name(spec))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+def test_a_target_builds_the_committed_dockerfile(spec: Spec) -> None:
+    found = target(spec)
+    assert (found["context"], found["dockerfile"]) == ("/root", f"images/{spec.id}/Dockerfile")
+
+
+def test_contexts_are_handed_on() -> None:
+    file = bake_file([job(image(), base="oci-layout:///x", wheels="/w")], options(), Path("/root"), SECRETS)
+    assert file["target"][target_name(image())]["contexts"] == {"base": "oci-layout:///x", "wheels": "/w"}
+
+
+def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
+    assert target(image())["args"] == {
+        "BASE_DIGEST": "sha256:2",
+        "BASE_NAME": "debian:bookworm-slim",
+        "BASE_SOURCE": "registry",
+        "CREATED": "2025-01-02T03:04:05Z",
+        "INPUTS": "sha256:1",
+        "REVISION": "abc",
+        "SOURCE_DATE_EPOCH": "1735787045",
+        "HTTP_PROXY": "${HTTP_PROXY}",
+    }
+
+
+def test_a_base_that_no_registry_has_is_given_no_registrys_name() -> None:
+    own = replace(job(image()), base=replace(BASE, source="bootstrap"))
+    arguments = bake_file([own], options(), Path("/root"), SECRETS)["target"][target_name(image())]["args"]
+    assert (arguments["BASE_NAME"], arguments["BASE_SOURCE"]) == ("", "bootstrap")
+    assert arguments["BASE_DIGEST"] == "sha256:2"
+    assert "BASE_NAME" not in target(init_image())["args"]
+
+
+def test_a_proxys_password_stays_in_the_environment() -> None:
+    file = bake_file([job(image())], options(proxies=("https_proxy",)), Path("/root"), SECRETS)
+    assert file["variable"] == {"https_proxy": {"default": ""}}
+    assert file["target"][target_name(image())]["args"]["https_proxy"] == "${https_proxy}"
+
+
+def test_without_a_proxy_there_are_no_variables_not_none_of_them() -> None:
+    """``"variable": {}`` is no bake file: a missing block label."""
+    assert "variable" not in bake_file([job(image())], options(proxies=()), Path("/root"), SECRETS)
+
+
+def test_what_looks_like_a_template_of_bake_is_none() -> None:
+    file = bake_file([job(image(), a="/w/${HOME}")], options(), Path("/root/%{if true}"), SECRETS)
+    found = file["target"][target_name(image())]
+    assert (found["context"], found["contexts"]) == ("/root/%%{if true}", {"a": "/w/$${HOME}"})
+
+
+def test_the_image_has_the_time_of_its_label_unless_another_is_given() -> None:
+    assert target(image())["args"]["SOURCE_DATE_EPOCH"] == "1735787045"
+    assert target(image(), epoch=0)["args"]["SOURCE_DATE_EPOCH"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "secrets"),
+    [(image(), ["id=ca,src=/s/ca", "id=pip-conf,src=/s/pip"]), (image(base=DEBIAN13), ["id=ca,src=/t/ca"])],
+)
+def test_the_secrets_are_the_images_own(spec: Spec, secrets: list[str]) -> None:
+    assert target(spec)["secret"] == secrets
+
+
+def test_two_builds_of_one_plan_are_the_same_image() -> None:
+    assert target(image())["attest"] == ["type=provenance,disabled=true"]
+    assert target(image()) == target(image())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, {}),
+        ({"no_cache": True}, {"no-cache": True}),
+        ({"pull": True}, {"pull": True}),
+        ({"cache_to": ("type=local,dest=x",)}, {"cache-to": ["type=local,dest=x"]}),
+        ({"cache_from": ("a/b", "c/d")}, {"cache-from": ["a/b", "c/d"]}),
+    ],
+)
+def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:
+    found = target(image(), **changes)
+    assert {key: found[key] for key in found if key in ("no-cache", "pull", "cache-to", "cache-from")} == told
+
+
+@pytest.mark.parametrize(
+    ("driver", "containerd", "kind"),
+    [
+        ("docker", True, "type=image,compression=zstd"),
+        ("docker", False, "type=image"),
+        ("docker-container", True, "type=docker"),
+        ("kubernetes", False, "type=docker"),
+        ("remote", False, "type=docker"),
+    ],
+)
+def test_how_an_image_gets_into_the_engine(driver: str, containerd: bool, kind: str) -> None:
+    output = output_for(driver, containerd_store=containerd)
+    assert output.startswith(kind)
+    assert ("zstd" in output) == (driver == "docker" and containerd)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_packing_sets_every_time_back_and_packs_every_layer_anew(compression: str) -> None:
+    output = packed(compression).split(",")
+    assert output[0] == "type=oci"
+    assert {"rewrite-timestamp=true", "force-compression=true", f"compression={compression}", "tar=false"} < {*output}
+
+
+def test_each_image_is_exported_into_a_folder_of_its_own() -> None:
+    jobs = [job(spec) for spec in SPECS]
+    file = bake_file(jobs, options(output="type=oci,tar=false", exports=Path("/out")), Path("/root"), SECRETS)
+    assert [found["output"] for found in file["target"].values()] == [
+        [f"type=oci,tar=false,dest=/out/{target_name(spec)}"] for spec in SPECS
+    ]
+    assert len({target_name(spec) for spec in SPECS}) == len(SPECS)
+
+
+def test_an_image_of_the_engine_goes_to_no_folder() -> None:
+    assert target(image())["output"] == ["type=image"]

@@ -1,0 +1,198 @@
+"""Our images in an engine: all of their tags or none, sizes that are asked for once, layers that go with an image."""
+
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.builds import BASE, RUNTIME, preparation_of, small_project, spec_of
+from tests.unit.engines import Daemon
+from tests.unit.layouts import archive, file, put
+from torchbake.build.bakefile import Job
+from torchbake.build.image_store import Store, result_of
+from torchbake.errors import EngineError
+from torchbake.oci.layout import Layout
+
+DIGEST, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    project = small_project(tmp_path / "project")
+    return preparation_of(project).job(spec_of(project, RUNTIME), BASE)
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    daemon = Daemon()
+    daemon.hold(DIGEST, unpacked=900)
+    daemon.hold(OTHER, "acme/pytorch:other")
+    return daemon
+
+
+@pytest.fixture
+def store(daemon: Daemon, tmp_path: Path) -> Store:
+    return Store(engine=daemon.engine, sizes=tmp_path / "state/sizes.json")
+
+
+def references(job: Job) -> set[str]:
+    return {f"{job.spec.repository}:{tag}" for tag in job.tags}
+
+
+def test_an_image_gets_all_its_tags_from_whatever_held_them(store: Store, daemon: Daemon, job: Job) -> None:
+    assert len(job.tags) > 1
+    daemon.hold(OTHER, f"acme/pytorch:{job.tags[-1]}")
+    store.tag(DIGEST, job)
+    assert daemon.tags_of(DIGEST) == references(job)
+
+
+def test_an_interrupt_amid_the_tags_waits_for_the_last_of_them(store: Store, daemon: Daemon, job: Job) -> None:
+    first = f"{job.spec.repository}:{job.tags[0]}"
+    daemon.before = lambda reference: signal.raise_signal(signal.SIGINT) if reference == first else None
+    with pytest.raises(KeyboardInterrupt):
+        store.tag(DIGEST, job)
+    assert daemon.tags_of(DIGEST) == references(job)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(store: Store, daemon: Daemon, job: Job) -> None:
+    store.tag(DIGEST, job)
+    image = daemon.engine.images()[job.ref]
+    missing, elsewhere, *_ = (f"acme/pytorch:{tag}" for tag in job.tags)
+    del daemon.pointers[missing]
+    daemon.pointers[elsewhere] = OTHER
+    images = daemon.engine.images()
+    (result,) = store.confirm([(job, image)], images)
+    assert daemon.tags_of(DIGEST) == references(job)
+    assert (result.status, result.reason) == ("up-to-date", "inputs unchanged; 2 tags put right")
+    assert (result.digest, result.size_bytes, set(result.tags)) == (DIGEST, 900, references(job))
+
+
+def test_an_image_whose_tags_are_right_is_left_alone(store: Store, daemon: Daemon, job: Job) -> None:
+    store.tag(DIGEST, job)
+
+    def refuse(reference: str) -> None:
+        raise AssertionError(f"{reference} is right already")
+
+    daemon.before = refuse
+    images = daemon.engine.images()
+    (result,) = store.confirm([(job, images[job.ref])], images)
+    assert result.reason == "inputs unchanged"
+
+
+def test_a_size_is_asked_for_once_and_remembered_by_later_runs(store: Store, daemon: Daemon) -> None:
+    daemon.hold(DIGEST, "acme/pytorch:x", unpacked=900)
+    image = daemon.engine.images()["acme/pytorch:x"]
+    assert store.measured(image).size_bytes == 900
+    daemon.forgets = True
+    assert replace(store).measured(image).size_bytes == 900
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"sha256:1": null}', '{"sha256:1": "many"}', '{"x": []}'])
+def test_a_damaged_memory_of_sizes_is_made_anew(store: Store, daemon: Daemon, text: str) -> None:
+    store.sizes.parent.mkdir(parents=True)
+    store.sizes.write_text(text)
+    image = daemon.engine.images()["acme/pytorch:other"]
+    assert store.measured(image).size_bytes == 2_000
+    assert json.loads(store.sizes.read_text()) == {OTHER: 2_000}
+
+
+def lose_its_layers(daemon: Daemon) -> None:
+    daemon.forgets = True
+
+
+def lose_the_image(daemon: Daemon) -> None:
+    del daemon.pictures[OTHER]
+
+
+@pytest.mark.parametrize("lose", [lose_its_layers, lose_the_image])
+def test_an_image_that_cannot_be_measured_has_the_size_that_the_engine_lists(
+    store: Store, daemon: Daemon, lose: Callable[[Daemon], None]
+) -> None:
+    image = daemon.engine.images()["acme/pytorch:other"]
+    lose(daemon)
+    assert store.measured(image).size_bytes == 3_000
+
+
+def test_a_state_that_cannot_be_written_costs_a_question_and_no_run(
+    daemon: Daemon, tmp_path: Path, store: Store
+) -> None:
+    (tmp_path / "state").write_text("a file, where the folder would be")
+    assert store.measured(daemon.engine.images()["acme/pytorch:other"]).size_bytes == 2_000
+
+
+def exported(folder: Path, text: bytes = b"content") -> tuple[Path, str]:
+    """An export of a build, and its digest."""
+    return folder, put(Layout(folder=folder), archive(file("a", text)))
+
+
+@pytest.fixture
+def packing(store: Store, tmp_path: Path) -> Store:
+    return replace(store, layout=Layout(folder=tmp_path / "layout"))
+
+
+def test_an_export_is_kept_and_the_engine_has_it_too(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+    export, digest = exported(tmp_path / "export")
+    packing.take_in(digest, export)
+    assert packing.layout
+    assert packing.layout.find(digest)
+    assert packing.engine.find([digest]) == digest
+    assert daemon.tags_of(digest) == set()
+    assert not export.exists()
+
+
+def test_what_the_engine_has_already_is_not_handed_to_it_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+    export, digest = exported(tmp_path / "export")
+    daemon.hold(digest, "acme/pytorch:x")
+    daemon.refuses = "it was handed over once more"
+    packing.take_in(digest, export)
+    assert packing.layout
+    assert packing.layout.find(digest)
+
+
+def test_a_next_export_is_lent_what_is_packed_already(packing: Store, tmp_path: Path) -> None:
+    export, digest = exported(tmp_path / "export")
+    packing.take_in(digest, export)
+    packing.lend(tmp_path / "next")
+    assert Layout(folder=tmp_path / "next").find(digest)
+
+
+def test_layers_go_with_the_last_image_that_the_engine_has(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+    (kept, gone) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
+    for export, digest in (kept, gone):
+        packing.take_in(digest, export)
+    daemon.pointers["acme/pytorch:kept"] = kept[1]
+    packing.tidy()
+    assert packing.layout
+    assert packing.layout.find(kept[1])
+    assert packing.layout.find(gone[1]) is None
+
+
+def test_without_a_layout_an_export_is_nobodys(store: Store, tmp_path: Path) -> None:
+    export, digest = exported(tmp_path / "export")
+    store.lend(export)
+    store.take_in(digest, export)
+    store.tidy()
+    store.remember(digest, tmp_path / "memory")
+    assert store.engine.find([digest]) is None
+    assert Layout(folder=export).find(digest)
+
+
+def test_what_was_not_built_has_no_tags_and_a_code_of_its_own(job: Job) -> None:
+    result = result_of(job, "failed", "no network", seconds=1.234)
+    assert (result.tags, result.digest, result.size_bytes, result.seconds) == ((), None, None, 1.23)
+    assert result.exit_code != 0
+
+
+def test_the_engine_that_refuses_to_tag_is_heard(store: Store, daemon: Daemon, job: Job) -> None:
+    def refuse(_: str) -> None:
+        from docker.errors import APIError  # noqa: PLC0415
+
+        raise APIError("500 Server Error", explanation="read-only file system")
+
+    daemon.before = refuse
+    with pytest.raises(EngineError, match="read-only file system"):
+        store.tag(DIGEST, job)

@@ -1,0 +1,70 @@
+"""The inputs digest changes with all that is in an image, and with nothing else."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import image, init_image
+from torchbake.build import inputs
+from torchbake.build.inputs import inputs_digest
+from torchbake.core.digest import digest
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.render.dockerfile import dockerfile_path
+
+TEXTS = {"dockerfile": "FROM x", "lock_text": "torch", "builder_lock": "uv", "base_digest": "sha256:1"}
+FILES = {kind: inputs.toolkit_files(kind) for kind in ("pytorch", "init")}
+
+
+def digest_of(spec: Spec, **changes: Any) -> str:
+    return inputs_digest(spec, **TEXTS | changes)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_text_is_in_an_images_digest(name: str) -> None:
+    assert digest_of(image(), **{name: "another"}) != digest_of(image())
+
+
+@pytest.mark.parametrize(("name", "matters"), [("dockerfile", True), ("base_digest", True), ("lock_text", False)])
+def test_an_init_image_has_no_lock(name: str, matters: bool) -> None:
+    assert (digest_of(init_image(), **{name: "another"}) != digest_of(init_image())) == matters
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [(image(), name) for name in FILES["pytorch"]] + [(init_image(), name) for name in FILES["init"]],
+    ids=lambda value: value if isinstance(value, str) else value.kind,
+)
+def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(
+    spec: Spec, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digest_of(spec)
+    real = inputs.toolkit_file
+    monkeypatch.setattr(inputs, "toolkit_file", lambda path: "another" if path == name else real(path))
+    assert digest_of(spec) != before
+
+
+def test_nothing_is_copied_or_mounted_from_the_toolkit_that_is_not_in_the_digest(project: Project) -> None:
+    for spec in project.expansion.specs:
+        text = dockerfile_path(project.root, spec).read_text()
+        used = {path.strip("/") for path in re.findall(r"[ =](/(?:layers|entrypoints)/[\w.-]+)", text)}
+        assert f"entrypoints/{spec.kind}" in used
+        for path in (path for path in used if (TOOLKIT / path).exists()):
+            assert any(name == path or name.startswith(f"{path}/") for name in FILES[spec.kind]), path
+
+
+def test_the_same_inputs_have_the_same_digest_of_one_form() -> None:
+    assert digest_of(image()) == digest_of(image())
+    assert re.fullmatch("sha256:[0-9a-f]{64}", digest_of(image()))
+
+
+lists = st.lists(st.text(max_size=4), max_size=4)
+
+
+@given(lists, lists)
+def test_no_two_lists_run_together(one: list[str], other: list[str]) -> None:
+    assert (digest(one) == digest(other)) == (one == other)

@@ -1,0 +1,202 @@
+"""From a spec to a job: what is on disk afterwards, what it is built with, and what makes it another image."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of, write_lock
+from tests.unit.conftest import cpu_pins, lock_for
+from torchbake.build import prepare
+from torchbake.build.bakefile import Job
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.builder_lock import builder_lock_path, read_builder_lock
+from torchbake.lock.image_lock import format_checked, lock_path, read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.render.dockerfile import dockerfile_path, render
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return small_project(tmp_path / "project")
+
+
+def image_of(project: Project, name: str = RUNTIME) -> ImageSpec:
+    spec = spec_of(project, name)
+    assert isinstance(spec, ImageSpec)
+    return spec
+
+
+def job(project: Project, name: str = RUNTIME, **settings: Any) -> Job:
+    return preparation_of(project, **settings).job(spec_of(project, name), BASE)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *odd: str) -> None:
+    """In place of the indexes: the lock that every CPU image gets, and what is odd about it."""
+
+    def make(spec: ImageSpec, pip: PipConfig, *, previous: str = "") -> Lock:
+        return lock_for(spec, cpu_pins())
+
+    monkeypatch.setattr(prepare, "make_lock", make)
+    monkeypatch.setattr(prepare, "odd_versions", lambda *_: odd)
+
+
+def test_the_dockerfile_that_is_built_is_the_one_of_matrix_and_lock(project: Project) -> None:
+    spec = image_of(project)
+    assert job(project).ref == f"acme/pytorch:{RUNTIME}"
+    path = dockerfile_path(project.root, spec)
+    assert path.read_text() == render(spec, read_lock(project.root, spec))
+    path.write_text("FROM somebody/else\n")
+    job(project)
+    assert path.read_text() == render(spec, read_lock(project.root, spec))
+
+
+def test_a_dockerfile_that_is_right_is_not_written_again(project: Project) -> None:
+    job(project)
+    path = dockerfile_path(project.root, image_of(project))
+    path.chmod(0o444)
+    before = path.stat()
+    job(project)
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_dry_run_writes_nothing_and_finds_the_same_job(project: Project) -> None:
+    before = files(project.root)
+    dry = job(project, dry_run=True)
+    assert files(project.root) == before
+    assert dry == job(project)
+
+
+def test_a_dry_run_of_a_fresh_project_needs_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolving(monkeypatch)
+    (tmp_path / "matrix.yaml").write_text((small_project(tmp_path / "other").root / "matrix.yaml").read_text())
+    project = load_project(tmp_path / "matrix.yaml")
+    before = files(tmp_path)
+    assert job(project, locked=False, dry_run=True).spec.id == RUNTIME
+    assert files(tmp_path) == before
+
+
+def test_a_missing_lock_is_made_written_and_told_with_what_is_odd(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolving(monkeypatch, "numpy 2.4.6 is not the newest")
+    spec, said = image_of(project), list[str]()
+    made = job(project)
+    lock_path(project.root, spec).unlink()
+    again = job(project, locked=False, say=said.append)
+    assert again == made
+    assert read_lock(project.root, spec) == lock_for(spec, cpu_pins())
+    assert said == [
+        f"{RUNTIME}: its lock is missing or out of date; locking",
+        f"{RUNTIME}: numpy 2.4.6 is not the newest",
+    ]
+
+
+@pytest.mark.parametrize("text", [None, "# not a lock\n"], ids=["missing", "damaged"])
+def test_where_locks_are_given_one_that_does_not_hold_is_an_error_and_nothing_is_written(
+    project: Project, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    resolving(monkeypatch)
+    path = lock_path(project.root, image_of(project))
+    path.unlink() if text is None else path.write_text(text)
+    before = files(project.root)
+    with pytest.raises(LockError):
+        job(project)
+    assert files(project.root) == before
+
+
+def test_without_the_builders_lock_nothing_is_built(project: Project) -> None:
+    builder_lock_path(project.root).unlink()
+    with pytest.raises(LockError, match=r"builder\.lock"):
+        job(project)
+
+
+def test_an_init_image_needs_neither_lock(project: Project) -> None:
+    builder_lock_path(project.root).unlink()
+    found = job(project, INIT)
+    assert dockerfile_path(project.root, found.spec).exists()
+    assert preparation_of(project).with_wheels(found) is found
+
+
+def newer_numpy(project: Project) -> None:
+    write_lock(project, RUNTIME, numpy="2.4.7")
+
+
+def newer_builder(project: Project) -> None:
+    path = builder_lock_path(project.root)
+    path.write_text(path.read_text().replace("0.9.1", "0.9.2"))
+
+
+@pytest.mark.parametrize("change", [newer_numpy, newer_builder])
+def test_another_lock_makes_another_image(project: Project, change: Callable[[Project], None]) -> None:
+    before = job(project).inputs
+    change(project)
+    assert job(project).inputs != before
+
+
+def test_another_base_makes_another_image_and_nothing_else_of_it_does(project: Project) -> None:
+    spec, prepare = spec_of(project, RUNTIME), preparation_of(project)
+    before = prepare.job(spec, BASE).inputs
+    assert prepare.job(spec, replace(BASE, digest=f"sha256:{'e' * 64}")).inputs != before
+    assert prepare.job(spec, replace(BASE, created="2027-01-01")).inputs == before
+
+
+def test_a_base_is_handed_to_the_build_by_its_digest(project: Project) -> None:
+    contexts = job(project).contexts
+    assert contexts["debian:bookworm-slim"] == f"docker-image://debian:bookworm-slim@{BASE.digest}"
+    bootstrapped = replace(BASE, source="bootstrap")
+    found = preparation_of(project).job(spec_of(project, RUNTIME), bootstrapped).contexts["debian:bookworm-slim"]
+    assert found == f"oci-layout://{project.state / 'bases/debian12'}@{BASE.digest}"
+
+
+def test_only_a_project_elsewhere_needs_the_toolkit_as_a_context(project: Project) -> None:
+    assert job(project).contexts["toolkit"] == str(TOOLKIT)
+    own = load_project(TOOLKIT / "matrix.yaml")
+    spec = next(spec for spec in own.expansion.specs if isinstance(spec, ImageSpec))
+    base = replace(BASE, name=spec.base.name, image=spec.base.image)
+    assert "toolkit" not in preparation_of(own, dry_run=True).job(spec, base).contexts
+
+
+def wheels(folder: Path, contents: Mapping[str, bytes]) -> PipConfig:
+    """A folder of the host with these wheels."""
+    folder.mkdir()
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    return PipConfig(find_links=(str(folder),))
+
+
+def test_wheels_of_this_host_go_to_the_layer_that_installs_them(project: Project, tmp_path: Path) -> None:
+    spec, data = image_of(project), b"a wheel"
+    lock = read_lock(project.root, spec)
+    (numpy,) = (pin for pin in lock.pins.values() if pin.name == "numpy")
+    ours = replace(numpy, hashes=(f"sha256:{hashlib.sha256(data).hexdigest()}",))
+    pins = [ours if pin == numpy else pin for pin in lock.pins.values()]
+    lock_path(project.root, spec).write_text(format_checked(spec, lock_for(spec, pins)))
+    wheel = "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl"
+    pip = wheels(tmp_path / "host", {wheel: data, wheel.replace("2.4.6", "2.4.7"): b"a newer one"})
+    found = preparation_of(project, pip=pip).with_wheels(job(project))
+    folder = Path(found.contexts["wheels"])
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.whl")} == {f"site/{wheel}"}
+    assert {path.name for path in folder.iterdir()} >= {"builder", "site", "torch"}
+
+
+def test_a_host_whose_wheels_are_others_hands_over_none(project: Project, tmp_path: Path) -> None:
+    pip = wheels(tmp_path / "host", {"numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl": b"not the locked one"})
+    made = job(project, DEVEL)
+    assert preparation_of(project, pip=pip).with_wheels(made) == made
+
+
+def test_the_builders_lock_is_the_one_that_decides(project: Project) -> None:
+    assert list(read_builder_lock(project.root).pins) == ["uv"]

@@ -1,0 +1,236 @@
+"""A run of builds, on an engine and a buildx in memory: which images are there afterwards, and under which tags."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of, small_project, spec_of
+from tests.unit.engines import Daemon
+from tests.unit.processes import Processes, interrupt
+from torchbake.build import buildx as builder_module
+from torchbake.build.bakefile import Job, Options, packed
+from torchbake.build.image_store import Store
+from torchbake.build.plan import Plan, Result
+from torchbake.build.prepare import Preparation
+from torchbake.build.run import BuildRun
+from torchbake.errors import BuildError
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.image_lock import lock_path
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.oci.labels import ID, INPUTS
+from torchbake.oci.layout import Layout
+
+OLD = f"sha256:{'0' * 64}"
+NO_PIP = PipConfig()
+OPTIONS = Options(output="type=image", created="2026-01-01T00:00:00+00:00", revision="c0ffee")
+
+
+@dataclass
+class Site:
+    """A project, an engine and a buildx."""
+
+    project: Project
+    buildx: Buildx
+    processes: Processes
+
+    @property
+    def daemon(self) -> Daemon:
+        return self.buildx.daemon
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(folder=self.project.state / "layout")
+
+    @property
+    def folder(self) -> Path:
+        return self.project.state / "runs/one"
+
+    def job(self, name: str) -> Job:
+        return preparation_of(self.project).job(spec_of(self.project, name), BASE)
+
+    def build(
+        self, *names: str, jobs: int = 2, pack: bool = False, pip: PipConfig = NO_PIP, **settings: Any
+    ) -> dict[str, Result]:
+        """The results by id."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ready = [self.job(name) for name in names]
+        plan = Plan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
+        store = Store(
+            engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout if pack else None
+        )
+        preparation: Preparation = preparation_of(self.project, pip=pip)
+        given: dict[str, Any] = {"builder": None, "prune": False, **settings}
+        run = BuildRun(store=store, preparation=preparation, **given)
+        options = Options(**{**OPTIONS.__dict__, "output": packed("zstd")}) if pack else OPTIONS
+        return {one.id: one for one in run.run(plan, options, AptConfig(), self.folder, jobs=jobs)}
+
+    def named(self, name: str) -> str | None:
+        """What all tags of an image point at; None where it has none. They never differ."""
+        job = self.job(name)
+        (digest,) = {self.daemon.pointers.get(f"{job.spec.repository}:{tag}") for tag in job.tags}
+        return digest
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    buildx = Buildx(Daemon())
+    processes = Processes(buildx).stand_for(monkeypatch, builder_module)
+    return Site(project=small_project(tmp_path), buildx=buildx, processes=processes)
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
+
+
+def test_what_was_built_has_all_its_tags_and_says_what_it_is(site: Site) -> None:
+    results = site.build(RUNTIME, INIT)
+    assert set(results) == {RUNTIME, INIT}
+    for name, result in results.items():
+        digest = site.named(name)
+        assert digest
+        picture = site.daemon.pictures[digest]
+        assert picture.labels == {ID: name, INPUTS: site.job(name).inputs}
+        assert (result.status, result.digest, result.size_bytes, result.exit_code) == ("built", digest, 2_000, 0)
+        assert set(result.tags) == site.daemon.tags_of(digest)
+        assert result.ref in result.tags
+    assert len(site.job(RUNTIME).tags) > 1
+
+
+def test_its_logs_and_its_bake_file_are_kept(site: Site) -> None:
+    site.build(RUNTIME)
+    assert "RUN install: 3.0 s" in (site.folder / f"{RUNTIME}.log").read_text()
+    assert '"BASE_DIGEST"' in (site.folder / "bake.json").read_text()
+
+
+def test_one_failure_ends_one_image_and_leaves_its_tags_where_they_were(site: Site) -> None:
+    before = [f"acme/pytorch:{tag}" for tag in site.job(RUNTIME).tags]
+    site.daemon.hold(OLD, *before)
+    site.buildx.failing = {RUNTIME: "E: Unable to locate package nothing"}
+    results = site.build(RUNTIME, DEVEL, INIT)
+    assert {name: result.status for name, result in results.items()} == {
+        RUNTIME: "failed", DEVEL: "built", INIT: "built",
+    }  # fmt: skip
+    failed = results[RUNTIME]
+    assert "Unable to locate package nothing" in failed.reason
+    assert (failed.tags, failed.digest, failed.exit_code) == ((), None, BuildError.exit_code)
+    assert site.named(RUNTIME) == OLD
+    assert site.named(DEVEL)
+
+
+def test_a_full_disk_is_told_as_such_with_a_way_out(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.buildx.failing = {RUNTIME: "write /var/lib/docker/x: No space left on device"}
+    assert site.build(RUNTIME)[RUNTIME].reason == "the engine's disk is full"
+    said = capsys.readouterr().err
+    assert "docker buildx prune" in said
+    assert f"{RUNTIME}.log" in said.replace("\n", "")
+
+
+def test_what_a_builder_keeps_to_itself_was_not_built(site: Site) -> None:
+    site.buildx.loses = [RUNTIME]
+    result = site.build(RUNTIME)[RUNTIME]
+    assert (result.status, result.reason) == ("failed", "built, but not in the engine")
+    assert site.named(RUNTIME) is None
+
+
+def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
+    jobs = [site.job(RUNTIME), site.job(DEVEL)]
+    spec = spec_of(site.project, RUNTIME)
+    assert isinstance(spec, ImageSpec)
+    lock_path(site.project.root, spec).unlink()
+    store = Store(engine=site.daemon.engine, sizes=site.project.state / "sizes.json")
+    run = BuildRun(store=store, preparation=preparation_of(site.project), builder=None, prune=False)
+    plan = Plan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
+    site.folder.mkdir(parents=True)
+    results = {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), site.folder, jobs=1)}
+    assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", DEVEL: "built"}
+    assert "requirements.lock" in results[RUNTIME].reason
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_no_more_images_than_asked_for_are_built_side_by_side(site: Site, jobs: int) -> None:
+    """Each stays long enough for one too many to begin."""
+
+    def meet(*_: object) -> int:
+        wait_for(lambda: site.buildx.most_at_once == jobs)
+        time.sleep(0.05)
+        return 0
+
+    site.buildx.during = meet
+    results = site.build(RUNTIME, DEVEL, INIT, jobs=jobs)
+    assert {result.status for result in results.values()} == {"built"}
+    assert site.buildx.most_at_once == jobs
+
+
+@pytest.mark.parametrize(("prune", "most"), [(True, 1), (False, 3)])
+def test_a_small_disk_never_holds_the_cache_of_two_images(site: Site, prune: bool, most: int) -> None:
+    site.build(RUNTIME, DEVEL, INIT, jobs=1, prune=prune, builder="kube")
+    assert site.buildx.most_cached == most
+    assert set(site.buildx.builders) == {"kube"}
+
+
+def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -> None:
+    site.build(RUNTIME, pip=PipConfig(index_url="https://me:secret@mirror.example/simple"))
+    held = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
+    assert held
+    assert not [place for place in held if place.exists()]
+    kept = [path for path in site.project.root.rglob("*") if path.is_file() and b"secret@mirror" in path.read_bytes()]
+    assert kept == []
+
+
+def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Site) -> None:
+    results = site.build(RUNTIME, INIT, pack=True)
+    for name, result in results.items():
+        assert result.status == "built"
+        assert result.digest == site.named(name)
+        manifest = site.layout.find(result.digest or "")
+        assert manifest
+        known = {path.stem for path in site.project.memory.rglob("*") if path.is_file()}
+        assert any(manifest.layers[0].digest.removeprefix("sha256:") in one for one in known), "it was not remembered"
+    assert not list(site.layout.folder.glob(".exports-*"))
+
+
+def test_packed_layers_of_images_that_are_gone_go_too(site: Site) -> None:
+    first = site.build(RUNTIME, pack=True)[RUNTIME].digest or ""
+    site.buildx.layer = lambda *_: b"another content"
+    second = site.build(RUNTIME, pack=True)[RUNTIME].digest or ""
+    del site.daemon.pictures[first]
+    third = site.build(INIT, pack=True)[INIT].digest or ""
+    assert [bool(site.layout.find(digest)) for digest in (first, second, third)] == [False, True, True]
+
+
+def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Site) -> None:
+    site.daemon.refuses = "unknown compression"
+    result = site.build(RUNTIME, pack=True)[RUNTIME]
+    assert result.status == "failed"
+    assert "unknown compression" in result.reason
+    assert site.named(RUNTIME) is None
+
+
+def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more(site: Site) -> None:
+    tags = site.job(RUNTIME).tags
+
+    def during(name: str, process: Any) -> int:
+        if name != DEVEL:
+            return 0
+        wait_for(lambda: len(site.daemon.pointers) == len(tags))
+        interrupt()
+        return 128 + int(process.hear())
+
+    site.buildx.during = during
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        site.build(RUNTIME, DEVEL, INIT, jobs=1)
+    assert site.named(RUNTIME)
+    assert site.named(DEVEL) is None
+    assert site.named(INIT) is None
+    assert [process.returncode for process in site.processes.all] == [0, 130]
+    assert time.monotonic() - begun < 10

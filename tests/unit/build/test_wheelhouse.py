@@ -1,0 +1,149 @@
+"""Wheels in folders of the host: found by hash, whatever the folder's form, and laid out by layer."""
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from torchbake.build.wheelhouse import find_wheel, stage_wheels
+from torchbake.lock.lockfile import Pin
+
+NAME = "torch-2.10.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+
+
+def sha256(content: str) -> str:
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def wheel(folder: Path, name: str = NAME, content: str = "a wheel") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+def pinned(content: str = "a wheel", name: str = "torch", version: str = "2.10.0") -> Pin:
+    return Pin(name=name, version=version, hashes=(sha256("another file"), sha256(content)))
+
+
+def index(folder: Path, name: str, *links: str) -> None:
+    """The page of one project in a simple index (PEP 503)."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    page = "".join(f'<a href="{link}" data-requires-python="&gt;=3.9">x</a>\n' for link in links)
+    (folder / name / "index.html").write_text(f"<!DOCTYPE html><html><body>{page}</body></html>")
+
+
+def test_a_wheel_is_found_in_a_flat_folder(tmp_path: Path) -> None:
+    path = wheel(tmp_path)
+    assert find_wheel(pinned(), [tmp_path], "3.11") == path
+
+
+@pytest.mark.parametrize("fragment", ["", f"#{sha256('a wheel').replace(':', '=')}", "#md5=0123"])
+def test_a_wheel_is_found_in_a_simple_index(fragment: str, tmp_path: Path) -> None:
+    path = wheel(tmp_path / "my files")
+    index(tmp_path / "simple", "torch", f"../../my%20files/{NAME}{fragment}")
+    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+
+
+def test_links_that_leave_the_host_or_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "simple/torch")
+    index(tmp_path / "simple", "torch", f"https://files.example/{NAME}", f"gone/{NAME}", NAME)
+    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+
+
+def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
+    paths = [wheel(tmp_path / name) for name in ("a", "b")]
+    assert find_wheel(pinned(), [tmp_path / "none", tmp_path / "a", tmp_path / "b"], "3.11") == paths[0]
+
+
+@pytest.mark.parametrize(
+    ("tags", "python"),
+    [
+        ("cp311-cp311-manylinux_2_28_x86_64", "3.11"),
+        ("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", "3.11"),
+        ("cp313-cp313-linux_x86_64", "3.13"),
+        ("py3-none-any", "3.11"),
+        ("py2.py3-none-any", "3.13"),
+        ("py3-none-manylinux_2_27_x86_64", "3.11"),
+        ("cp39-abi3-manylinux_2_28_x86_64", "3.11"),
+        ("cp311-abi3-manylinux_2_28_x86_64", "3.11"),
+    ],
+)
+def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_path: Path) -> None:
+    path = wheel(tmp_path, f"torch-2.10.0-{tags}.whl")
+    assert find_wheel(pinned(), [tmp_path], python) == path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch-2.10.0-cp313-cp313-manylinux_2_28_x86_64.whl",
+        "torch-2.10.0-cp311-cp311t-manylinux_2_28_x86_64.whl",  # without the GIL
+        "torch-2.10.0-cp312-abi3-manylinux_2_28_x86_64.whl",
+        "torch-2.10.0-cp311-cp311-manylinux_2_28_aarch64.whl",
+        "torch-2.10.0-cp311-cp311-musllinux_1_2_x86_64.whl",
+        "torch-2.10.0-cp311-cp311-macosx_11_0_x86_64.whl",
+        "torch-2.10.0-cp311-cp311-win_amd64.whl",
+        "torch-2.10.0-py2-none-any.whl",
+        "torch-2.10.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torch-2.10.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torchvision-2.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torch-2.10.0.whl",
+        "torch.whl",
+    ],
+)
+def test_a_wheel_for_anything_else_does_not(name: str, tmp_path: Path) -> None:
+    wheel(tmp_path, name)
+    assert find_wheel(pinned(), [tmp_path], "3.11") is None
+
+
+def test_a_wheel_with_another_hash_does_not_fit(tmp_path: Path) -> None:
+    wheel(tmp_path, content="tampered with")
+    assert find_wheel(pinned(), [tmp_path], "3.11") is None
+
+
+@pytest.mark.parametrize("name", ["typing_extensions", "Typing.Extensions"])
+def test_names_are_compared_as_python_does(name: str, tmp_path: Path) -> None:
+    path = wheel(tmp_path, f"{name}-4.16.0-py3-none-any.whl")
+    assert find_wheel(pinned(name="typing-extensions", version="4.16.0"), [tmp_path], "3.11") == path
+
+
+def layers(content: str = "a wheel") -> dict[str, tuple[Pin, ...]]:
+    return {"nvidia": (), "torch": (pinned(content),), "site": (pinned(name="numpy"),)}
+
+
+def test_wheels_are_laid_out_by_layer_with_a_folder_for_each(tmp_path: Path) -> None:
+    wheel(tmp_path / "host")
+    folder = stage_wheels(layers(), [tmp_path / "host"], "3.11", tmp_path / "state")
+    assert folder
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == {"nvidia", "torch", "site", f"torch/{NAME}"}
+    assert (folder / "torch" / NAME).read_text() == "a wheel"
+
+
+def test_the_same_wheels_give_the_same_folder_and_others_another(tmp_path: Path) -> None:
+    wheel(tmp_path / "host")
+    first, second = (stage_wheels(layers(), [tmp_path / "host"], "3.11", tmp_path / "state") for _ in range(2))
+    wheel(tmp_path / "host", "numpy-2.10.0-py3-none-any.whl")
+    third = stage_wheels(layers(), [tmp_path / "host"], "3.11", tmp_path / "state")
+    assert first == second
+    assert third not in (None, first)
+
+
+def test_a_host_without_them_has_no_folder(tmp_path: Path) -> None:
+    assert stage_wheels(layers(), [tmp_path], "3.11", tmp_path / "state") is None
+    assert stage_wheels(layers(), [], "3.11", tmp_path / "state") is None
+    assert not (tmp_path / "state").exists()
+
+
+def test_wheels_on_another_disk_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = wheel(tmp_path / "host")
+    folder = stage_wheels(layers(), [tmp_path / "host"], "3.11", tmp_path / "state")
+    assert folder
+    assert (folder / "torch" / NAME).read_text() == "a wheel"
+    assert path.stat().st_nlink == 1

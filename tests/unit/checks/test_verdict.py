@@ -1,0 +1,139 @@
+"""Verdicts: what checks add up to, and when an old verdict may answer for a new run."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchbake.checks.verdict import (
+    CheckResult,
+    Outcome,
+    Verdict,
+    causes,
+    counts,
+    dump_results,
+    outcome_of,
+    read_results,
+    tally,
+)
+
+PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
+SAME = {"image": "acme/pytorch:cpu", "digest": "sha256:aa", "suite": "sha256:bb", "gpu": "auto"}
+outcomes = st.lists(st.sampled_from(list(Outcome)))
+
+
+def check(name: str = "files.setuid", outcome: Outcome = PASSED, reason: str = "", **more: Any) -> CheckResult:
+    return CheckResult(id=name, outcome=outcome, reason=reason, **more)
+
+
+def verdict(*checks: CheckResult, **changes: Any) -> Verdict:
+    values: dict[str, Any] = {
+        **SAME,
+        "id": "2.13.0-cpu-runtime-debian12",
+        "started": "2026-11-21T07:48:10+00:00",
+        "seconds": 4.5,
+        "checks": checks or (check(),),
+    }
+    return Verdict(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        ((), NOT_RUN),
+        ((PASSED,), PASSED),
+        ((NOT_RUN,), NOT_RUN),
+        ((NOT_RUN, NOT_RUN), NOT_RUN),
+        ((PASSED, NOT_RUN), PASSED),
+        ((PASSED, FAILED), FAILED),
+        ((NOT_RUN, FAILED), FAILED),
+        ((FAILED,), FAILED),
+    ],
+    ids=str,
+)
+def test_what_checks_add_up_to(ended: tuple[Outcome, ...], expected: Outcome) -> None:
+    for order in itertools.permutations(ended):
+        assert outcome_of(check(outcome=outcome) for outcome in order) is expected
+        assert verdict().model_copy(update={"checks": tuple(check(outcome=one) for one in order)}).outcome is expected
+
+
+@given(outcomes)
+def test_a_failed_check_is_never_outvoted(ended: list[Outcome]) -> None:
+    assert outcome_of(check(outcome=outcome) for outcome in [*ended, FAILED]) is FAILED
+
+
+@given(outcomes)
+def test_every_check_is_counted_once_and_under_its_own_outcome(ended: list[Outcome]) -> None:
+    counted = counts(check(outcome=outcome) for outcome in ended)
+    assert list(counted) == list(Outcome)
+    assert counted == {outcome: ended.count(outcome) for outcome in Outcome}
+
+
+def test_the_tally_leaves_out_what_did_not_happen() -> None:
+    assert tally([check(), check(), check(outcome=NOT_RUN)]) == "2 passed, 1 not run"
+    assert tally([check(outcome=FAILED)]) == "1 failed"
+    assert tally([]) == "no checks"
+
+
+def test_each_reason_is_given_once_with_the_checks_it_kept_from_running() -> None:
+    checks = [
+        check("smoke.nccl", NOT_RUN, "no GPU"),
+        check("files.setuid", FAILED, "no GPU"),
+        check("smoke.compile", NOT_RUN, "no compiler\nin any folder"),
+        check("smoke.cuda", NOT_RUN, "no GPU"),
+        check("smoke.nccl", NOT_RUN, "no GPU"),
+        check("smoke.mute", NOT_RUN),
+    ]
+    assert causes(checks) == {
+        "no GPU": ["smoke.nccl", "smoke.cuda"],
+        "no compiler": ["smoke.compile"],
+        "no reason given": ["smoke.mute"],
+    }
+
+
+def test_a_passed_verdict_answers_for_the_same_image_and_suite() -> None:
+    assert verdict(check(), check(outcome=NOT_RUN, reason="no compiler")).answers(**SAME)
+
+
+@pytest.mark.parametrize("key", SAME)
+def test_it_does_not_once_anything_differs(key: str) -> None:
+    assert not verdict().answers(**SAME | {key: "another"})
+
+
+def test_what_auto_left_out_is_no_pass_for_require() -> None:
+    without_gpu = verdict(check(), check("smoke.nccl", NOT_RUN, "no GPU"), gpu="auto")
+    assert not without_gpu.answers(**SAME | {"gpu": "require"})
+
+
+@pytest.mark.parametrize("outcome", [FAILED, NOT_RUN])
+def test_only_a_pass_is_taken_on_trust(outcome: Outcome) -> None:
+    assert not verdict(check(outcome=outcome)).answers(**SAME)
+
+
+def test_a_verdict_reads_back_as_it_was_written() -> None:
+    written = verdict(check(figures={"MB": 12.5, "layers": [1, 2]}), check(outcome=FAILED, reason="a\nb"), seconds=1.25)
+    assert Verdict.model_validate_json(written.model_dump_json()) == written
+    assert '"outcome":"failed"' in written.model_dump_json()
+
+
+def test_results_read_back_as_they_were_written() -> None:
+    results = (check(), check("ddp.sum", NOT_RUN, "one node", seconds=0.5, figures={"n": 1}))
+    assert read_results(dump_results(results)) == results
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[",
+        '[{"id": "a"}]',
+        '[{"id": "a", "outcome": "skipped"}]',
+        '[{"id": "a", "outcome": "passed", "verdict": "passed"}]',
+    ],
+)
+def test_results_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        read_results(text)

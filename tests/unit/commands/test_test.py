@@ -1,0 +1,472 @@
+"""The verb `test` without an engine: what is asked for, what verdicts answer, and what makes a verdict old."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
+from tests.unit.conftest import SMALL, edited
+from torchbake import cli
+from torchbake.checks import smoke_run
+from torchbake.checks.pytest_run import Ended, Options, Suite, Target, checks_of
+from torchbake.checks.reports import Reports
+from torchbake.checks.suite_digest import suite_digest, suite_files
+from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
+from torchbake.commands import test as verb
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.gpu import Gpu
+from torchbake.engine.image import Image
+from torchbake.matrix import project
+from torchbake.matrix.project import Project, load_project, run_folder
+from torchbake.matrix.spec import ImageSpec
+
+CPU = "2.13.0-cpu-runtime-debian12"
+CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+DEVEL = "2.13.0-cpu-devel-debian12"
+REF = f"acme/pytorch:{CPU}"
+DIGEST = f"sha256:{'1' * 64}"
+Streams = pytest.CaptureFixture[str]
+
+
+class FakeEngine:
+    """An engine that holds what it is given, under its tags and under its digest."""
+
+    def __init__(self, *tags: str) -> None:
+        self._image = Image(digest=DIGEST, tags=tags, labels={}, size_bytes=1)
+
+    def images(self) -> dict[str, Image]:
+        return dict.fromkeys(self._image.tags, self._image)
+
+    def find(self, digests: Iterable[str]) -> str | None:
+        return DIGEST if self._image.tags and set(digests) & {DIGEST, DIGEST[:19]} else None
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Project:
+    (tmp_path / "matrix.yaml").write_text(SMALL)
+    return load_project(tmp_path / "matrix.yaml")
+
+
+@pytest.fixture(autouse=True)
+def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What the engine holds; before that, nothing."""
+
+    def hold(*tags: str) -> None:
+        monkeypatch.setattr(verb, "connect", lambda: FakeEngine(*tags))
+
+    hold()
+    return hold
+
+
+@pytest.fixture
+def kept(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
+    """Hold the CPU image, and keep a verdict of it as a run would have."""
+
+    def keep(
+        *checks: CheckResult, options: Options | None = None, row: str = CPU, found: str = "", **changes: Any
+    ) -> Verdict:
+        holds(f"acme/pytorch:{row}")
+        options = options or Options()
+        spec = next(spec for spec in small.expansion.specs if spec.id == row)
+        digest = suite_digest(small, spec, options.decisive(found))
+        same = {"image": f"acme/pytorch:{row}", "id": row, "digest": DIGEST, "suite": digest}
+        made = verdict(*checks, **same | changes)
+        Reports(folder=small.root / "reports").keep(row, made, {}, partial=options.partial)
+        return made
+
+    return keep
+
+
+def run(project: Project, *words: str) -> int:
+    return cli.main(["test", *words, "--matrix", str(project.root / "matrix.yaml")])
+
+
+def steps(project: Project, capsys: Streams, *words: str) -> dict[str, str]:
+    """What a run would do with each image."""
+    capsys.readouterr()
+    assert run(project, *words, "--dry-run", "--format", "json") == 0
+    return {image["name"]: image["step"] for image in json.loads(capsys.readouterr().out)["images"]}
+
+
+def test_an_image_that_the_engine_does_not_hold_fails_with_the_next_step(small: Project, capsys: Streams) -> None:
+    assert run(small, CPU) == 13
+    seen = capsys.readouterr()
+    assert f"nox -s build -- {CPU}" in seen.out
+    assert "1 of 1 images did not pass" in seen.err
+    assert str(small.root / "reports/summary.md") in seen.err
+
+
+def test_no_selector_and_no_image_is_the_list_of_what_there_is(small: Project, capsys: Streams) -> None:
+    assert run(small) == 2
+    assert CPU in capsys.readouterr().err
+
+
+def test_an_image_and_a_selector_are_two_questions(small: Project, capsys: Streams) -> None:
+    assert run(small, "cpu", "--image", "acme/other") == 2
+    assert "'cpu'" in capsys.readouterr().err
+
+
+def test_a_passed_verdict_is_the_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
+    kept(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+    assert run(small, CPU, "--format", "json") == 0
+    image = json.loads(capsys.readouterr().out)["images"][0]
+    assert (image["outcome"], image["reused"], image["ref"]) == ("passed", True, REF)
+    assert image["counts"] == {"passed": 1, "failed": 0, "not-run": 1, "waived": 0}
+    assert Path(image["report"]).exists()
+
+
+def test_it_is_shown_with_when_it_was_made_and_what_did_not_run(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+    assert run(small, CPU) == 0
+    text = capsys.readouterr().out
+    assert "unchanged since 2026-11-21 07:48 UTC" in text
+    assert "smoke.compile" in text
+    assert "no compiler" in text
+
+
+def test_the_summary_of_the_latest_run_is_written(small: Project, kept: Callable[..., Verdict]) -> None:
+    kept(check())
+    run(small, CPU, DEVEL)
+    text = (small.root / "reports/summary.md").read_text()
+    assert "1 of 2 images passed" in text
+    images = json.loads((small.root / "reports/summary.json").read_text())["images"]
+    assert [(image["name"], image["outcome"]) for image in images] == [(CPU, "passed"), (DEVEL, "failed")]
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ((), "reuse"),
+        (("--gpu", "auto"), "reuse"),
+        (("--timeout", "5"), "reuse"),
+        (("--jobs", "7"), "reuse"),
+        (("--force",), "test"),
+        (("--gpu", "require"), "test"),
+        (("--gpu", "off"), "test"),
+        (("--nodes", "2"), "test"),
+        (("--nproc", "2"), "test"),
+        (("--only", "files.*"), "test"),
+        (("--skip", "files.*"), "test"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_a_passed_verdict_no_answer(
+    words: tuple[str, ...], step: str, small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check())
+    assert steps(small, capsys, CPU, *words) == {CPU: step}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": f"sha256:{'2' * 64}"},
+        {"suite": "sha256:another"},
+        {"image": "acme/pytorch:cpu"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_verdict_of_something_else_is_no_answer(
+    changes: dict[str, str], small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check(), **changes)
+    assert steps(small, capsys, CPU) == {CPU: "test"}
+
+
+@pytest.mark.parametrize("outcome", [FAILED, NOT_RUN])
+def test_what_did_not_pass_is_tested_again(
+    outcome: Outcome, small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check(outcome=outcome, reason="because"))
+    assert steps(small, capsys, CPU) == {CPU: "test"}
+
+
+def test_a_partial_verdict_is_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
+    kept(check(), options=Options(only=("files.*",)))
+    assert steps(small, capsys, CPU) == {CPU: "test"}
+
+
+def test_a_verdict_with_nodes_answers_for_as_many_nodes(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check(), options=Options(nodes=3, nproc=2))
+    assert steps(small, capsys, CPU, "--nodes", "3", "--nproc", "2") == {CPU: "reuse"}
+    assert steps(small, capsys, CPU, "--nodes", "2", "--nproc", "3") == {CPU: "test"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "made_with", "there", "step"),
+    [
+        ("auto", "none", "none", "reuse"),
+        ("auto", "none", "cdi", "test"),
+        ("auto", "cdi", "none", "test"),
+        ("auto", "cdi", "cdi", "reuse"),
+        ("require", "cdi", "cdi", "reuse"),
+        ("off", "", "cdi", "reuse"),
+    ],
+)
+def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
+    *,
+    mode: str,
+    made_with: str,
+    there: Literal["none", "cdi"],
+    step: str,
+    small: Project,
+    kept: Callable[..., Verdict],
+    capsys: Streams,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: Gpu(how=there, reason="as the test says"))
+    kept(check(), row=CUDA, found=made_with, gpu=mode)
+    assert steps(small, capsys, CUDA, "--gpu", mode) == {CUDA: step}
+
+
+def test_whether_there_is_a_gpu_says_nothing_of_a_cpu_image(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: Gpu(how="cdi", reason="as the test says"))
+    kept(check())
+    assert steps(small, capsys, CPU) == {CPU: "reuse"}
+
+
+def test_the_plan_has_each_image_once_and_tests_nothing(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams
+) -> None:
+    kept(check())
+    assert steps(small, capsys, "cpu", "torch2.13") == {CPU: "reuse", DEVEL: "not there"}
+    assert not (small.root / "reports/summary.json").exists()
+
+
+def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[verb.Case]:
+    return verb._cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
+
+
+def test_a_reference_that_is_a_tag_of_the_matrix_has_that_row(small: Project) -> None:
+    (case,) = cases_of(small, "acme/pytorch:latest", held=("acme/pytorch:latest",))
+    assert case.spec
+    assert case.spec.id == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+    assert case.image
+
+
+def test_any_other_reference_has_none(small: Project) -> None:
+    (case,) = cases_of(small, "somebody/else:1", held=("somebody/else:1",))
+    assert case.spec is None
+    assert case.image
+
+
+@pytest.mark.parametrize("ref", [DIGEST, DIGEST[:19]])
+def test_a_digest_is_a_reference_too(small: Project, ref: str) -> None:
+    (case,) = cases_of(small, ref, held=("somebody/else:1",))
+    assert case.image
+    assert case.image.tags == ("somebody/else:1",)
+
+
+def test_a_reference_is_tested_once_and_told_to_be_fetched_when_it_is_not_there(
+    small: Project, capsys: Streams
+) -> None:
+    assert run(small, "--image", "nothing/there:1", "--image", "nothing/there:1") == 13
+    seen = capsys.readouterr()
+    assert "docker pull nothing/there:1" in seen.out
+    assert "1 of 1 images" in seen.err
+
+
+def toolkit(folder: Path, **files: str) -> Path:
+    """A toolkit of a few files."""
+    defaults = {
+        "tests/images/test_files.py": "def test(): ...",
+        "entrypoints/pytorch/payloads/ddp.py": "ddp",
+        "entrypoints/pytorch/launch/contract.py": "contract",
+        "torchbake/smoke.py": "smoke",
+        "pyproject.toml": "[project]",
+    }
+    for name, text in (defaults | files).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def digest_with(small: Project, tmp_path: Path) -> Callable[..., str]:
+    """The suite digest of an image with a toolkit of these files, in a folder of its own, last changed at ``at``."""
+
+    def digest(at: int = 1, **files: str) -> str:
+        root = toolkit(tmp_path / f"toolkit{len(list(tmp_path.iterdir()))}", **files)
+        for path in root.rglob("*"):
+            os.utime(path, (at, at))
+        return suite_digest(small, small.expansion.specs[0], (), toolkit=root)
+
+    return digest
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/images/test_files.py",
+        "tests/images/data/sizes.json",
+        "entrypoints/pytorch/payloads/ddp.py",
+        "entrypoints/pytorch/launch/contract.py",
+        "entrypoints/pytorch/run",
+        "torchbake/smoke.py",
+        "pyproject.toml",
+    ],
+)
+def test_a_changed_or_new_file_of_the_suite_is_another_suite(name: str, digest_with: Callable[..., str]) -> None:
+    assert digest_with(**{name: "changed"}) != digest_with()
+
+
+def test_what_is_no_file_of_the_suite_does_not_count(digest_with: Callable[..., str]) -> None:
+    assert digest_with(**{"README.md": "x", "tests/images/__pycache__/test_files.pyc": "x"}) == digest_with()
+
+
+def test_a_file_that_moved_is_another_suite(digest_with: Callable[..., str]) -> None:
+    assert digest_with(**{"tests/images/a.py": "x"}) != digest_with(**{"tests/images/b.py": "x"})
+
+
+def test_the_times_of_files_do_not_count(digest_with: Callable[..., str]) -> None:
+    assert digest_with(at=1) == digest_with(at=1_000_000)
+
+
+def test_the_suite_of_the_repository_has_its_payloads_and_toolkit() -> None:
+    names = {text.partition("\n")[0] for text in suite_files(TOOLKIT)}
+    assert {"torchbake/checks/pytest_run.py", "entrypoints/pytorch/entrypoint", "pyproject.toml"} <= names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_a_row_that_promises_something_else_is_another_suite(small: Project) -> None:
+    spec = next(spec for spec in small.expansion.specs if spec.id == CPU)
+    assert isinstance(spec, ImageSpec)
+    before = suite_digest(small, spec, ())
+    assert suite_digest(small, replace(spec, line=99), ()) == before
+    assert suite_digest(small, replace(spec, pip=("numpy", "einops")), ()) != before
+    assert suite_digest(replace(small, tags={**small.tags, CPU: (CPU,)}), spec, ()) != before
+    assert suite_digest(small, spec, ("nodes=3",)) != before
+    lock = small.root / "images" / CPU / "requirements.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("torch==2.13.0+cpu")
+    assert suite_digest(small, spec, ()) != before
+
+
+def test_another_row_of_the_matrix_changes_nothing_for_this_one(small: Project, tmp_path: Path) -> None:
+    spec = next(spec for spec in small.expansion.specs if spec.id == CPU)
+    before = suite_digest(small, spec, ())
+    (tmp_path / "matrix.yaml").write_text(edited("torch: [2.10.0, 2.9.1]", "torch: [2.10.1, 2.9.1]"))
+    changed = load_project(tmp_path / "matrix.yaml")
+    spec = next(spec for spec in changed.expansion.specs if spec.id == CPU)
+    assert suite_digest(changed, spec, ()) == before
+
+
+TARGET = Target(name=CPU, ref=REF, row=CPU, digest=DIGEST, suite="sha256:bb")
+
+
+def words(target: Target, **options: Any) -> list[str]:
+    made = Suite(Path("/checks"), Options(**options), cwd=Path("/"), extra=("--matrix", "/m.yaml"))
+    command = made.command(target, Path("/results.json"))
+    assert command[1:4] == ["-m", "pytest", "/checks"]
+    return command[4:]
+
+
+def test_a_suite_is_told_what_to_check_and_how() -> None:
+    said = " ".join(words(TARGET, gpu="require", nodes=3, nproc=2, only=("files.*", "users.*"), skip=("files.caches",)))
+    for option in (
+        f"--image {REF}", f"--row {CPU}", "--gpu require", "--results /results.json", "--matrix /m.yaml",
+        "--nodes 3", "--nproc 2", "--only files.* --only users.*", "--skip files.caches",
+    ):  # fmt: skip
+        assert option in said
+
+
+def test_a_suite_is_not_told_what_is_not_said() -> None:
+    said = words(replace(TARGET, row=""))
+    assert not {"--row", "--nodes", "--nproc", "--only", "--skip"} & set(said)
+    assert said[said.index("--gpu") :][:2] == ["--gpu", "auto"]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results.json"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_suite_that_ended_well_is_taken_at_its_word(results: Path, code: int) -> None:
+    checks = (check(), check("files.owner", FAILED, "root's"), check("smoke.nccl", NOT_RUN, "no GPU"))
+    results.write_text(dump_results(checks))
+    assert checks_of(Ended(code=code, tail=()), results, 900) == checks
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (Ended(code=0, tail=()), "left no results"),
+        (Ended(code=1, tail=("python: No module named pytest",)), "left no results"),
+        (Ended(code=2, tail=("E   ImportError: no torchbake", "!!! Interrupted: 1 error !!!")), "Interrupted: 1 error"),
+        (Ended(code=3, tail=("INTERNALERROR> boom",)), "3 (an error inside pytest): INTERNALERROR> boom"),
+        (
+            Ended(code=4, tail=("ERROR: no --row", "  rootdir: /x")),
+            "4 (a command line it does not take): ERROR: no --row",
+        ),
+        (
+            Ended(
+                code=4,
+                tail=("ERROR: usage: pytest [options]", "main.py: error: no such option: --row", "  rootdir: /x"),
+            ),
+            "main.py: error: no such option: --row",
+        ),
+        (Ended(code=5, tail=("no tests ran in 0.01s",)), "5 (no check is left): no tests ran"),
+        (Ended(code=-9, tail=("test_x.py::test_a",)), "ended by SIGKILL: test_x.py::test_a"),
+        (Ended(code=-11, tail=()), "ended by SIGSEGV: it said nothing"),
+        (Ended(code=2, tail=("last words",), timed_out=True), "did not end within 900 s"),
+    ],
+    ids=lambda value: value.code if isinstance(value, Ended) else "",
+)
+def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Path, ended: Ended, reason: str) -> None:
+    (alone,) = checks_of(ended, results, 900)
+    assert (alone.id, alone.outcome) == ("suite", FAILED)
+    assert reason in alone.summary
+    assert all(line in alone.reason for line in ended.tail)
+
+
+def test_what_it_found_before_is_kept(results: Path) -> None:
+    results.write_text(dump_results([check()]))
+    found = checks_of(Ended(code=2, tail=(), timed_out=True), results, 60)
+    assert [one.id for one in found] == ["files.setuid", "suite"]
+
+
+def test_results_that_cannot_be_read_are_a_failure(results: Path) -> None:
+    results.write_text('[{"id": "files.setuid", "outcome": "pas')
+    (alone,) = checks_of(Ended(code=0, tail=()), results, 900)
+    assert alone.outcome is FAILED
+    assert "cannot be read" in alone.summary
+
+
+def test_a_failure_that_no_check_has_is_one_all_the_same(results: Path) -> None:
+    results.write_text(dump_results([check()]))
+    assert [one.outcome for one in checks_of(Ended(code=1, tail=("ERROR at teardown",)), results, 900)][-1] is FAILED
+
+
+def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        second_now = 58
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls(2026, 11, 21, 7, 50, cls.second_now, tzinfo=tz)
+
+    monkeypatch.setattr(project, "datetime", Clock)
+    with ThreadPoolExecutor(8) as pool:
+        names = [folder.name for folder in pool.map(run_folder, [tmp_path] * 12)]
+    Clock.second_now = 59
+    later = run_folder(tmp_path)
+    assert sorted(names) == ["2026-11-21T07-50-58", *(f"2026-11-21T07-50-58-{number:02}" for number in range(2, 13))]
+    assert later.is_dir()
+    assert later.name > max(names)

@@ -1,0 +1,119 @@
+"""Files are replaced whole or not at all."""
+
+import os
+import select
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from torchbake.core.files import replacing, write_text
+
+
+def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+    write_text(tmp_path / "a/b/file", "text ☃\n")
+    assert (tmp_path / "a/b/file").read_text(encoding="utf-8") == "text ☃\n"
+
+
+def test_everybody_may_read_it(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "text")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with replacing(path) as beside:
+        beside.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(error: BaseException, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail() -> None:
+        with replacing(path) as beside:
+            beside.write_text("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_text_that_cannot_be_encoded_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o600)
+    write_text(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("target", ["there", "folder/not there yet"])
+def test_what_a_link_points_at_is_replaced_and_the_link_stays(target: str, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.readlink() == Path(target)
+    assert (tmp_path / target).read_text() == "new"
+
+
+def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
+    fifo, heard = tmp_path / "fifo", list[str]()
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: heard.append(fifo.read_text()), daemon=True)
+    reader.start()
+    write_text(fifo, "text")
+    reader.join(30)
+    assert heard == ["text"]
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["fifo"]
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_device_is_written_to_and_stays(through_a_link: bool, tmp_path: Path) -> None:
+    """A terminal of our own, as root could replace /dev/null itself."""
+    ours, theirs = os.openpty()
+    device = Path(os.ttyname(theirs))
+    path = device
+    if through_a_link:
+        path = tmp_path / "link"
+        path.symlink_to(device)
+    try:
+        write_text(path, "text\n")
+        assert select.select([ours], [], [], 30)[0]
+        assert os.read(ours, 100) == b"text\r\n"
+        assert stat.S_ISCHR(device.lstat().st_mode)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_what_is_open_already_keeps_what_stands_in_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with log.open("a") as file:
+        write_text(Path(f"/dev/fd/{file.fileno()}"), "after\n")
+    assert log.read_text() == "before\nafter\n"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path / "folder", "text")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]

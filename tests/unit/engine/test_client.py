@@ -1,0 +1,70 @@
+"""What is said of an engine that does not answer: where it was looked for, and the system's own reason in words."""
+
+import http.client
+import socket
+from collections.abc import Callable
+
+import docker
+import pytest
+import requests
+from docker.errors import DockerException
+from urllib3.exceptions import ProtocolError
+
+from torchbake.engine import client
+from torchbake.errors import EngineError
+
+
+def wrapped(error: BaseException) -> DockerException:
+    """As requests and the SDK wrap it."""
+    inner = requests.ConnectionError(ProtocolError("Connection aborted.", error))
+    return DockerException(f"Error while fetching server API version: {inner}", inner)
+
+
+REASONS = [
+    (wrapped(FileNotFoundError(2, "No such file or directory")), "there is no such socket."),
+    (wrapped(ConnectionRefusedError(111, "Connection refused")), "nobody listens there."),
+    (wrapped(PermissionError(13, "Permission denied")), "you may not open that socket; members of its group"),
+    (wrapped(socket.gaierror(-2, "Name or service not known")), "no such host is known."),
+    (wrapped(http.client.RemoteDisconnected("Remote end closed")), "it closes the connection."),
+    (wrapped(http.client.BadStatusLine("SSH-2.0")), "what answers is no engine."),
+    (requests.exceptions.ReadTimeout("Read timed out."), "it says nothing."),
+    (DockerException("Invalid bind address protocol: foo://x"), "Invalid bind address protocol: foo://x."),
+    (ValueError("Port out of range 0-65535"), "Port out of range 0-65535."),
+]
+
+
+def fail(error: BaseException) -> Callable[..., docker.DockerClient]:
+    def failing(*_: object, **__: object) -> docker.DockerClient:
+        raise error
+
+    return failing
+
+
+@pytest.mark.parametrize(("error", "words"), REASONS, ids=lambda value: str(value)[:20])
+def test_no_engine_is_told_with_its_address_in_words(
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/x.sock")
+    monkeypatch.setattr(docker, "DockerClient", fail(error))
+    with pytest.raises(EngineError) as caught:
+        client.connect()
+    message = caught.value.message
+    assert message.startswith("No container engine answers at unix:///run/x.sock, which DOCKER_HOST names: ")
+    assert words in message
+    assert not set(message) & set("()[]")
+    assert caught.value.hint
+    assert "nox -s setup" in caught.value.hint
+
+
+def test_the_default_address_is_named_too(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setattr(docker, "DockerClient", fail(wrapped(FileNotFoundError(2, "No such file or directory"))))
+    with pytest.raises(EngineError, match=r"at unix:///var/run/docker.sock \(DOCKER_HOST is not set\): there is no"):
+        client.connect()
+
+
+def test_an_engine_that_falls_silent_is_told_in_words() -> None:
+    reset = ProtocolError("Connection aborted.", ConnectionResetError(104, "Connection reset by peer"))
+    with pytest.raises(EngineError, match=r"does not answer: it closes the connection\."), client.answering():
+        raise requests.ConnectionError(reset)

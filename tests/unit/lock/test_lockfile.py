@@ -1,0 +1,177 @@
+"""`requirements.lock`: written and read back, damaged, and sorted into layers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import cpu_pins, cuda_pins, pin
+from torchbake.errors import LockError
+from torchbake.lock.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, unasked
+
+UV = """\
+nvidia-cudnn-cu12==9.10.2.21 \\
+    --hash=sha256:{b} \\
+    --hash=sha256:{a}
+    # via torch
+Torch==2.10.0 ; sys_platform == 'linux' \\
+    --hash=sha256:{a}
+    # via
+    #   -r -
+    #   torchaudio
+    #   Torch_Vision
+""".format(a="a" * 64, b="b" * 64)
+
+names = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5}){0,2}", fullmatch=True).filter(lambda name: name != "via")
+digests = st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format)
+pins = st.builds(
+    Pin,
+    name=st.one_of(names, st.sampled_from(["torch", "triton", "nvidia-nccl-cu12", "nvidia-cudnn-cu12"])),
+    version=st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+cpu)?", fullmatch=True),
+    hashes=st.sets(digests, min_size=1, max_size=3).map(sorted).map(tuple),
+    via=st.lists(names, max_size=2, unique=True).map(tuple),
+)
+locks = st.builds(
+    Lock,
+    inputs=st.from_regex(r"torch==[0-9.]{3,6}; python 3\.[0-9]{2}", fullmatch=True),
+    layers=st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name).map(assign_layers),
+)
+TEXT = format_lock(Lock(inputs="torch==2.10.0; python 3.11", layers=assign_layers(cuda_pins())))
+
+
+def test_the_resolvers_output_becomes_pins() -> None:
+    assert parse_pins(UV) == (
+        Pin(
+            name="nvidia-cudnn-cu12",
+            version="9.10.2.21",
+            hashes=(f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"),
+            via=("torch",),
+        ),
+        Pin(name="torch", version="2.10.0", hashes=(f"sha256:{'a' * 64}",), via=("torchaudio", "torch-vision")),
+    )
+
+
+@given(locks)
+def test_a_lock_survives_being_written_and_read(lock: Lock) -> None:
+    assert parse_lock(format_lock(lock), "x") == lock
+
+
+@given(st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name))
+def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(found: list[Pin]) -> None:
+    layers = assign_layers(found)
+    assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in found)
+    assert assign_layers(reversed(found)) == layers
+
+
+@pytest.mark.parametrize(
+    ("name", "via", "layer"),
+    [
+        ("torch", (), "torch"),
+        ("triton", ("torch",), "torch"),
+        ("nvidia-nccl-cu12", ("torch",), "nvidia"),
+        ("nvidia-cublas-cu12", ("nvidia-nccl-cu12",), "nvidia"),  # torch needs it through another
+        ("nvidia-cuda-nvcc-cu12", (), "devel"),
+        ("nvidia-nvvm", ("nvidia-cuda-nvcc-cu12",), "devel"),
+        ("numpy", (), "site"),
+        ("cuda-bindings", ("torch",), "site"),
+    ],
+)
+def test_a_wheels_layer(name: str, via: tuple[str, ...], layer: str) -> None:
+    others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
+    layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
+    assert [found for found in LAYERS if name in {pin.name for pin in layers[found]}] == [layer]
+
+
+def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:
+    runtime, devel = assign_layers(cuda_pins()), assign_layers([*cuda_pins(), pin("nvidia-cuda-nvcc-cu12")])
+    assert runtime["nvidia"] == devel["nvidia"]
+    assert runtime["torch"] == devel["torch"]
+
+
+@pytest.mark.parametrize(
+    ("pins", "versions"),
+    [
+        (cuda_pins(), ("12.8.90", "9.10.2.21", "2.27.5")),
+        (
+            [pin("torch"), pin("nvidia-cuda-runtime", "13.0.96"), pin("nvidia-cudnn-cu13", "9.1")],
+            ("13.0.96", "9.1", None),
+        ),
+        (cpu_pins(), (None, None, None)),
+        ([pin("torch"), pin("nvidia-cudnn-frontend", "1.9")], (None, None, None)),
+    ],
+    ids=["cuda 12", "cuda 13, unsuffixed", "cpu", "a name that only looks alike"],
+)
+def test_a_lock_knows_cuda_cudnn_and_nccl(pins: list[Pin], versions: tuple[str | None, ...]) -> None:
+    lock = Lock(inputs="x", layers=assign_layers(pins))
+    assert (lock.cuda, lock.cudnn, lock.nccl) == versions
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("", "no lock", id="empty"),
+        pytest.param("torch==2.10.0\n", "no lock", id="written by hand"),
+        pytest.param(TEXT.replace("# inputs:", "# input:"), "no lock", id="no inputs"),
+        pytest.param(
+            TEXT.replace(f" \\\n    --hash=sha256:{'a' * 64}\n    # via torch", "", 1), "no hash", id="no hash"
+        ),
+        pytest.param(TEXT.replace("sha256:", "md5:"), "no hash", id="another hash"),
+        pytest.param(TEXT.replace("# --- layer devel\n", ""), "not whole", id="a layer's header is missing"),
+        pytest.param(TEXT.partition("# --- layer site")[0], "not whole", id="ends after a layer"),
+        pytest.param(TEXT.rstrip("\n"), "not whole", id="ends inside a line"),
+    ],
+)
+def test_a_damaged_lock_is_refused(text: str, words: str) -> None:
+    with pytest.raises(LockError, match=words) as caught:
+        parse_lock(text, "images/x/requirements.lock")
+    assert "images/x/requirements.lock" in caught.value.message
+    assert "nox -s lock" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("length", range(0, len(TEXT), 7))
+def test_a_lock_that_was_cut_off_anywhere_is_refused(length: int) -> None:
+    with pytest.raises(LockError):
+        parse_lock(TEXT[:length], "x")
+
+
+EVIL = f"backdoor==6.6.6 \\\n    --hash=sha256:{'b' * 64}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(TEXT.replace("# --- layer site\n", "# --- layer site\n--index-url http://evil\n"), id="an index"),
+        pytest.param("--extra-index-url http://evil\n" + TEXT, id="an option before all"),
+        pytest.param(TEXT + "-r more.txt\n", id="an option after all"),
+        pytest.param(TEXT + "numpy @ https://evil/numpy-2.4.6-py3-none-any.whl\n", id="an address"),
+        pytest.param(TEXT.replace("2.4.6 ", "2.4.6 --config-settings=x "), id="an option in a line"),
+        pytest.param(TEXT.replace("2.4.6 ", "2.4.6;python_version>'1' "), id="a marker"),
+        pytest.param(TEXT.replace("numpy==2.4.6", "numpy==2.4.*"), id="no exact version"),
+        pytest.param(TEXT.replace("# via torch", "# via torch\x0c--index-url http://evil", 1), id="a form feed"),
+        pytest.param(TEXT.replace("# --- layer site\n", f"# --- layer site\n{EVIL}# a comment\n"), id="a comment"),
+        pytest.param(TEXT.replace("# --- layer site\n", f"# --- layer site\n{EVIL * 2}"), id="a package twice"),
+        pytest.param(TEXT.replace("#\n# --- layer site\n", f"{EVIL}#\n# --- layer site\n"), id="another layer"),
+        pytest.param(TEXT.replace("\n", "\r\n"), id="other line ends"),
+        pytest.param(TEXT.replace("numpy", "NumPy"), id="another spelling"),
+        pytest.param(TEXT + "\n", id="an empty line"),
+    ],
+)
+def test_a_lock_holds_our_lines_alone(text: str) -> None:
+    assert text != TEXT
+    with pytest.raises(LockError):
+        parse_lock(text, "x")
+
+
+@given(st.integers(0, len(TEXT)), st.text(min_size=1, max_size=30))
+def test_nothing_can_be_put_into_a_lock_unseen(at: int, more: str) -> None:
+    text = TEXT[:at] + more + TEXT[at:]
+    try:
+        lock = parse_lock(text, "x")
+    except LockError:
+        return
+    assert format_lock(lock) == text
+
+
+def test_a_package_is_asked_for_by_the_row_or_by_what_the_row_asks_for() -> None:
+    lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("b", via=["a"]), pin("a", via=["b"])]))
+    assert unasked(lock, ["torch", "numpy"]) == ["a", "b"]
+    assert unasked(lock, ["torch", "numpy", "a", "not-locked"]) == []

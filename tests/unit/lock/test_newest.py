@@ -1,0 +1,81 @@
+"""Versions that a lock takes and nobody would expect, each told with its reason."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.unit.conftest import cuda_pins, image, lock_for, pin
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock import newest as odd
+from torchbake.lock.lockfile import Pin, format_lock
+from torchbake.lock.newest import odd_versions
+
+SPEC = image(pip=("numpy", "hydra-core"))
+# By Python, or for wheels, the newest version of hydra-core that an index has.
+Index = dict[str, str]
+
+
+@pytest.fixture
+def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What is said of a lock whose hydra-core is ``locked``, with what the index has."""
+
+    def tell(locked: str, index: Index, *, row: str = "hydra-core", previous: Sequence[Pin] = ()) -> list[str]:
+        def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+            if "fails" in index:
+                raise LockError(index["fails"])
+            found = index["wheels"] if wheels else index[python]
+            return {name: found if name == "hydra-core" else "2.4.6" for name in names}
+
+        monkeypatch.setattr(odd, "newest", newest)
+        spec = image(pip=("numpy", row))
+        before = format_lock(lock_for(spec, previous)) if previous else ""
+        return odd_versions(spec, lock_for(spec, [*cuda_pins(), pin("hydra-core", locked)]), PipConfig(), before)
+
+    return tell
+
+
+def index(*, anywhere: str = "1.3.2", here: str = "1.3.2", wheels: str = "1.3.2") -> Index:
+    return {"3.99": anywhere, "3.11": here, "wheels": wheels}
+
+
+@pytest.mark.parametrize(
+    ("has", "reason"),
+    [
+        (index(wheels="0.11.3"), "no wheel for Python 3.11"),
+        (index(here="0.11.3", wheels="0.11.3"), "not for Python 3.11"),
+        (index(), "torch 2.10.0, another package of the row, or"),
+        (index(anywhere="0.11.3"), "torch 2.10.0, another"),  # 1.3.2 is for this Python, and for no later one
+    ],
+    ids=["sources alone", "another Python", "held back", "an upper bound on Python"],
+)
+def test_a_version_behind_the_newest_is_told_with_its_reason(
+    has: Index, reason: str, telling: Callable[..., list[str]]
+) -> None:
+    (said,) = telling("0.11.3", has)
+    assert said.startswith("hydra-core 0.11.3 is not the newest, 1.3.2: ")
+    assert reason in said
+
+
+def test_a_pre_release_is_told(telling: Callable[..., list[str]]) -> None:
+    (said,) = telling("1.4.0rc3", index())
+    assert said.startswith("hydra-core 1.4.0rc3 is a pre-release")
+
+
+def test_the_newest_version_is_nothing_to_tell(telling: Callable[..., list[str]]) -> None:
+    assert telling("1.3.2", index()) == []
+
+
+@pytest.mark.parametrize("row", ["hydra-core<1", "hydra-core==0.11.3", "hydra-core; python_version>'3'"])
+def test_what_the_row_wants_so_is_nothing_to_tell(row: str, telling: Callable[..., list[str]]) -> None:
+    assert telling("0.11.3", index(), row=row) == []
+
+
+def test_what_was_locked_before_is_nothing_to_tell_again(telling: Callable[..., list[str]]) -> None:
+    before = [*cuda_pins(), pin("hydra-core", "0.11.3")]
+    assert telling("0.11.3", {"fails": "nobody is to be asked"}, previous=before) == []
+
+
+def test_indexes_that_cannot_be_asked_are_told_and_end_nothing(telling: Callable[..., list[str]]) -> None:
+    (said,) = telling("0.11.3", {"fails": "no network"})
+    assert "could not be asked: no network" in said

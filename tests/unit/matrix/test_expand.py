@@ -1,0 +1,165 @@
+"""Rows to images: the product of the axes, what is excluded, and which packages an image has."""
+
+import re
+
+import pytest
+
+from tests.unit.conftest import SMALL, edited, expand_text, image
+from torchbake.matrix.expand import Expansion
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, InitSpec
+
+
+def the(expansion: Expansion, name: str) -> ImageSpec:
+    return next(spec for spec in expansion.specs if spec.id == name and isinstance(spec, ImageSpec))
+
+
+def with_images(*lines: str) -> Expansion:
+    """The small matrix with lines under `images:`."""
+    return expand_text(edited("init:\n", "\n".join(["images:", *lines, "init:\n"])))
+
+
+def test_every_combination_of_a_rows_axes_is_an_image_in_the_files_order() -> None:
+    assert [spec.id for spec in expand_text().specs] == [
+        "2.13.0-cpu-runtime-debian12",
+        "2.13.0-cpu-devel-debian12",
+        "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+        "2.10.0-cuda12.8-cudnn9-devel-debian12",
+        "2.10.0-cuda12.8-cudnn9-runtime-debian13",
+        "2.9.1-cuda12.8-cudnn9-runtime-debian12",
+        "2.9.1-cuda12.8-cudnn9-devel-debian12",
+        "2.9.1-cuda12.8-cudnn9-runtime-debian13",
+        "volume-permissions",
+    ]
+
+
+def test_what_is_excluded_keeps_its_reason() -> None:
+    assert {(item.id, item.reason) for item in expand_text().excluded} == {
+        ("2.10.0-cuda12.8-cudnn9-devel-debian13", "extensions are built once"),
+        ("2.9.1-cuda12.8-cudnn9-devel-debian13", "extensions are built once"),
+    }
+
+
+def test_every_axis_that_an_exclusion_names_must_match() -> None:
+    text = edited("    flavor: devel\n", "    flavor: devel\n    torch: [2.9.1]\n    accelerator: cuda12.8\n")
+    assert [item.id for item in expand_text(text).excluded] == ["2.9.1-cuda12.8-cudnn9-devel-debian13"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (image("2.10.0", "cuda12.8"), "2.10.0-cuda12.8-cudnn9-runtime-debian12"),
+        (image("2.13.0", "cpu", flavor="devel"), "2.13.0-cpu-devel-debian12"),
+        (image("2.15.0rc1", "cuda13.0", cudnn="10"), "2.15.0rc1-cuda13.0-cudnn10-runtime-debian12"),
+    ],
+)
+def test_an_id_says_what_an_image_is(spec: ImageSpec, name: str) -> None:
+    assert spec.id == name
+
+
+def test_the_cpu_has_no_cudnn_and_asks_for_the_cpu_wheel() -> None:
+    cpu = the(expand_text(), "2.13.0-cpu-runtime-debian12")
+    assert (cpu.cudnn, cpu.accelerator.cuda, cpu.torch_requirement) == (None, None, "torch==2.13.0+cpu")
+
+
+def test_a_cuda_row_asks_for_the_plain_version() -> None:
+    assert the(expand_text(), "2.9.1-cuda12.8-cudnn9-runtime-debian12").torch_requirement == "torch==2.9.1"
+
+
+def test_packages_come_from_defaults_then_flavor_then_row_then_cuda_then_image() -> None:
+    text = edited("    flavor: [runtime, devel]\nexclude", "    packages: {pip: [einops], apt: [git]}\nexclude")
+    text = edited("    accelerator: cuda12.8\n", "    accelerator: cuda12.8\n    flavor: [runtime, devel]\n", text)
+    text = edited("init:\n", 'images:\n  "2.10*": {packages: {pip: [timm], apt: [libgl1]}}\ninit:\n', text)
+    spec = the(expand_text(text), "2.10.0-cuda12.8-cudnn9-devel-debian12")
+    assert spec.pip == ("numpy", "ninja", "einops", "nvidia-cuda-nvcc-cu12==12.8.*", "timm")
+    assert spec.apt == ("g++", "git", "libgl1")
+
+
+def test_placeholders_are_the_images_own_versions() -> None:
+    expansion = with_images('  "*-cuda*": {packages: {pip: ["torchaudio=={torch}", "cuda-python=={cuda}.*"]}}')
+    spec = the(expansion, "2.9.1-cuda12.8-cudnn9-runtime-debian12")
+    assert spec.pip[-2:] == ("torchaudio==2.9.1", "cuda-python==12.8.*")
+
+
+def test_a_package_that_is_named_twice_is_there_once() -> None:
+    expansion = with_images('  "*": {packages: {pip: [numpy, einops]}}', '  "2.10*": {packages: {pip: [einops]}}')
+    assert the(expansion, "2.10.0-cuda12.8-cudnn9-runtime-debian12").pip == ("numpy", "einops")
+
+
+def test_customising_one_image_is_two_lines_and_changes_no_other() -> None:
+    name = "2.13.0-cpu-runtime-debian12"
+    changed = with_images(f'  "{name}": {{packages: {{pip: [einops]}}}}')
+    before = {spec.id: spec for spec in expand_text().specs}
+    differing = [
+        spec for spec in changed.specs if isinstance(spec, ImageSpec) and spec.pip != vars(before[spec.id])["pip"]
+    ]
+    assert [(spec.id, spec.pip) for spec in differing] == [(name, ("numpy", "einops"))]
+
+
+def test_a_row_and_an_image_may_keep_what_trim_would_drop() -> None:
+    expansion = with_images('  "2.13*": {trim: false}')
+    assert {spec.id for spec in expansion.specs if isinstance(spec, ImageSpec) and not spec.trim} == {
+        "2.13.0-cpu-runtime-debian12",
+        "2.13.0-cpu-devel-debian12",
+    }
+
+
+@pytest.mark.parametrize(("line", "cudnn"), [("", "9"), ("    cudnn: 8\n", "8")])
+def test_a_rows_cudnn_is_its_own_or_the_default(line: str, cudnn: str) -> None:
+    expansion = expand_text(edited("    accelerator: cuda12.8\n", f"    accelerator: cuda12.8\n{line}"))
+    assert the(expansion, f"2.10.0-cuda12.8-cudnn{cudnn}-runtime-debian12").cudnn == cudnn
+
+
+def test_an_init_image_has_its_own_version_and_repository() -> None:
+    init = expand_text().specs[-1]
+    assert isinstance(init, InitSpec)
+    assert (init.id, init.release, init.repository) == ("volume-permissions", "1.0.0", "acme/volume-permissions")
+
+
+def test_an_image_knows_the_line_of_its_row() -> None:
+    line = the(expand_text(), "2.9.1-cuda12.8-cudnn9-runtime-debian12").line
+    assert "torch: [2.10.0, 2.9.1]" in SMALL.splitlines()[line - 1]
+
+
+def test_the_repositorys_own_ids_are_unique_and_of_one_form(project: Project) -> None:
+    ids = [spec.id for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
+    assert len(set(ids)) == len(ids)
+    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-debian\d+"
+    assert [name for name in ids if not re.fullmatch(form, name)] == []
+
+
+def test_nothing_is_both_built_and_excluded(project: Project) -> None:
+    built = {spec.id for spec in project.expansion.specs}
+    assert built.isdisjoint(item.id for item in project.expansion.excluded)
+
+
+WITH_INDEXES = edited(
+    "rows:\n", "indexes: {cpu: 'https://cpu', cuda: 'https://any', cuda12: ['https://a', 'https://b']}\nrows:\n"
+)
+
+
+def indexes(text: str) -> dict[str, tuple[str, ...]]:
+    specs = [spec for spec in expand_text(text).specs if isinstance(spec, ImageSpec)]
+    return {str(spec.accelerator): spec.indexes for spec in specs if spec.flavor == "runtime"}
+
+
+def test_an_image_has_the_indexes_of_its_accelerators_most_exact_name() -> None:
+    assert indexes(WITH_INDEXES) == {"cpu": ("https://cpu",), "cuda12.8": ("https://a", "https://b")}
+    assert indexes(SMALL) == {"cpu": (), "cuda12.8": ()}
+
+
+def test_a_cuda_row_never_has_the_cpus_index() -> None:
+    assert indexes(edited("rows:\n", "indexes: {cpu: 'https://cpu'}\nrows:\n"))["cuda12.8"] == ()
+
+
+def test_a_row_has_its_own_indexes_or_none() -> None:
+    row = "    accelerator: cpu\n"
+    assert indexes(edited(row, f"{row}    indexes: {{cpu: 'https://mine'}}\n", WITH_INDEXES))["cpu"] == (
+        "https://mine",
+    )
+    assert indexes(edited(row, f"{row}    indexes: {{cpu: []}}\n", WITH_INDEXES))["cpu"] == ()
+
+
+def test_a_rows_indexes_are_asked_before_the_matrixs_more_exact_ones() -> None:
+    row = "    accelerator: cuda12.8\n"
+    assert indexes(edited(row, f"{row}    indexes: {{cuda: []}}\n", WITH_INDEXES))["cuda12.8"] == ()

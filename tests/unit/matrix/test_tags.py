@@ -1,0 +1,177 @@
+"""Tags: the repository's own as a table, and laws that hold for every matrix."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import DEBIAN12, DEBIAN13, check_golden, image, init_image
+from torchbake.errors import MatrixError
+from torchbake.matrix.model import TagDefaults, Tags
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.tags import tags_of
+from torchbake.matrix.yaml_source import Document
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "tags.json"
+OCI_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+FORMS = (
+    "{torch}-{accelerator}-{flavor}",
+    "{torch}-{cuda}-{flavor}",
+    "{torch}-{cuda}",
+    "{torch}-{family}",
+    "{minor}-{cuda}",
+    "{minor}-{family}",
+    "{cuda}",
+    "{family}-{flavor}",
+    "{family}",
+    "{torch}",
+    "{minor}",
+    "latest",
+)
+
+
+def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda") -> dict[str, tuple[str, ...]]:
+    rules = Tags(defaults=TagDefaults(base="debian12", accelerator=accelerator), rolling=forms)
+    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines={}))
+
+
+def holder(tag: str, *specs: Spec) -> str:
+    """The id of the one image that holds a tag."""
+    (found,) = [name for name, held in tags(*specs).items() if tag in held]
+    return found
+
+
+def test_the_repositorys_own_tags(project: Project) -> None:
+    """A tag that changes hands shows here: TORCHBAKE_UPDATE_GOLDEN=1 writes the table anew."""
+    check_golden(GOLDEN, json.dumps(project.tags, indent=2) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("tag", "versions", "winner"),
+    [
+        ("2.10", [("2.10.0", "cuda12.8"), ("2.10.1", "cuda12.8")], "2.10.1"),
+        ("latest", [("2.9.1", "cuda12.8"), ("2.10.0", "cuda12.8")], "2.10.0"),
+        ("latest", [("2.10.0", "cuda12.8"), ("2.9.9", "cuda13.0")], "2.10.0"),
+        ("cuda12", [("2.10.0", "cuda12.9"), ("2.10.0", "cuda12.10")], "2.10.0-cuda12.10"),
+        ("2.10.0", [("2.10.0", "cuda9.0"), ("2.10.0", "cuda13.0")], "2.10.0-cuda13.0"),
+        ("cuda12", [("2.10.0", "cuda12.8"), ("2.15.0", "cuda13.2")], "2.10.0"),
+        ("cpu", [("2.13.0", "cpu"), ("2.15.0", "cuda13.2")], "2.13.0-cpu"),
+        ("2.13.0-cpu", [("2.13.0", "cpu"), ("2.13.0", "cuda13.0")], "2.13.0-cpu"),
+    ],
+)
+def test_the_highest_version_holds_a_shorter_tag(tag: str, versions: list[tuple[str, str]], winner: str) -> None:
+    specs = [image(*version) for version in versions]
+    assert holder(tag, *specs).startswith(winner)
+    assert holder(tag, *reversed(specs)).startswith(winner)
+
+
+def test_short_tags_never_name_another_flavor_base_or_the_cpu() -> None:
+    others = [image("2.15.0", flavor="devel"), image("2.15.0", "cpu"), image("2.15.0", base=DEBIAN13)]
+    found = tags(*others, image("2.10.0"))
+    assert [name for name, held in found.items() if "latest" in held] == [image("2.10.0").id]
+    assert found[image("2.15.0", base=DEBIAN13).id] == (image("2.15.0", base=DEBIAN13).id,)
+    assert "cuda12-devel" in found[others[0].id]
+
+
+def test_the_default_accelerator_may_be_one_cuda_or_the_cpu() -> None:
+    specs = (image("2.10.0", "cpu"), image("2.10.0", "cuda12.8"), image("2.10.0", "cuda13.0"))
+    for accelerator, winner in (("cpu", specs[0]), ("cuda12", specs[1]), ("cuda13.0", specs[2])):
+        found = tags(*specs, forms=("latest",), accelerator=accelerator)
+        assert [name for name, held in found.items() if "latest" in held] == [winner.id]
+
+
+@pytest.mark.parametrize("version", ["2.15.0rc1", "2.15.0.dev20250101", "2.15.0a0"])
+def test_a_pre_release_holds_its_id_alone(version: str) -> None:
+    assert tags(image(version), image("2.10.0"))[image(version).id] == (image(version).id,)
+
+
+def test_two_images_that_claim_one_tag_are_an_error_that_names_both() -> None:
+    with pytest.raises(MatrixError) as caught:
+        tags(image("2.10"), image("2.10.0"), forms=("{minor}",))
+    assert image("2.10").id in caught.value.message
+    assert image("2.10.0").id in caught.value.message
+
+
+def test_a_tag_that_two_forms_give_to_two_images_is_an_error() -> None:
+    with pytest.raises(MatrixError, match="two images claim"):
+        tags(image("2.10"), image("2.10.1"), forms=("{torch}", "{minor}"))
+
+
+def test_a_cudnn_that_a_form_leaves_out_goes_to_the_higher() -> None:
+    assert holder("latest", image(cudnn="8"), image(cudnn="9")) == image(cudnn="9").id
+
+
+@pytest.mark.parametrize(
+    ("release", "held"),
+    [("1.2.3", ("1.2.3", "1.2", "1", "latest")), ("2.0", ("2.0", "2", "latest")), ("1.0.0rc1", ("1.0.0rc1",))],
+)
+def test_an_init_images_tags_are_its_own_versions(release: str, held: tuple[str, ...]) -> None:
+    assert tags(image(), init_image(release=release))["volume-permissions"] == held
+
+
+torches = st.builds(
+    "{}.{}.{}{}".format, st.just(2), st.integers(0, 12), st.integers(0, 3), st.sampled_from(["", "", "rc1"])
+)
+accelerators = st.one_of(st.just("cpu"), st.builds("cuda{}.{}".format, st.integers(9, 13), st.integers(0, 12)))
+images = st.builds(
+    lambda torch, accelerator, flavor, base: image(torch, accelerator, flavor=flavor, base=base),
+    torches,
+    accelerators,
+    st.sampled_from(["runtime", "devel"]),
+    st.sampled_from([DEBIAN12, DEBIAN13]),
+)
+matrices = st.lists(images, min_size=1, max_size=8, unique_by=lambda spec: spec.id)
+
+
+def _held(specs: list[ImageSpec]) -> list[tuple[str, ImageSpec]]:
+    return [(tag, spec) for spec in specs for tag in tags(*specs)[spec.id]]
+
+
+@given(matrices)
+def test_every_tag_has_one_holder_and_is_one_that_registries_take(specs: list[ImageSpec]) -> None:
+    held = [tag for tag, _ in _held(specs)]
+    assert len(held) == len(set(held))
+    assert all(OCI_TAG.fullmatch(tag) for tag in held)
+
+
+@given(matrices)
+def test_an_old_patch_never_takes_a_tag_from_a_newer_one(specs: list[ImageSpec]) -> None:
+    for tag, spec in _held(specs):
+        rivals = [other for other in specs if _same_but_patch(other, spec) and not other.version.is_prerelease]
+        newer = [other for other in rivals if other.version > spec.version]
+        assert not newer or spec.torch in tag
+
+
+def _same_but_patch(one: ImageSpec, other: ImageSpec) -> bool:
+    same = (one.accelerator, one.flavor, one.base) == (other.accelerator, other.flavor, other.base)
+    return same and one.version.release[:2] == other.version.release[:2]
+
+
+@given(matrices)
+def test_the_id_is_the_first_tag_and_the_forms_order_that_of_the_others(specs: list[ImageSpec]) -> None:
+    parts = {tag: len(re.split("-", tag)) for tag, _ in _held(specs)}
+    for name, held in tags(*specs).items():
+        assert held[0] == name
+        assert held[-1:] == ("latest",) or "latest" not in held
+        assert all(parts[tag] <= parts[name] for tag in held)
+
+
+@given(matrices)
+def test_a_pre_release_takes_no_rolling_tag_in_any_matrix(specs: list[ImageSpec]) -> None:
+    assert all(tag == spec.id for tag, spec in _held(specs) if spec.version.is_prerelease)
+
+
+@given(matrices.flatmap(lambda specs: st.tuples(st.just(specs), st.permutations(specs))))
+def test_the_order_of_rows_does_not_matter(orders: tuple[list[ImageSpec], list[ImageSpec]]) -> None:
+    first, second = orders
+    assert tags(*first) == tags(*second)
+
+
+@given(matrices, accelerators, st.sampled_from(["runtime", "devel"]))
+def test_an_older_image_more_moves_no_tag(specs: list[ImageSpec], accelerator: str, flavor: str) -> None:
+    before, after = tags(*specs), tags(*specs, image("1.13.1", accelerator, flavor=flavor))
+    assert all(after[spec.id] == before[spec.id] for spec in specs)

@@ -1,0 +1,317 @@
+"""Packed images on disk: which are whole, how an engine is handed one, and what stays."""
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.layouts import archive, blobs_of, file, put, sha256
+from torchbake.errors import BuildError
+from torchbake.oci.layout import Compression, Layout
+
+SHARED, OWN, OTHER = (archive(file(name, name.encode() * 999)) for name in ("shared", "own", "other"))
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(folder=tmp_path / "layout")
+
+
+def names(layout: Layout) -> set[str]:
+    """The digests of all that is there."""
+    return {f"sha256:{path.name}" for path in layout.blobs.iterdir()}
+
+
+def listed(layout: Layout) -> list[str]:
+    return [entry["digest"] for entry in json.loads((layout.folder / "index.json").read_text())["manifests"]]
+
+
+def all_of(layout: Layout, *digests: str) -> set[str]:
+    return {*digests} | {f"sha256:{path.name}" for digest in digests for path in blobs_of(layout, digest)}
+
+
+def exported(layout: Layout, exports: Path, *layers: bytes) -> str:
+    """An image that a build exported, taken in."""
+    export = exports / "target"
+    layout.lend(export)
+    digest = put(Layout(folder=export), *layers)
+    layout.take(export, digest)
+    return digest
+
+
+@contextlib.contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """As another process holds it that exports."""
+    layout.folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(layout.folder / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+# --- what is there
+
+
+def test_a_whole_image_is_found(layout: Layout) -> None:
+    digest = put(layout, SHARED, OWN)
+    found = layout.find(digest)
+    assert found
+    assert found.digest == digest
+    assert [layout.path(blob.digest) for blob in found.blobs] == blobs_of(layout, digest)
+
+
+def test_nothing_is_found_where_there_is_no_folder(layout: Layout) -> None:
+    assert layout.find(sha256(b"")) is None
+    assert not layout.folder.exists()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["first layer", "last layer", "config"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_an_image_with_a_damaged_blob_is_not_found(layout: Layout, number: int, damage: Any) -> None:
+    digest = put(layout, SHARED, OWN)
+    damage(blobs_of(layout, digest)[number])
+    assert layout.find(digest) is None
+
+
+def test_a_manifest_under_the_name_of_another_is_not_found(layout: Layout) -> None:
+    digest, other = put(layout, SHARED), put(layout, OWN)
+    layout.path(digest).write_bytes(layout.path(other).read_bytes())
+    assert layout.find(digest) is None
+    assert layout.find(other)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["layer", "config"])
+def test_what_is_no_manifest_is_not_found(layout: Layout, number: int) -> None:
+    assert layout.find(f"sha256:{blobs_of(layout, put(layout, SHARED))[number].name}") is None
+
+
+@pytest.mark.parametrize(
+    ("packing", "asked", "reason"),
+    [
+        ("zstd", "zstd", ""),
+        ("gzip", "gzip", ""),
+        ("gzip", "zstd", "packed with gzip"),
+        ("zstd", "gzip", "packed with zstd"),
+        (("gzip", "zstd"), "zstd", "packed with gzip and zstd"),
+    ],
+)
+def test_an_image_that_is_packed_otherwise_is_lacking(
+    layout: Layout, packing: str | tuple[str, ...], asked: Compression, reason: str
+) -> None:
+    assert layout.lacks(put(layout, SHARED, OWN, packing=packing), asked) == reason
+
+
+def test_an_image_that_is_not_there_is_lacking(layout: Layout) -> None:
+    assert layout.lacks(sha256(b"no image"), "zstd") == "not packed reproducibly yet"
+
+
+# --- what an engine is handed
+
+
+def unpacked(layout: Layout, digest: str) -> dict[str, bytes]:
+    """The files of an image's archive; each name is there once."""
+    stream = io.BytesIO(b"".join(layout.archive(digest)))
+    with tarfile.open(fileobj=stream) as packed:
+        members = packed.getmembers()
+        files = {member.name: packed.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+    assert len(files) == len(members)
+    return files
+
+
+def test_an_archive_is_a_layout_of_one_image(layout: Layout) -> None:
+    digest, other = put(layout, SHARED, OWN), put(layout, SHARED, OTHER)
+    files = unpacked(layout, digest)
+    assert json.loads(files.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+    (entry,) = json.loads(files.pop("index.json"))["manifests"]
+    assert (entry["digest"], entry["size"]) == (digest, layout.path(digest).stat().st_size)
+    assert {name: sha256(data) for name, data in files.items()} == {
+        f"blobs/sha256/{name.removeprefix('sha256:')}": name for name in all_of(layout, digest)
+    }
+    assert other not in files
+
+
+def test_a_layer_that_an_image_has_twice_is_in_its_archive_once(layout: Layout) -> None:
+    assert len(unpacked(layout, put(layout, SHARED, OWN, SHARED))) == 2 + len(("manifest", "config", "SHARED", "OWN"))
+
+
+@given(size=st.one_of(st.integers(0, 1100), st.sampled_from([2**20 - 1, 2**20, 2**20 + 1])))
+def test_an_archive_holds_blobs_of_any_size(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
+    layout = Layout(folder=tmp_path_factory.mktemp("layout"))
+    digest = put(layout, bytes(size), packing="tar")
+    stream = b"".join(layout.archive(digest))
+    assert len(stream) % tarfile.BLOCKSIZE == 0
+    assert stream.endswith(bytes(2 * tarfile.BLOCKSIZE))  # as the format wants it at its end
+    assert unpacked(layout, digest)[f"blobs/sha256/{sha256(bytes(size)).removeprefix('sha256:')}"] == bytes(size)
+
+
+def test_there_is_no_archive_of_an_image_that_is_not_whole(layout: Layout) -> None:
+    digest = put(layout, SHARED, OWN)
+    blobs_of(layout, digest)[0].unlink()
+    with pytest.raises(BuildError, match=digest) as error:
+        list(layout.archive(digest))
+    assert error.value.hint
+    assert "--no-cache" in error.value.hint
+
+
+# --- what builds put there
+
+
+def test_an_exported_image_is_found_and_listed(layout: Layout) -> None:
+    with layout.written() as exports:
+        digest = exported(layout, exports, SHARED, OWN)
+    assert layout.find(digest)
+    assert listed(layout) == [digest]
+    assert json.loads((layout.folder / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_images_that_share_a_layer_have_it_once(layout: Layout) -> None:
+    with layout.written() as exports:
+        digests = [exported(layout, exports, SHARED, own) for own in (OWN, OTHER)]
+    assert listed(layout) == sorted(digests)
+    assert all(map(layout.find, digests))
+    assert len(names(layout)) == len(all_of(layout, *digests)) == 2 * 3 + 1
+
+
+def test_an_export_finds_what_is_packed_already(layout: Layout, tmp_path: Path) -> None:
+    with layout.written() as exports:
+        digest = exported(layout, exports, SHARED, OWN)
+        layout.lend(tmp_path / "next")
+    assert names(Layout(folder=tmp_path / "next")) == all_of(layout, digest)
+
+
+def test_a_damaged_layer_is_not_lent_but_replaced(layout: Layout) -> None:
+    with layout.written() as exports:
+        digest = exported(layout, exports, SHARED, OWN)
+        layer = blobs_of(layout, digest)[0]
+        layer.write_bytes(layer.read_bytes()[:-1])
+        layout.lend(exports / "looked at")
+        assert not names(Layout(folder=exports / "looked at"))
+        assert exported(layout, exports, SHARED, OWN) == digest
+    assert layout.find(digest)
+
+
+def test_images_are_taken_in_where_files_cannot_be_linked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> NoReturn:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    with layout.written() as exports:
+        digests = [exported(layout, exports, SHARED, own) for own in (OWN, OTHER)]
+    assert all(map(layout.find, digests))
+
+
+def test_two_runs_have_folders_of_their_own_which_go_with_them(layout: Layout) -> None:
+    with layout.written() as mine, layout.written() as theirs:
+        assert mine != theirs
+        (theirs / "half a layer").write_bytes(b"?")
+        digest = exported(layout, mine, SHARED)
+    assert not mine.exists()
+    assert not theirs.exists()
+    assert layout.find(digest)
+
+
+# --- what stays
+
+
+def test_tidying_keeps_what_images_need_and_drops_the_rest(layout: Layout) -> None:
+    with layout.written() as exports:
+        kept, gone = (exported(layout, exports, SHARED, own) for own in (OWN, OTHER))
+    needed = all_of(layout, kept)
+    dropped = names(layout) - needed
+    size = sum(layout.path(name).stat().st_size for name in dropped)
+    assert layout.tidy([kept]) == size > 0
+    assert names(layout) == needed
+    assert layout.find(kept)
+    assert layout.find(gone) is None
+    assert listed(layout) == [kept]
+
+
+def test_tidying_again_frees_nothing(layout: Layout) -> None:
+    kept = put(layout, SHARED)
+    put(layout, OWN)
+    assert layout.tidy([kept]) > 0
+    assert layout.tidy([kept]) == 0
+
+
+def test_tidying_does_not_mind_images_that_are_elsewhere(layout: Layout) -> None:
+    kept = put(layout, SHARED)
+    assert layout.tidy([sha256(b"in the engine only"), kept]) == 0
+    assert layout.find(kept)
+    assert listed(layout) == [kept]
+
+
+def test_an_image_that_is_not_whole_is_dropped(layout: Layout) -> None:
+    digest = put(layout, SHARED, OWN)
+    blobs_of(layout, digest)[0].unlink()
+    layout.tidy([digest])
+    assert not names(layout)
+    assert listed(layout) == []
+
+
+def test_nothing_is_tidied_while_somebody_exports(layout: Layout) -> None:
+    put(layout, SHARED)
+    there = names(layout)
+    with locked(layout):
+        assert layout.tidy([]) == 0
+        assert names(layout) == there
+    assert layout.tidy([]) > 0
+    assert not names(layout)
+
+
+def test_who_writes_is_one_who_exports_until_that_ends_badly(layout: Layout) -> None:
+    put(layout, SHARED)
+    with contextlib.suppress(KeyboardInterrupt), layout.written() as exports:
+        assert layout.tidy([]) == 0
+        raise KeyboardInterrupt
+    assert not exports.exists()
+    assert layout.tidy([]) > 0
+
+
+def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
+    kept = put(layout, SHARED)
+    left = layout.folder / ".exports-killed/target/ingest/1/data"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half a layer")
+    layout.tidy([kept])
+    assert not (layout.folder / ".exports-killed").exists()
+    assert layout.find(kept)
+
+
+def test_there_is_nothing_to_tidy_where_there_is_no_folder(layout: Layout) -> None:
+    assert layout.tidy([]) == 0
+    assert not layout.folder.exists()
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", '{"manifests": [{}]}', '{"manifests": 1}'])
+def test_a_damaged_index_is_written_anew(layout: Layout, text: str) -> None:
+    with layout.written() as exports:
+        first = exported(layout, exports, SHARED)
+        (layout.folder / "index.json").write_text(text)
+        second = exported(layout, exports, OWN)
+    assert layout.find(first)
+    assert listed(layout) == [second]
+    layout.tidy([first, second])
+    assert listed(layout) == sorted([first, second])
+
+
+@given(images=st.lists(st.sets(st.integers(0, 5), min_size=1), max_size=5, unique_by=frozenset), data=st.data())
+def test_tidying_keeps_exactly_what_is_needed(
+    tmp_path_factory: pytest.TempPathFactory, images: list[set[int]], data: st.DataObject
+) -> None:
+    layout = Layout(folder=tmp_path_factory.mktemp("layout"))
+    digests = [put(layout, *(archive(file(str(number))) for number in sorted(image))) for image in images]
+    kept = data.draw(st.sets(st.sampled_from(digests))) if digests else set()
+    needed = all_of(layout, *kept)
+    layout.tidy(kept)
+    assert {f"sha256:{path.name}" for path in layout.blobs.glob("*")} == needed

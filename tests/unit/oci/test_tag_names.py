@@ -1,0 +1,92 @@
+"""Immutable tags, and which names a matrix must not give to rolling ones."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.conftest import SMALL, edited
+from torchbake.errors import MatrixError
+from torchbake.matrix.project import load_project
+from torchbake.oci.tag_names import (
+    ARTIFACTS,
+    HELD,
+    RECORD,
+    ImmutableTag,
+    artifact_tag,
+    parse_immutable,
+    recorded_of,
+    reserved,
+    revisions_of,
+)
+
+OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
+
+
+@given(st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True), st.integers(0, 10**6))
+def test_an_immutable_tag_is_read_as_it_was_written(name: str, revision: int) -> None:
+    tag = ImmutableTag(name=name, revision=revision)
+    assert parse_immutable(str(tag)) == tag
+
+
+@pytest.mark.parametrize("tag", ["latest", OURS, "2.7-r", "2.7-r01", "-r1x", "r1"])
+def test_other_tags_roll(tag: str) -> None:
+    assert parse_immutable(tag) is None
+
+
+def test_revisions_are_numbers() -> None:
+    tags = [f"{OURS}-r{number}" for number in (10, 9, 0)] + [OURS, f"{OURS}-r2.release", "other-r11"]
+    assert [tag.revision for tag in revisions_of(OURS, tags)] == [0, 9, 10]
+
+
+def test_a_revision_of_which_only_the_record_is_left_is_taken() -> None:
+    tags = [OURS, f"{OURS}-r0", f"{OURS}-r0.release", f"{OURS}-r4.release", f"{OURS}-r5.sbom"]
+    assert [tag.revision for tag in recorded_of(OURS, tags)] == [0, 4]
+
+
+@given(st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True), st.integers(0, 10**6))
+def test_no_tag_of_a_release_can_be_a_rolling_one(name: str, revision: int) -> None:
+    tag = str(ImmutableTag(name=name, revision=revision))
+    assert all(map(reserved, (tag, *(artifact_tag(tag, end) for end in (*ARTIFACTS, RECORD, HELD)))))
+
+
+def load(text: str, folder: Path) -> None:
+    path = folder / "matrix.yaml"
+    path.write_text(text)
+    load_project(path)
+
+
+@pytest.mark.parametrize("name", ["debian12-r0", "r7", "debian12.sbom", "debian12.release", "a.sig"])
+@pytest.mark.parametrize(("old", "key"), [("debian13", "bases"), ("devel", "flavors"), ("volume-permissions", "init")])
+def test_a_name_that_ends_like_an_immutable_tag_is_refused(name: str, old: str, key: str, tmp_path: Path) -> None:
+    text = SMALL.replace(f"{old}:", f"{name}:").replace(f"{old}]", f"{name}]").replace(f": {old}\n", f": {name}\n")
+    line = next(number for number, words in enumerate(text.splitlines(), 1) if words.lstrip().startswith(f"{name}:"))
+    with pytest.raises(MatrixError) as told:
+        load(text, tmp_path)
+    assert f"matrix.yaml:{line}: {key}.{name}: {name!r} ends in " in told.value.message
+
+
+@pytest.mark.parametrize(
+    ("form", "tag"),
+    [
+        ("{torch}-{cuda}-r7", "2.13.0-cpu-r7"),
+        ("{minor}.sbom", "2.10.sbom"),
+        ("latest-r0", "latest-r0"),
+        ("{torch}-{cuda}-{flavor}-{base}-r0", "2.13.0-cpu-runtime-debian12-r0"),
+        ("{minor}-r{cudnn}", ""),
+        ("{minor}.release", "2.10.release"),
+    ],
+)
+def test_a_form_that_gives_such_a_tag_is_refused_with_its_line(form: str, tag: str, tmp_path: Path) -> None:
+    text = edited('    - "{minor}"\n', f'    - "{form}"\n')
+    line = next(number for number, words in enumerate(text.splitlines(), 1) if form in words)
+    with pytest.raises(MatrixError) as told:
+        load(text, tmp_path)
+    assert f"matrix.yaml:{line}: tags.rolling.1: {form!r}" in told.value.message
+    assert not tag or f"the tag {tag!r} ends in " in told.value.message
+
+
+@pytest.mark.parametrize("text", ["runtime", "debian12", "r1x", "2.10-cuda12", "latest", "debian12-rc1", "sbom", "1.0"])
+def test_other_names_are_free(text: str) -> None:
+    assert reserved(text) == ""

@@ -1,0 +1,141 @@
+"""Records of images that were built, tested and released: what they are worth later, and their page."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from torchbake.build.inputs import toolkit_file
+from torchbake.cli import main
+from torchbake.errors import CheckError
+from torchbake.matrix.expand import expand
+from torchbake.matrix.model import validate_matrix
+from torchbake.matrix.spec import Spec
+from torchbake.matrix.yaml_source import parse_document
+from torchbake.proof.record import Proof, Seconds, State, files_digest, format_proofs, page, parse_proofs, state_of
+
+FILES = "sha256:" + "a" * 64
+
+
+@pytest.fixture(scope="module")
+def specs() -> tuple[Spec, ...]:
+    document = parse_document(SMALL, Path("matrix.yaml"))
+    return expand(validate_matrix(document), document).specs
+
+
+def proof(name: str, **facts: object) -> Proof:
+    known = {
+        "id": name, "files": FILES, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
+        "digest": "sha256:" + "b" * 64, "tag": f"{name}-r0", "counts": {"passed": 64, "failed": 0, "not-run": 1},
+        "not_run": {"smoke.nccl": "there is no GPU"}, "packed_bytes": 246_300_000, "unpacked_bytes": 900_000_000,
+        "seconds": Seconds(build=61.2, test=57, publish=1.7),
+    }  # fmt: skip
+    return Proof.model_validate(known | facts)
+
+
+def test_a_record_survives_being_written_and_read() -> None:
+    proofs = {name: proof(name) for name in ("b", "a")}
+    text = format_proofs(proofs.values())
+    assert parse_proofs(text, "images/proofs.json") == proofs
+    assert format_proofs(parse_proofs(text, "x").values()) == text  # whatever the order was
+
+
+@pytest.mark.parametrize("text", ["", "[{}]", "null", '[{"id": 1}]', '[{"id": "a", "surplus": 1}]', "\x00"])
+def test_a_damaged_file_of_records_is_named(text: str) -> None:
+    with pytest.raises(CheckError, match=r"images/proofs.json is not valid"):
+        parse_proofs(text, "images/proofs.json")
+
+
+def test_a_record_counts_for_the_files_that_it_was_made_of_alone() -> None:
+    assert state_of(None, FILES) is State.MISSING
+    assert state_of(proof("a"), FILES) is State.PASSED
+    assert state_of(proof("a"), "sha256:other") is State.STALE
+    assert state_of(proof("a", problem="test: libraries.ldd"), FILES) is State.FAILED
+
+
+def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
+    specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = next(spec for spec in specs if spec.kind == "pytorch")
+    known = files_digest(spec, dockerfile="FROM x", lock_text="torch==2")
+    assert files_digest(spec, dockerfile="FROM y", lock_text="torch==2") != known
+    assert files_digest(spec, dockerfile="FROM x", lock_text="torch==3") != known
+
+    def changed(name: str) -> str:
+        return toolkit_file(name) + ("# another line" if name == which else "")
+
+    monkeypatch.setattr("torchbake.proof.record.toolkit_file", changed)
+    for which, decides in {
+        "layers/trim.toml": True,
+        "layers/wheels.py": True,
+        "entrypoints/pytorch/run": False,
+    }.items():
+        assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != known) is decides, which
+
+
+def test_labels_and_comments_decide_no_package(specs: tuple[Spec, ...]) -> None:
+    spec = next(spec for spec in specs if spec.kind == "pytorch")
+    dockerfile = 'FROM x\n# why\nLABEL a="${A}" \\\n      b="1"\nRUN y\n'
+    known = files_digest(spec, dockerfile=dockerfile, lock_text="# inputs: x\ntorch==2\n    # via y\n")
+    same = files_digest(spec, dockerfile='FROM x\nLABEL a="2"\nRUN y\n', lock_text="torch==2\n")
+    assert known == same
+    assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != known
+
+
+def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = next(spec for spec in specs if spec.kind == "init")
+    known = files_digest(spec, dockerfile="FROM x", lock_text="")
+    monkeypatch.setattr(
+        "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith(".c") * "//"
+    )
+    assert files_digest(spec, dockerfile="FROM x", lock_text="") != known
+
+
+def test_the_page_has_a_row_for_each_image_and_names_what_failed_or_is_missing(specs: tuple[Spec, ...]) -> None:
+    first, second, *others = [spec.id for spec in specs]
+    text = page(specs, {first: proof(first), second: proof(second, problem="test: libraries.ldd", digest="")})
+    assert f"| `{first}` | 64 | 1 | 0.25 GB | 0.90 GB | 61 s | 57 s | 2 s | `bbbbbbbbbbbb` | 2026-11-21 |" in text
+    assert f"## Failed\n\n- `{second}`: test: libraries.ldd" in text
+    for name in others:
+        assert f"- `{name}`\n" in text.partition("## Not built yet")[2]
+    assert "| `smoke.nccl` | there is no GPU | 2 |" in text
+    assert "waived" not in text
+    waived = proof(first, waived={"process.size": "the new libraries are wanted"})
+    assert "waived, and why\n\n| check | reason | images |" in page(specs, {first: waived})
+
+
+def test_an_image_that_left_the_matrix_has_no_row(specs: tuple[Spec, ...]) -> None:
+    assert "gone" not in page(specs, {"gone": proof("gone")})
+
+
+def test_the_check_of_a_matrix_without_records_fails_and_names_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(SMALL)
+    assert main(["images", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    captured = capsys.readouterr()
+    assert captured.out.count("missing") == 9
+    assert "nox -s images -- --registry" in captured.err
+
+
+def test_records_that_are_no_text_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(SMALL)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/proofs.json").write_bytes(b"[\xff]")
+    assert main(["images", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    assert "proofs.json is not valid" in capsys.readouterr().err
+
+
+def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(SMALL)
+    assert main(["images", "--matrix", str(matrix)]) == 2
+    assert "--registry" in capsys.readouterr().err
+
+
+def test_every_image_of_this_matrix_has_passed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """What changes an image's packages asks for it to be proved again: `nox -s images -- --registry HOST/NAMESPACE`."""
+    code = main(["images", "--check"])
+    assert code == 0, capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""What a release does to tags, as a pure function of what the registry holds."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchbake.errors import UsageError
+from torchbake.oci.labels import LABEL
+from torchbake.oci.reference import parse_reference, parse_registry
+from torchbake.oci.tag_names import ImmutableTag
+from torchbake.release.decide import Held, Standing, decide, moves_to, rank_of
+
+OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
+
+
+def labels(name: str = OURS, *, torch: str = "2.7.1", cuda: str = "12.6.77", inputs: str = "a") -> dict[str, str]:
+    return {f"{LABEL}.id": name, f"{LABEL}.torch": torch, f"{LABEL}.cuda": cuda, f"{LABEL}.inputs": inputs}
+
+
+def held(digest: str, **about: str) -> Held:
+    return Held(digest=digest, labels=labels(**about))
+
+
+EMPTY = Standing(newest_tag=None, newest=None, recorded=False, rolling={OURS: None, "cuda12": None})
+R0 = ImmutableTag(name=OURS, revision=0)
+RELEASED = Standing(newest_tag=R0, newest=held("r0"), recorded=True, rolling={OURS: held("r0"), "cuda12": held("r0")})
+
+
+def test_the_first_release() -> None:
+    decision = decide(OURS, "new", labels(), EMPTY)
+    assert (decision.action, str(decision.tag), decision.digest) == ("release", f"{OURS}-r0", "new")
+    assert [(move.tag, move.before, move.after) for move in decision.due] == [
+        (OURS, None, "new"),
+        ("cuda12", None, "new"),
+    ]
+
+
+def test_the_same_inputs_are_the_same_image_even_when_they_were_built_again() -> None:
+    decision = decide(OURS, "built again", labels(), RELEASED)
+    assert (decision.action, decision.digest, decision.due) == ("nothing", "r0", ())
+
+
+def test_other_inputs_are_the_next_revision() -> None:
+    decision = decide(OURS, "new", labels(inputs="b"), RELEASED)
+    assert (decision.action, str(decision.tag)) == ("release", f"{OURS}-r1")
+    assert [(move.before, move.after) for move in decision.due] == [("r0", "new")] * 2
+
+
+def test_an_image_that_does_not_say_its_inputs_is_never_taken_for_another() -> None:
+    standing = replace(RELEASED, newest=held("r0", inputs=""))
+    assert decide(OURS, "new", labels(inputs=""), standing).action == "release"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_was_begun_is_finished(recorded: bool) -> None:
+    standing = replace(RELEASED, recorded=recorded, rolling={OURS: held("r0"), "cuda12": None})
+    decision = decide(OURS, "built again", labels(), standing)
+    assert (decision.action, decision.digest) == ("finish", "r0")
+    assert [move.tag for move in decision.due] == ["cuda12"]
+
+
+def test_what_was_rolled_back_stays_there() -> None:
+    standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=held("r1"))
+    assert decide(OURS, "built again", labels(), standing).action == "held"
+    assert decide(OURS, "fixed", labels(inputs="b"), standing).tag.revision == 2
+    assert decide(OURS, "built again", labels(), replace(standing, recorded=False)).action == "finish"
+
+
+def test_somebody_elses_revision_is_no_ground_to_stand_on() -> None:
+    with pytest.raises(ValueError, match="holds other"):
+        decide(OURS, "new", labels(), replace(RELEASED, newest=held("r0", name="other")))
+
+
+VERSIONS = st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(0, 3)).map(lambda v: ".".join(map(str, v)))
+
+
+@given(st.lists(st.tuples(VERSIONS, VERSIONS), min_size=1, max_size=8))
+def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list[tuple[str, str]]) -> None:
+    holder: Held | None = None
+    for number, (torch, cuda) in enumerate(releases):
+        about = labels(f"image {number}", torch=torch, cuda=cuda)
+        moves, kept = moves_to(str(number), about, {"latest": holder})
+        assert len(moves) + len(kept) == 1
+        if moves:
+            holder = Held(digest=str(number), labels=about)
+    assert holder
+    ranks = [rank_of(labels(torch=torch, cuda=cuda)) for torch, cuda in releases]
+    best = rank_of(holder.labels)
+    assert best
+    assert not any(rank and best < rank for rank in ranks)
+
+
+def test_versions_are_no_decimal_numbers() -> None:
+    newer = Held(digest="a", labels=labels("a", cuda="12.10.1"))
+    moves, kept = moves_to("b", labels("b", cuda="12.9.79"), {"cuda12": newer})
+    assert (moves, kept) == ((), {"cuda12": "a is newer"})
+
+
+def test_a_tag_of_somebody_else_is_left_alone() -> None:
+    moves, kept = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
+    assert moves == ()
+    assert kept == {"latest": "it holds an image that is not ours (sha256:123)"}
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("ubuntu", "docker.io/library/ubuntu:latest"),
+        ("acme/pytorch:cpu", "docker.io/acme/pytorch:cpu"),
+        ("127.0.0.1:5000/a/b:c", "127.0.0.1:5000/a/b:c"),
+        ("localhost/a", "localhost/a:latest"),
+        ("r.example.com/a/b@sha256:" + "0" * 64, "r.example.com/a/b@sha256:" + "0" * 64),
+    ],
+)
+def test_references_are_read_as_docker_reads_them(text: str, whole: str) -> None:
+    assert str(parse_reference(text)) == whole
+
+
+@pytest.mark.parametrize("text", ["", "A/b", "a:b:c", "a@sha256:1", "https://a/b", "a//b", "a/b:"])
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_reference(text)
+
+
+@pytest.mark.parametrize("text", ["", "https://ghcr.io/acme", "ghcr.io/", "a b/c", "ghcr.io/Acme"])
+def test_what_is_no_registry_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_registry(text)
+
+
+def test_a_registry_and_its_repositories() -> None:
+    assert str(parse_registry("127.0.0.1:5000/team") / "pytorch") == "127.0.0.1:5000/team/pytorch"
+    assert str(parse_registry("ghcr.io") / "pytorch") == "ghcr.io/pytorch"

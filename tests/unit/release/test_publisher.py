@@ -1,0 +1,559 @@
+"""What publish, promote and rollback sign, record and move: on a registry in memory, whoever else writes to it."""
+
+import copy
+import json
+import tarfile
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from docker.errors import ImageNotFound
+
+from tests.small import Small
+from tests.unit.conftest import init_image
+from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store, Turns
+from torchbake.checks.verdict import Outcome
+from torchbake.commands.publish import Due
+from torchbake.commands.publish import _plan as plan_all
+from torchbake.commands.publish import _publish as publish_all
+from torchbake.engine.export import Content
+from torchbake.errors import PublishError, RegistryError
+from torchbake.oci.manifest import Manifest
+from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
+from torchbake.registry.artifact import Artifact, put_artifact
+from torchbake.registry.cosign import Idle, Signer
+from torchbake.release.attestations import SBOM_TYPE
+from torchbake.release.candidate import Candidate, Published
+from torchbake.release.decide import Decision
+from torchbake.release.immutable_tag import _give_way
+from torchbake.release.promote import Shift, shift
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import Judgement, Record, find_record, read_record, write_record
+
+OURS = "2.7.1-cuda12.6"
+TAGS = (OURS, "2.7", "latest")
+UNSIGNED = Idle(hindrance="no key was given")
+PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")
+
+
+def judged(suite: str) -> Judgement:
+    return Judgement(suite=suite, started="now", outcome=Outcome.PASSED, counts={"passed": 40})
+
+
+@dataclass
+class Place:
+    """A registry, and images that were built and tested on several machines."""
+
+    store: Store = field(default_factory=Store)
+    small: Small = field(default_factory=Small)
+
+    def registry(self, machine: str = "one", heard: Heard = lambda *_: None) -> MemoryRegistry:
+        return MemoryRegistry(self.store, machine, heard)
+
+    @property
+    def key(self) -> MemorySigner:
+        return MemorySigner(store=self.store)
+
+    def candidate(self, inputs: str = "a", build: str = "ours") -> Candidate:
+        """Builds of the same inputs differ in their layer alone: labels are anybody's to write."""
+        labels = {"org.torchbake.id": OURS, "org.torchbake.torch": "2.7.1", "org.torchbake.inputs": inputs}
+        made = self.small.make(labels, [f"{build} of {inputs}".encode()])
+        return Candidate(id=OURS, digest=made.digest, labels=labels, tags=TAGS, verdict=judged(build))
+
+    def publish(
+        self,
+        candidate: Candidate,
+        signer: Signer = UNSIGNED,
+        *,
+        keep: bool = False,
+        machine: str = "one",
+        heard: Heard = lambda *_: None,
+    ) -> Published:
+        publisher = Publisher(self.registry(machine, heard), signer=signer, keep_rolling=keep)
+        return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+
+    def finish(self, signer: Signer = UNSIGNED, *, dry: bool = False) -> Decision | None:
+        return Publisher(self.registry(), signer=signer).finish(TAGS, lambda _: None, dry=dry)
+
+    def back(self, to: int | None = None, signer: Signer = UNSIGNED) -> Shift:
+        return shift(self.registry(), TAGS, to=to, back=True, verifier=signer)
+
+    def forward(self, to: int | None = None, signer: Signer = UNSIGNED) -> Shift:
+        return shift(self.registry(), TAGS, to=to, back=False, verifier=signer)
+
+    def rolling(self) -> set[str | None]:
+        """What the rolling tags point at."""
+        return {self.store.tags.get(tag) for tag in TAGS}
+
+    def record(self, revision: int = 0) -> Record:
+        found = read_record(self.registry(), f"{OURS}-r{revision}")
+        assert found
+        return found
+
+    def plant(self, candidate: Candidate, revision: int = 0) -> Manifest:
+        """What anybody does who can write there: an image with our labels under an immutable tag."""
+        manifest, blobs, _ = self.small.images[candidate.digest]
+        self.store.blobs |= blobs
+        self.registry().put(manifest, f"{OURS}-r{revision}")
+        return manifest
+
+    def plant_record(self, candidate: Candidate, revision: int = 0, lies: Mapping[str, object] = {}) -> None:
+        """A record that says what ours would say, but for the lies."""
+        tag, manifest = f"{OURS}-r{revision}", self.plant(candidate, revision)
+        content = self.small.describe(_content(manifest))
+        attached = {}
+        for artifact in content:
+            beside = put_artifact(self.registry(), artifact, manifest)
+            self.registry().put(beside, artifact_tag(tag, artifact.name))
+            attached[artifact.name] = beside.digest
+        said = {
+            "state": "begun", "id": OURS, "tag": tag, "digest": candidate.digest, "released": "2026-01-01",
+            "inputs": candidate.labels["org.torchbake.inputs"], "size": 1, "layers": 1, "labels": candidate.labels,
+            "rolling": (), "verdict": judged("theirs"), "attached": attached, "signature": "by ours",
+        }  # fmt: skip
+        write_record(self.registry(), Record.model_validate({**said, **lies}), manifest)
+
+    def signed(self) -> set[str]:
+        return {digest for _, digest in self.store.signed}
+
+
+def _content(manifest: Manifest) -> Content:
+    return Content(manifest=manifest, folder=Path("/nowhere"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # turns are taken by a file there
+    return Place()
+
+
+@pytest.fixture(params=["signed", "unsigned"])
+def signer(request: pytest.FixtureRequest, place: Place) -> Signer:
+    return place.key if request.param == "signed" else UNSIGNED
+
+
+PLANTS: Mapping[str, Callable[[Place, Candidate], object]] = {
+    "an image": lambda place, theirs: place.plant(theirs),
+    "an image with a record that is begun": lambda place, theirs: place.plant_record(theirs),
+    "an image over what was released": lambda place, theirs: (
+        place.publish(place.candidate(build="first"), place.key),
+        place.plant(theirs),
+    ),
+}
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["rolling", "kept"])
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_revision_is_neither_signed_nor_promoted(
+    place: Place, signer: Signer, plant: str, *, keep: bool
+) -> None:
+    ours, theirs = place.candidate(), place.candidate(build="theirs")
+    PLANTS[plant](place, theirs)
+    before = dict(place.store.tags)
+    if keep and signer is UNSIGNED and "begun" in plant:  # it is left to who promotes it: nothing here proves more
+        assert place.publish(ours, signer, keep=keep).decision.action == "nothing"
+        assert place.store.tags == before
+        return
+    with pytest.raises(PublishError) as refused:
+        place.publish(ours, signer, keep=keep)
+    assert f"{OURS}-r0 holds {theirs.digest}" in refused.value.message
+    assert place.store.tags == before
+    assert theirs.digest not in place.signed()
+    # Nor does the plan say that it would be.
+    with pytest.raises(PublishError, match=theirs.digest):
+        Publisher(place.registry(), signer=signer, keep_rolling=keep).plan(ours)
+
+
+@pytest.mark.parametrize("state", ["begun", "released"])
+def test_with_a_key_a_planted_record_is_believed_by_nobody(place: Place, state: str) -> None:
+    theirs = place.candidate(build="theirs")
+    place.plant_record(theirs, lies={"state": state})
+    before = dict(place.store.tags)
+    for attempt in (
+        lambda: place.finish(place.key),
+        lambda: place.finish(place.key, dry=True),
+        lambda: place.publish(place.candidate(), place.key),
+        lambda: place.forward(signer=place.key),
+        lambda: place.back(0, place.key),
+    ):
+        with pytest.raises(PublishError, match=f"holds {theirs.digest}, and its image .* is not signed"):
+            attempt()
+    assert (place.store.tags, place.signed()) == (before, set())
+
+
+def test_a_record_of_ours_does_not_stand_for_another_revision(place: Place) -> None:
+    first = place.candidate()
+    place.publish(first, place.key)
+    found = find_record(place.registry(), f"{OURS}-r0")
+    assert found
+    # All of it is signed by us: the image, what lies beside it, and the record.
+    for part in PARTS:
+        place.store.tags[f"{OURS}-r1{part}"] = place.store.tags[f"{OURS}-r0{part}"]
+    for attempt in (lambda: place.finish(place.key), lambda: place.forward(signer=place.key)):
+        with pytest.raises(PublishError, match=f"its record says that its tag is {OURS}-r0"):
+            attempt()
+
+
+LIES: Mapping[str, Mapping[str, object]] = {
+    "tag": {"tag": f"{OURS}-r0", "id": OURS, "digest": "sha256:" + "0" * 64},
+    "id": {"id": "2.7.1-cuda12.6-devel"},
+    "inputs": {"inputs": "others"},
+    "labels": {"labels": {"org.torchbake.torch": "9.9"}},
+    "attached": {"attached": {"sbom": "sha256:" + "0" * 64}},
+    "nothing attached": {"attached": {}},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_without_a_key_a_record_must_at_least_be_true(place: Place, lie: str) -> None:
+    theirs = place.candidate(build="theirs")
+    place.plant_record(theirs, lies=LIES[lie])
+    before = dict(place.store.tags)
+    for attempt in (place.finish, place.forward, lambda: place.back(0)):
+        with pytest.raises(PublishError, match=f"{OURS}-r0 holds {theirs.digest}, and "):
+            attempt()
+    assert place.store.tags == before
+
+
+def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: Place, signer: Signer) -> None:
+    ours = place.candidate()
+    place.publish(ours, signer, keep=True)
+    assert place.record().state == "begun"
+    finished = place.finish(signer)
+    assert finished
+    assert finished.action == "finish"
+    record = place.record()
+    assert (record.state, record.verdict, place.rolling()) == ("released", judged("ours"), {ours.digest})
+    if not signer.hindrance:
+        assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
+
+
+def test_what_is_signed_is_not_finished_without_a_key(place: Place) -> None:
+    ours = place.candidate()
+    place.publish(ours, place.key, keep=True)
+    before = dict(place.store.tags)
+    for attempt in (place.finish, lambda: place.publish(ours)):
+        with pytest.raises(PublishError, match="its record is signed"):
+            attempt()
+    assert place.store.tags == before
+    place.finish(place.key)
+    assert place.publish(ours).decision.action == "nothing"  # which needs no key
+
+
+def test_a_record_of_another_tag_puts_nothing_back(place: Place) -> None:
+    """What somebody has written under our record's name decides about no other tag."""
+    foreign = place.candidate(build="theirs")
+    place.publish(foreign)
+    record = place.record()
+    ours = place.small.make({}, [b"ours"])
+    registry = place.registry()
+    manifest = registry.manifest(foreign.digest)
+    assert manifest
+    write_record(registry, record.model_copy(update={"tag": "stable"}), manifest, lambda _: None)
+    place.store.tags[f"{OURS}-r7.release"] = place.store.tags["stable.release"]
+    before = dict(place.store.tags)
+    _give_way(registry, f"{OURS}-r7", {f"{OURS}-r7": ours.digest})
+    assert place.store.tags == before
+
+
+def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures_tell(place: Place) -> None:
+    there, here = place.candidate(build="another machine"), place.candidate(build="this machine")
+    place.publish(there, place.key, keep=True)
+    published = place.publish(here, place.key)
+    assert (published.decision.action, published.decision.digest, published.tested) == (
+        "finish", there.digest, here.digest,
+    )  # fmt: skip
+    assert place.rolling() == {there.digest}
+    record = place.record()
+    assert (record.state, record.verdict) == ("released", judged("another machine"))
+    assert here.digest not in place.store.manifests
+    assert place.publish(here, place.key).decision.action == "nothing"
+
+
+def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place) -> None:
+    there, here = place.candidate(build="another machine"), place.candidate(build="this machine")
+    place.publish(there, keep=True)
+    with pytest.raises(PublishError, match=f"holds {there.digest}, and {here.digest} is what was tested here"):
+        place.publish(here)
+    place.finish()
+    published = place.publish(here)
+    assert (published.decision.action, published.decision.digest) == ("nothing", there.digest)
+    assert place.rolling() == {there.digest}
+
+
+def test_nothing_that_lies_beside_an_image_is_signed_for_being_there(place: Place) -> None:
+    ours = place.candidate()
+    good = place.publish(ours, place.key, keep=True)
+    assert good.sent
+    image = place.registry().manifest(f"{OURS}-r0")
+    assert image
+    planted = put_artifact(place.registry(), Artifact(name="sbom", media_type=SBOM_TYPE, text="{}"), image)
+    place.registry().put(planted, f"{OURS}-r0.sbom")
+    place.store.tags.pop(f"{OURS}-r0.release")
+    with pytest.raises(PublishError, match="no record"):
+        place.finish(place.key)
+    assert place.publish(ours, place.key).decision.action == "finish"
+    assert planted.digest not in place.signed()
+    assert place.record().attached == {name: place.store.tags[f"{OURS}-r0.{name}"] for name in ARTIFACTS}
+    assert planted.digest not in place.record().attached.values()
+
+
+@pytest.mark.parametrize("text", ["no record", "{}", json.dumps({"format": 1})])
+def test_a_record_that_is_none_is_written_anew_for_the_tested_image_alone(place: Place, text: str) -> None:
+    ours = place.candidate()
+    image = place.plant(ours)
+    broken = put_artifact(place.registry(), Artifact(name="release", media_type="text/plain", text=text), image)
+    place.registry().put(broken, f"{OURS}-r0.release")
+    with pytest.raises(PublishError, match="its record is none"):
+        place.finish()
+    assert place.publish(ours).decision.action == "finish"
+    assert place.record().state == "released"
+
+
+def test_rolling_back_needs_a_release_that_verifies(place: Place) -> None:
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first)  # before there was a key
+    place.publish(second, place.key)
+    with pytest.raises(PublishError, match=f"r0 holds {first.digest}, and its image .* is not signed"):
+        place.back(signer=place.key)
+    assert place.rolling() == {second.digest}
+    place.back()
+    assert place.rolling() == {first.digest}
+    place.forward(signer=place.key)
+    assert place.rolling() == {second.digest}
+
+
+def test_a_revision_that_was_removed_is_not_set_again(place: Place) -> None:
+    place.publish(place.candidate(), place.key)
+    place.publish(place.candidate("b"), place.key)
+    place.store.tags.pop(f"{OURS}-r1")
+    published = place.publish(place.candidate("c"), place.key)
+    assert str(published.decision.tag) == f"{OURS}-r2"
+
+
+def killed_at(key: str) -> Heard:
+    """Ends a run when it is about to write under a tag."""
+
+    def heard(method: str, asked: str) -> None:
+        if (method, asked) == ("PUT", key):
+            raise KeyboardInterrupt
+
+    return heard
+
+
+@pytest.mark.parametrize("begun", ["kept", "killed before its tags moved", "killed after its tags moved"])
+def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
+    place: Place, signer: Signer, begun: str
+) -> None:
+    first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
+    place.publish(first, signer)
+    if begun == "kept":
+        place.publish(second, signer, keep=True)
+    else:
+        puts: list[str] = []
+
+        def heard(method: str, key: str) -> None:
+            puts.append(key) if method == "PUT" else None
+            stop = TAGS[0] if "before" in begun else f"{OURS}-r1.release"
+            if method == "PUT" and key == stop and puts.count(key) == (1 if "before" in begun else 2):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            place.publish(second, signer, heard=heard)
+    place.back(0)
+    for _ in range(2):
+        assert place.publish(second, signer).decision.action == "held"
+        held = place.finish(signer)
+        assert held
+        assert held.action == "held"
+        assert (place.rolling(), place.record(1).state) == ({first.digest}, "begun")
+    if begun == "kept":
+        place.forward()
+        assert place.rolling() == {second.digest}
+        finished = place.finish(signer)
+        assert finished
+        assert (finished.action, place.record(1).state) == ("finish", "released")
+    else:
+        assert place.publish(third, signer).decision.action == "release"
+        assert place.rolling() == {third.digest}
+
+
+def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Place, signer: Signer) -> None:
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first, signer)
+    begin = copy.deepcopy(place.store)
+    place.publish(second, signer)
+    wanted, rounds = dict(place.store.tags), 0
+    for at in count():
+        place.store.__dict__.update(copy.deepcopy(begin).__dict__)
+        left = count(at, -1)
+
+        def heard(*_: str, left: Iterator[int] = left) -> None:
+            if next(left) == 0:
+                raise KeyboardInterrupt
+
+        try:
+            place.publish(second, signer, heard=heard)
+            break
+        except KeyboardInterrupt:
+            rounds += 1
+        assert place.store.tags[f"{OURS}-r0"] == first.digest
+        assert place.store.tags.get(f"{OURS}-r1") in (None, second.digest)
+        assert place.rolling() <= {first.digest, second.digest}
+        place.publish(second, signer)
+        assert {tag: place.store.tags.get(tag) for tag in TAGS} == dict.fromkeys(TAGS, second.digest)
+        assert set(place.store.tags) == set(wanted)
+        assert place.record(1).state == "released"
+        assert {moved.before for moved in place.record(1).rolling} == {first.digest}, f"killed at request {at}"
+    assert rounds > 40
+
+
+def test_a_rollback_that_was_killed_holds_nothing_half(place: Place) -> None:
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first)
+    place.publish(second, keep=True)
+    place.forward()
+    with pytest.raises(KeyboardInterrupt):
+        shift(place.registry(heard=killed_at(OURS)), TAGS, to=0, back=True)
+    assert place.rolling() == {second.digest}
+    finished = place.finish()
+    assert finished
+    assert finished.action == "finish"
+
+
+def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
+    """Another machine finishes a newer release while this one moves its tags, and cannot move the last."""
+    ours, theirs = place.candidate("b"), place.candidate("c")
+    place.publish(place.candidate())
+    done: list[bool] = []
+
+    def heard(method: str, key: str) -> None:
+        if (method, key) == ("PUT", "latest") and not done:
+            done.append(True)
+            place.publish(theirs, machine="two")
+            raise RegistryError("no luck")
+
+    with pytest.raises(RegistryError, match="no luck"):
+        place.publish(ours, heard=heard)
+    assert place.rolling() == {theirs.digest}
+    assert place.record(2).state == "released"
+
+
+@pytest.mark.parametrize("at", [f"{OURS}", "2.7", "latest"])
+def test_a_tag_that_moved_since_it_was_decided_is_not_written_over(place: Place, at: str) -> None:
+    ours, theirs = place.candidate("b"), place.candidate("c")
+    place.publish(place.candidate())
+    done: list[bool] = []
+
+    def heard(method: str, key: str) -> None:
+        if (method, key) == ("HEAD", at) and f"{OURS}-r1.release" in place.store.tags and not done:
+            done.append(True)
+            place.publish(theirs, machine="two")
+
+    with pytest.raises(RegistryError, match="Somebody else releases there"):
+        place.publish(ours, heard=heard)
+    assert place.rolling() == {theirs.digest}
+
+
+def orders(steps: int) -> list[list[str]]:
+    """One machine is interrupted by another at each of its steps, and that one by the first after some of its own."""
+    return [
+        ["one"] * first + ["two"] * second + ["one"] * steps + ["two"] * steps
+        for first in range(steps)
+        for second in (5, 15, steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "signed"), [(("b", "c"), False), (("b", "b"), True)], ids=["other inputs", "same inputs, signed"]
+)
+def test_of_two_machines_that_release_at_once_none_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, str], *, signed: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, seen = Place(), set[tuple[bool, bool]]()
+    first.publish(first.candidate(), first.key)
+    for order in orders(steps=45):
+        place = copy.deepcopy(first)
+        signer: Signer = place.key if signed else UNSIGNED
+        names = ("one", "two")
+        candidates = {name: place.candidate(what, build=name) for name, what in zip(names, inputs, strict=True)}
+        published: dict[str, Published] = {}
+
+        def work(name: str, heard: Heard) -> None:
+            published[name] = place.publish(candidates[name], signer, machine=name, heard=heard)  # noqa: B023
+
+        ended = Turns(order).run({name: partial(work, name) for name in names})
+        assert all(isinstance(error, RegistryError | PublishError | None) for error in ended.values()), ended
+        _expect_true(place, published, order, lost={candidates[name].digest for name in names if ended[name]})
+        seen.add((ended["one"] is None, ended["two"] is None))
+        for name in names:  # whoever comes again alone finds what to do, or says why not
+            try:
+                published[name] = place.publish(candidates[name], signer, machine=name)
+            except PublishError:
+                assert inputs[0] == inputs[1]
+        _expect_true(place, published, order)
+        assert len(place.rolling()) == 1
+    assert (True, True) in seen
+    assert seen & {(True, False), (False, True)}
+
+
+def _expect_true(
+    place: Place, published: Mapping[str, Published], order: list[str], lost: Collection[str] = ()
+) -> None:
+    """Every release that ended well is what its tag and its record say.
+
+    There is one moment, between its last question and its answer, in which who lost can still set his record over that
+    of who won: then he says so, nobody promotes what the record does not name, and the winner's next run mends it.
+    """
+    said: dict[str, str] = {}
+    for one in published.values():
+        tag, digest = str(one.decision.tag), one.decision.digest
+        assert said.setdefault(tag, digest) == digest, f"two images were released as {tag}: {order}"
+        assert place.store.tags[tag] == digest, f"{tag} was written over: {order}"
+        record = read_record(place.registry(), tag)
+        assert record
+        if record.digest != digest and record.digest in lost:
+            with pytest.raises(PublishError, match=f"its record says that its digest is {record.digest}"):
+                place.forward()
+        else:
+            assert (record.digest, record.state) == (digest, "released"), f"the record of {tag}: {order}"
+            assert record.attached == {part: place.store.tags[f"{tag}.{part}"] for part in ARTIFACTS}, f"{tag}: {order}"
+
+
+def test_one_odd_image_is_a_row_of_the_table_and_the_others_are_released(place: Place) -> None:
+    """Whatever is wrong with it: an engine that has it no more, an archive that is none, a mistake of ours."""
+    good, registry = place.candidate(), place.registry()
+
+    def odd(error: Exception) -> Candidate:
+        raise error
+
+    works: dict[str, Callable[[], Candidate]] = {
+        "gone": partial(odd, ImageNotFound("No such image")),
+        "no archive": partial(odd, tarfile.ReadError("not a tar file")),
+        "a mistake": partial(odd, KeyError("size")),
+        "full disk": partial(odd, OSError(28, "No space left on device")),
+        "good": lambda: good,
+    }
+    due = [
+        Due(
+            spec=init_image(name),
+            candidate=work,
+            publisher=Publisher(registry),
+            supply=place.small.supply,
+            repository=registry.repository,
+        )
+        for name, work in works.items()
+    ]
+    for ended in (publish_all(due, 2), plan_all(due)):
+        problems = {one.id: one.problem for one in ended}
+        assert problems.pop("good") == ""
+        assert all(
+            text.startswith("An unexpected failure: ") and "test_publisher.py:" in text for text in problems.values()
+        )
+        assert "KeyError: 'size'" in problems["a mistake"]
+    assert place.rolling() == {good.digest}

@@ -1,0 +1,181 @@
+"""Content on its way to a registry in memory: all that is needed, nothing twice, no other image than the tested one."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.small import Small
+from tests.unit.registries import Heard, MemoryRegistry, Store
+from torchbake.engine.export import Content
+from torchbake.errors import EngineError, RegistryError
+from torchbake.oci.manifest import Blob, Manifest, sha256
+from torchbake.registry.artifact import Artifact
+from torchbake.release.candidate import Candidate, Parcel, Supply
+from torchbake.release.upload import Delivery
+
+LAYERS = (b"a base", b"torch", b"the site's packages")
+
+
+@dataclass
+class Post:
+    """A repository, and an image to bring there. ``others`` are layers of other repositories of the registry."""
+
+    store: Store = field(default_factory=Store)
+    small: Small = field(default_factory=Small)
+    others: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)  # layers that were read out of the engine
+
+    @property
+    def image(self) -> Manifest:
+        return self.small.make({"org.torchbake.id": "cpu"}, LAYERS)
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        def noted(name: str) -> bool:
+            chosen = wanted(name)
+            self.taken |= {name} if chosen else set()
+            return chosen
+
+        return self.small.take_out(digest, folder, noted)
+
+    def send(
+        self,
+        *,
+        mounts: Collection[str] = (),
+        supply: Supply | None = None,
+        heard: Heard = lambda *_: None,
+    ) -> Parcel:
+        candidate = Candidate(id="cpu", digest=self.image.digest, labels={}, tags=("cpu",), verdict=None)
+        registry = Mounting(self.store, heard=heard)
+        registry.others = self.others
+        delivery = Delivery(registry, tuple(mounts))
+        return delivery.send(candidate, supply or Supply(source=self), lambda _: None, self.count)
+
+    def count(self, blob: Blob, size: int) -> None:
+        self.counted[blob.digest] = self.counted.get(blob.digest, 0) + size
+
+    def is_whole(self) -> bool:
+        return all(len(self.store.blobs.get(blob.digest, b"")) == blob.size for blob in self.image.blobs)
+
+
+class Mounting(MemoryRegistry):
+    """One that takes layers from its other repositories, and counts what goes over the wire."""
+
+    others: dict[str, dict[str, bytes]]
+
+    def mount(self, blob: Blob, source: str) -> bool:
+        found = self.others.get(source, {}).get(blob.digest)
+        if found is not None:
+            self.store.blobs[blob.digest] = found
+        return found is not None
+
+    def upload(self, blob: Blob, path: Path, count: Callable[[int], None] = lambda _: None) -> None:
+        super().upload(blob, path)
+        count(blob.size)
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post()
+
+
+def test_everything_that_an_image_needs_is_there_and_no_tag(post: Post) -> None:
+    parcel = post.send()
+    whole = sum(map(len, LAYERS))
+    config = post.image.config.size
+    assert post.is_whole()
+    assert (parcel.sent.bytes, parcel.sent.layers, parcel.sent.whole) == (whole + config, len(LAYERS) + 1, whole)
+    assert parcel.manifest.digest == post.image.digest
+    assert post.store.tags == {}
+    assert post.counted == {blob.digest: blob.size for blob in post.image.blobs}
+
+
+def test_what_is_there_is_neither_read_nor_sent_again(post: Post) -> None:
+    post.store.blobs[sha256(LAYERS[1])] = LAYERS[1]
+    parcel = post.send()
+    assert post.is_whole()
+    assert sha256(LAYERS[1]) not in {*post.taken, *post.counted}
+    assert parcel.sent.layers == len(LAYERS)
+    assert post.send().sent.bytes == 0
+
+
+def test_half_of_a_layer_is_not_taken_for_the_whole_one(post: Post) -> None:
+    """A registry that lost the end of a blob still says that it has it."""
+    post.store.blobs[sha256(LAYERS[1])] = LAYERS[1][:2]
+    with pytest.raises(RegistryError, match="now it has not"):
+        post.send()
+    assert not post.is_whole()
+
+
+def test_a_layer_of_another_repository_is_mounted_and_not_sent(post: Post) -> None:
+    post.others = {"team/base": {sha256(LAYERS[0]): LAYERS[0]}}
+    parcel = post.send(mounts=["team/nothing", "team/base"])
+    assert post.is_whole()
+    assert sha256(LAYERS[0]) not in post.counted
+    assert parcel.sent.layers == len(LAYERS)
+
+
+def test_what_describes_an_image_gets_the_layers_that_it_must_read(post: Post) -> None:
+    torch, seen = sha256(LAYERS[1]), list[bytes]()
+    post.store.blobs |= {sha256(layer): layer for layer in LAYERS}
+
+    def describe(content: Content) -> tuple[Artifact, ...]:
+        (layer,) = (blob for blob in content.manifest.layers if blob.digest == torch)
+        seen.append(content.path(layer).read_bytes())
+        return (Artifact(name="sbom", media_type="application/json", text="{}"),)
+
+    supply = Supply(source=post, describe=describe, needs=lambda digest: digest == torch)
+    parcel = post.send(supply=supply)
+    assert seen == [LAYERS[1]]
+    assert [artifact.text for artifact in parcel.artifacts] == ["{}"]
+
+
+def test_another_image_than_the_tested_one_is_not_sent(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = post.small.make({"org.torchbake.id": "cpu"}, [b"another"])
+
+    def exchange(_: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        return post.small.take_out(other.digest, folder, wanted)
+
+    monkeypatch.setattr(post, "take_out", exchange)
+    with pytest.raises(EngineError, match=f"is handed out as {other.digest}"):
+        post.send()
+    assert post.store.blobs == {}
+
+
+def test_a_layer_that_a_registry_had_and_lost_is_told(post: Post) -> None:
+    layer = sha256(LAYERS[1])
+    post.store.blobs[layer] = LAYERS[1]
+    asked = 0
+
+    def lose(what: str, key: str) -> None:
+        nonlocal asked
+        asked += (what, key) == ("HEAD", layer)
+        if asked == 2:
+            post.store.blobs.pop(layer, None)
+
+    with pytest.raises(RegistryError, match=f"had {layer}, and now it has not"):
+        post.send(heard=lose)
+
+
+def test_a_failed_upload_is_the_error_and_leaves_nothing_behind(
+    post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def refuse(what: str, key: str) -> None:
+        if what == "POST":
+            raise RegistryError("quota exceeded")
+
+    with pytest.raises(RegistryError, match="quota exceeded"):
+        post.send(heard=refuse)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_that_cannot_be_described_is_no_parcel(post: Post) -> None:
+    def describe(_: Content) -> tuple[Artifact, ...]:
+        raise EngineError("a layer cannot be read")
+
+    with pytest.raises(EngineError, match="cannot be read"):
+        post.send(supply=replace(Supply(source=post), describe=describe))

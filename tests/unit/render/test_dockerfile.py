@@ -1,0 +1,258 @@
+"""Dockerfiles: a few as they are, the rules that all keep, and the committed ones against the matrix."""
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import check_golden, image, init_image
+from torchbake import cli
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import RenderError
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.lockfile import Lock, parse_lock
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.render import dockerfile as rendering
+from torchbake.render.dockerfile import dockerfile_path, render
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def lock(name: str) -> Lock:
+    """A small lock of its own, so that new versions in images/ change nothing here."""
+    return parse_lock((GOLDEN / "locks" / f"{name}.lock").read_text(), name)
+
+
+DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
+CASES: dict[str, tuple[Spec, Lock | None]] = {
+    "cpu-runtime": (image("2.13.0", "cpu"), lock("cpu")),
+    "cpu-index": (image("2.13.0", "cpu", indexes=("https://wheels.example/cpu",)), lock("cpu")),
+    "cpu-devel": (image("2.13.0", "cpu", apt=("g++", "git"), **DEVEL), lock("cpu")),
+    "cuda-runtime": (image(), lock("cuda")),
+    "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
+    "cuda-untrimmed": (image(trim=False), lock("cuda")),
+    "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
+    "volume-permissions": (init_image(), None),
+}
+PYTORCH = [name for name in CASES if name != "volume-permissions"]
+every_case = pytest.mark.parametrize("name", CASES)
+every_image = pytest.mark.parametrize("name", PYTORCH)
+
+
+def text_of(name: str) -> str:
+    return render(*CASES[name])
+
+
+def pairs(instruction: str, text: str) -> dict[str, str]:
+    """The keys and values of the last ENV or LABEL."""
+    block = re.findall(rf"^{instruction} ((?:.*\\\n)*.*)$", text, flags=re.MULTILINE)[-1]
+    return dict(re.findall(r'(\S+?)="([^"]*)"', block))
+
+
+def final_stage(text: str) -> str:
+    return text[text.rindex("\nFROM ") :]
+
+
+@every_case
+def test_the_rendered_file(name: str) -> None:
+    """As it was reviewed; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
+    check_golden(GOLDEN / f"{name}.Dockerfile", text_of(name))
+
+
+@every_case
+def test_rendering_again_gives_the_same_bytes(name: str) -> None:
+    assert text_of(name) == text_of(name)
+
+
+@every_case
+def test_no_frontend_is_pulled_from_a_registry(name: str) -> None:
+    assert "syntax=" not in text_of(name)
+
+
+@every_case
+def test_the_user_is_a_number(name: str) -> None:
+    users = re.findall(r"^USER (.*)$", text_of(name), flags=re.MULTILINE)
+    assert users == ["0:0" if name == "volume-permissions" else "1001"]
+
+
+@every_case
+def test_it_says_what_made_it_and_how_to_build_it_by_hand(name: str) -> None:
+    spec = CASES[name][0]
+    head = text_of(name).partition("FROM")[0]
+    assert "Rendered by torchbake" in head
+    assert f"docker build -f images/{spec.id}/Dockerfile" in head
+
+
+@every_case
+def test_no_line_ends_in_a_space_and_none_is_a_lost_backslash(name: str) -> None:
+    lines = text_of(name).splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert [line for line, after in itertools.pairwise(lines) if line.endswith("\\") and not after] == []
+
+
+@every_case
+def test_every_stage_that_is_copied_from_or_mounted_is_there(name: str) -> None:
+    text = text_of(name)
+    stages = re.findall(r"^FROM \S+ AS (\S+)$", text, flags=re.MULTILINE)
+    used = set(re.findall(r"(?:--from=|,from=)([a-z]+)", text))
+    assert used <= set(stages)
+    assert len(stages) == len(set(stages))
+
+
+@every_image
+def test_the_first_tool_is_installed_by_hash(name: str) -> None:
+    (line,) = [line for line in text_of(name).splitlines() if "pip install" in line]
+    assert "--require-hashes" in line
+
+
+@every_image
+def test_secrets_and_caches_are_mounted_and_never_copied(name: str) -> None:
+    text = text_of(name)
+    assert not re.search(r"^(COPY|ADD) .*(/run/secrets|pip\.conf|uv\.toml)", text, flags=re.MULTILINE)
+    assert not re.search(r"^(ARG|ENV) .*(PIP_|UV_|TOKEN|PASSWORD)", text, flags=re.MULTILINE)
+
+
+@every_image
+def test_nvidias_variables_are_on_cuda_images_alone(name: str) -> None:
+    variables = {key: value for key, value in pairs("ENV", text_of(name)).items() if key.startswith("NVIDIA_")}
+    cuda = {
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=12.0",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+    }
+    assert variables == (cuda if "cuda" in name else {})
+
+
+@every_image
+def test_a_cuda_home_is_in_images_that_build_for_cuda(name: str) -> None:
+    variables = pairs("ENV", text_of(name))
+    assert ("CUDA_HOME" in variables) == (name == "cuda-devel")
+    assert ("/usr/local/cuda/bin" in variables["PATH"].split(":")) == (name == "cuda-devel")
+
+
+def test_the_labels_say_everything_that_is_inside() -> None:
+    oci, own = "org.opencontainers.image", "org.torchbake"
+    assert pairs("LABEL", text_of("cuda-runtime")) == {
+        f"{oci}.base.digest": "${BASE_DIGEST}",
+        f"{oci}.base.name": "${BASE_NAME}",
+        f"{oci}.created": "${CREATED}",
+        f"{oci}.licenses": "BSD-3-Clause",
+        f"{oci}.revision": "${REVISION}",
+        f"{oci}.source": "https://example.com/acme",
+        f"{oci}.title": "PyTorch 2.10.0 cuda12.8 runtime",
+        f"{oci}.version": "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+        f"{own}.base": "${BASE_SOURCE}",
+        f"{own}.cuda": "12.8.90",
+        f"{own}.cudnn": "9.10.2.21",
+        f"{own}.flavor": "runtime",
+        f"{own}.id": "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+        f"{own}.inputs": "${INPUTS}",
+        f"{own}.nccl": "2.27.5",
+        f"{own}.python": "3.11",
+        f"{own}.torch": "2.10.0",
+    }
+
+
+def test_the_cpus_labels_have_no_cuda() -> None:
+    labels = pairs("LABEL", text_of("cpu-runtime"))
+    assert labels["org.torchbake.torch"] == "2.13.0+cpu"
+    assert not {"org.torchbake.cuda", "org.torchbake.cudnn", "org.torchbake.nccl"} & labels.keys()
+
+
+@every_image
+def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own(name: str) -> None:
+    _, found = CASES[name]
+    assert found
+    copied = re.findall(r"^COPY --from=\w+ /layers/(\S+) ", final_stage(text_of(name)), flags=re.MULTILINE)
+    assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in found.layers[layer]]
+
+
+def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> None:
+    one, other = image(apt=("libgl1", "ffmpeg")), image(apt=("ffmpeg", "libgl1"))
+    assert render(one, lock("cuda")) == render(other, lock("cuda"))
+    assert "apt-install ffmpeg libgl1" in render(one, lock("cuda"))
+
+
+def test_without_trim_nothing_is_dropped() -> None:
+    assert "trim.toml" in text_of("cuda-runtime")
+    assert "trim" not in text_of("cuda-untrimmed")
+
+
+def test_headers_are_in_devel_images_alone() -> None:
+    assert "/headers /" in final_stage(text_of("cuda-devel"))
+    assert "/headers" not in final_stage(text_of("cuda-runtime"))
+
+
+def test_an_image_without_its_lock_cannot_be_rendered() -> None:
+    with pytest.raises(RenderError, match="without its lock") as caught:
+        render(image(), None)
+    assert image().id in (caught.value.hint or "")
+
+
+def test_an_init_image_without_a_template_is_an_error_that_names_it() -> None:
+    with pytest.raises(RenderError, match=r"templates/other\.Dockerfile\.j2"):
+        render(init_image("other"), None)
+
+
+@pytest.fixture
+def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the templates, to be broken."""
+    shutil.copytree(TOOLKIT / "templates", tmp_path / "templates")
+    monkeypatch.setattr(rendering, "TOOLKIT", tmp_path)
+    rendering._environment.cache_clear()
+    yield tmp_path / "templates"
+    rendering._environment.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("addition", "words"),
+    [
+        ("{{ nobody }}", "'nobody' is undefined"),
+        ("{{ spec.nothing }}", "nothing"),
+        ("{% if %}", "pytorch.Dockerfile.j2:"),
+    ],
+    ids=["unknown name", "unknown attribute", "syntax"],
+)
+def test_a_broken_template_is_exit_code_6_and_names_the_place(
+    addition: str, words: str, templates: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (templates / "pytorch.Dockerfile.j2").open("a") as file:
+        file.write(addition)
+    with pytest.raises(RenderError, match=re.escape(words)):
+        text_of("cpu-runtime")
+    assert cli.main(["render", "cpu", "--check", "--matrix", str(TOOLKIT / "matrix.yaml")]) == RenderError.exit_code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_drift_is_exit_code_6_with_a_diff_and_changes_nothing(
+    templates: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (templates / "pytorch.Dockerfile.j2").open("a") as file:
+        file.write("# one line more\n")
+    committed = TOOLKIT / "images/2.13.0-cpu-runtime-debian12/Dockerfile"
+    before = committed.read_text()
+    assert cli.main(["render", "cpu", "--check", "--matrix", str(TOOLKIT / "matrix.yaml")]) == RenderError.exit_code
+    assert committed.read_text() == before
+    seen = capsys.readouterr()
+    assert "+# one line more" in seen.out
+    assert "2 of 2" in seen.err
+
+
+def test_every_committed_dockerfile_is_what_the_matrix_renders(project: Project) -> None:
+    stale = [
+        spec.id
+        for spec in project.expansion.specs
+        if dockerfile_path(project.root, spec).read_text()
+        != render(spec, read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None)
+    ]
+    assert stale == []
+
+
+def test_no_folder_of_an_image_is_left_over(project: Project) -> None:
+    folders = {path.name for path in (project.root / "images").iterdir() if path.is_dir()}
+    assert folders == {spec.id for spec in project.expansion.specs}

@@ -1,0 +1,288 @@
+"""From facts about a host to a plan: every kind of machine, without being on it."""
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchbake.commands import setup
+from torchbake.errors import SetupError, UsageError
+from torchbake.setup import plan as hosts
+from torchbake.setup.paths import EnginePaths
+from torchbake.setup.plan import (
+    Engine,
+    Host,
+    Install,
+    Plan,
+    StartDaemon,
+    StartUnit,
+    WriteFile,
+    engine_config,
+    make_plan,
+)
+
+PATHS = EnginePaths()
+ENGINE = Engine(version="26.1.5+dfsg1", driver="overlayfs", containerd_store=True)
+READY = Host(distro="debian", release="12", root="root", docker="/usr/bin/docker", engine=ENGINE, buildx="0.13.1")
+BARE12 = Host(distro="debian", release="12", root="root", installed=frozenset({"ca-certificates"}))
+BARE13 = dataclasses.replace(BARE12, release="13")
+UBUNTU = dataclasses.replace(BARE12, distro="ubuntu", release="22.04")
+INSTALLED = frozenset({"docker.io", "docker-cli", "docker-buildx", "iptables", "ca-certificates", "mmdebstrap"})
+STOPPED = dataclasses.replace(READY, engine=None, dockerd="26.1.5", installed=INSTALLED)
+
+
+def change(host: Host, **facts: Any) -> Host:
+    return dataclasses.replace(host, **facts)
+
+
+def plan(host: Host, paths: EnginePaths = PATHS) -> Plan:
+    return make_plan(host, paths)
+
+
+def packages(host: Host) -> tuple[str, ...]:
+    return next((step.packages for step in plan(host).steps if isinstance(step, Install)), ())
+
+
+def written(host: Host) -> dict[str, str]:
+    return {step.path: step.text for step in plan(host).steps if isinstance(step, WriteFile)}
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        READY,
+        change(READY, engine=Engine(version="23.0.1", driver="overlay2", containerd_store=False)),
+        change(READY, distro="fedora", release="43", root="no"),
+        change(READY, system="Darwin", distro="", chosen_by="`docker context use` chose desktop-linux"),
+        change(READY, buildx="v0.30.1-desktop.2"),
+    ],
+)
+def test_a_working_engine_with_buildx_needs_nothing(host: Host) -> None:
+    assert plan(host) == Plan()
+    assert plan(host).ready
+
+
+def test_storage_is_said_in_words() -> None:
+    assert ENGINE.storage == "containerd image store (overlayfs)"
+    assert Engine(version="24.0", driver="overlay2", containerd_store=False).storage == "graph driver (overlay2)"
+
+
+def test_debian_12_takes_docker_from_trixie_and_the_rest_from_its_own() -> None:
+    wanted = ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie", "iptables", "mmdebstrap")
+    assert packages(BARE12) == wanted
+    assert [type(step) for step in plan(BARE12).steps] == [WriteFile, WriteFile, Install, StartDaemon]
+
+
+def test_the_trixie_source_and_pin() -> None:
+    assert written(BARE12) == {
+        "/etc/apt/sources.list.d/torchbake-trixie.sources": (
+            "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: trixie\nComponents: main\n"
+            "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+        ),
+        "/etc/apt/preferences.d/torchbake-trixie": "Package: *\nPin: release n=trixie\nPin-Priority: 50\n",
+    }
+
+
+def test_the_trixie_source_uses_the_hosts_own_mirror() -> None:
+    mirrored = change(BARE12, mirror="http://mirror.example/debian")
+    assert "URIs: http://mirror.example/debian\n" in written(mirrored)[hosts.TRIXIE_SOURCE]
+
+
+def test_files_that_are_there_are_not_written_again() -> None:
+    again = change(BARE12, files=written(BARE12))
+    assert written(again) == {}
+    other_mirror = change(again, mirror="http://mirror.example/debian")
+    assert list(written(other_mirror)) == [hosts.TRIXIE_SOURCE]
+
+
+def test_a_host_that_has_trixie_already_keeps_its_own_priorities() -> None:
+    assert written(change(BARE12, trixie_known=True)) == {}
+    assert "docker.io/trixie" in packages(change(BARE12, trixie_known=True))
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        (BARE13, ("docker.io", "docker-cli", "docker-buildx", "iptables", "mmdebstrap")),
+        (UBUNTU, ("docker.io", "docker-buildx", "iptables", "mmdebstrap", "debian-archive-keyring")),
+        (
+            change(BARE13, docker="/usr/local/bin/docker"),
+            ("docker.io", "docker-buildx", "iptables", "mmdebstrap"),
+        ),
+        (
+            change(BARE13, release="14"),
+            ("docker.io", "docker-cli", "docker-buildx", "iptables", "mmdebstrap"),
+        ),
+        (change(STOPPED, installed=INSTALLED - {"mmdebstrap"}), ("mmdebstrap",)),
+        (STOPPED, ()),
+    ],
+)
+def test_only_what_is_missing_is_installed(host: Host, names: tuple[str, ...]) -> None:
+    assert packages(host) == names
+    assert hosts.TRIXIE_SOURCE not in written(host)
+
+
+def test_an_engine_that_answers_gets_buildx_and_nothing_else() -> None:
+    assert packages(change(READY, release="13", buildx=None)) == ("docker-buildx",)
+    assert [type(step) for step in plan(change(READY, release="13", buildx=None)).steps] == [Install]
+    assert packages(change(READY, buildx=None)) == ("docker-buildx/trixie",)
+
+
+def test_an_old_buildx_is_upgraded_though_installed() -> None:
+    old = change(READY, release="13", buildx="0.12.1", installed=INSTALLED)
+    assert packages(old) == ("docker-buildx",)
+    assert "0.12.1" in (plan(old).problem or "")
+
+
+def test_docker_ce_keeps_its_own_packages() -> None:
+    official = frozenset({"docker-ce", "docker-ce-cli"})
+    assert packages(change(READY, buildx=None, installed=official)) == ("docker-buildx-plugin",)
+    stopped = change(STOPPED, installed=official | {"iptables", "ca-certificates", "mmdebstrap"})
+    assert [type(step) for step in plan(stopped).steps] == [StartDaemon]
+
+
+def test_an_old_docker_that_does_not_run_is_replaced_with_its_command() -> None:
+    old = change(STOPPED, dockerd="20.10.24", buildx=None, installed=INSTALLED - {"docker-buildx"})
+    assert packages(old)[:3] == ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie")
+
+
+def test_ubuntu_never_gets_a_second_engine_along_with_buildx() -> None:
+    foreign = change(READY, distro="ubuntu", release="24.04", buildx=None)
+    assert plan(foreign).steps == ()
+    assert "Install buildx" in (plan(foreign).advice or "")
+    own = change(foreign, installed=frozenset({"docker.io"}))
+    assert packages(own) == ("docker-buildx",)
+
+
+def test_systemd_starts_the_engine_where_it_runs() -> None:
+    assert plan(change(STOPPED, systemd=True)).steps == (StartUnit(),)
+    assert [type(step) for step in plan(STOPPED).steps] == [StartDaemon]
+
+
+def test_an_own_folder_is_started_by_hand_even_under_systemd() -> None:
+    paths = EnginePaths.under(Path("/srv/tb"))
+    (step,) = plan(change(STOPPED, systemd=True), paths).steps
+    assert isinstance(step, StartDaemon)
+    assert step.paths == paths
+
+
+def test_a_new_engine_under_systemd_gets_the_containerd_store_before_it_starts() -> None:
+    bare = change(BARE13, systemd=True)
+    assert json.loads(written(bare)[hosts.DAEMON_JSON]) == hosts.CONTAINERD_STORE
+    assert [type(step) for step in plan(bare).steps] == [WriteFile, Install, StartUnit]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"files": {hosts.DAEMON_JSON: "{}"}}, {"used_before": True}, {"dockerd": "20.10.24"}]
+)
+def test_settings_and_images_that_exist_are_left_alone(facts: dict[str, Any]) -> None:
+    assert hosts.DAEMON_JSON not in written(change(BARE13, systemd=True, **facts))
+
+
+@pytest.mark.parametrize(
+    ("host", "advice"),
+    [
+        (change(STOPPED, docker=None, docker_elsewhere="/opt/bin/docker"), "/opt/bin/docker in PATH"),
+        (change(STOPPED, chosen_by="DOCKER_HOST is tcp://far:2375"), "DOCKER_HOST is tcp://far:2375"),
+        (change(STOPPED, socket="forbidden"), "usermod -aG docker"),
+        (change(STOPPED, socket="hangs"), "Stop what holds unix:///var/run/docker.sock"),
+        (change(STOPPED, installed=frozenset({"podman-docker"})), "Remove podman-docker"),
+        (change(READY, engine=dataclasses.replace(ENGINE, version="20.10.24")), "Upgrade that engine"),
+        (change(READY, buildx=None, installed=INSTALLED), "see `docker info`"),
+        (change(STOPPED, socket="answers"), "see `docker info`"),
+        (Host(system="Darwin"), "Docker Desktop"),
+        (Host(system="Windows"), "WSL"),
+        (Host(distro="fedora", release="43", root="root"), "dnf install moby-engine"),
+        (Host(distro="debian", release="11", root="root"), "docs.docker.com/engine/install"),
+        (Host(distro="ubuntu", release="20.04", root="root"), "docs.docker.com/engine/install"),
+        (change(STOPPED, distro="fedora"), "systemctl start docker"),
+        (change(READY, distro="fedora", buildx=None), "Install buildx 0.13"),
+        (
+            change(BARE13, root="no"),
+            "apt-get install --no-install-recommends docker.io docker-cli docker-buildx",
+        ),
+    ],
+)
+def test_what_only_a_person_can_do_is_said_and_nothing_is_done(host: Host, advice: str) -> None:
+    assert plan(host).steps == ()
+    assert advice in (plan(host).advice or "")
+    assert not plan(host).ready
+
+
+def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None:
+    host = change(BARE13, socket="answers")
+    assert packages(host) == ("docker-cli", "docker-buildx", "mmdebstrap")
+    assert [type(step) for step in plan(host).steps] == [Install]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("26.1.5+dfsg1", (26, 1, 5)),
+        ("v0.20.1-desktop.2", (0, 20, 1)),
+        ("22.04", (22, 4)),
+        ("", ()),
+        (None, ()),
+    ],
+)
+def test_versions_compare_as_numbers(text: str | None, numbers: tuple[int, ...]) -> None:
+    assert hosts.version(text) == numbers
+    assert hosts.version("0.9.1") < hosts.version("0.13") < hosts.version("v0.13.1")
+
+
+def test_an_engine_by_hand_takes_over_how_to_reach_registries_and_gpus() -> None:
+    daemon_json = json.dumps(
+        {
+            "registry-mirrors": ["https://mirror.example"],
+            "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
+            "features": {"cdi": True, "containerd-snapshotter": False},
+            "data-root": "/srv/docker",
+            "hosts": ["tcp://0.0.0.0:2375"],
+            "storage-driver": "overlay2",
+        }
+    )
+    assert json.loads(engine_config(daemon_json)) == {
+        "registry-mirrors": ["https://mirror.example"],
+        "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
+        "features": {"cdi": True, "containerd-snapshotter": True},
+    }
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", '"text"', '{"features": []}', '{"features": null}'])
+def test_a_broken_daemon_json_is_named(broken: str) -> None:
+    with pytest.raises(SetupError, match=r"/etc/docker/daemon\.json"):
+        engine_config(broken)
+
+
+def test_one_variable_puts_the_whole_engine_into_one_folder() -> None:
+    paths = EnginePaths.from_env({"TORCHBAKE_ENGINE_DIR": "/srv/tb"})
+    places = (
+        paths.socket,
+        paths.data_root,
+        paths.exec_root,
+        paths.pidfile,
+        paths.config,
+        paths.units,
+        paths.log,
+    )
+    assert all(place.is_relative_to("/srv/tb") for place in places)
+    assert EnginePaths.from_env({}) == EnginePaths() == EnginePaths.from_env({"TORCHBAKE_ENGINE_DIR": ""})
+
+
+@pytest.mark.parametrize("folder", ["relative/folder", "/" + "x" * 80, "/" + "ü" * 40])
+def test_a_folder_that_cannot_hold_an_engine_is_refused(folder: str) -> None:
+    with pytest.raises(UsageError, match="TORCHBAKE_ENGINE_DIR"):
+        EnginePaths.from_env({"TORCHBAKE_ENGINE_DIR": folder})
+
+
+def test_a_failed_install_shows_what_apt_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def apt(*words: str) -> "subprocess.CompletedProcess[str]":
+        said = "W: no route to mirror.example" if words == ("update",) else "E: Unable to locate package docker.io"
+        return subprocess.CompletedProcess(words, 0 if words == ("update",) else 100, stdout=said)
+
+    monkeypatch.setattr(setup, "_apt", apt)
+    with pytest.raises(SetupError, match=r"no route to mirror\.example\n.*Unable to locate package docker\.io"):
+        setup._install(("docker.io",))

@@ -1,0 +1,89 @@
+"""The rooms of the toolkit: the map in docs/architecture.md is complete, and imports go up in it alone."""
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchbake.core.paths import TOOLKIT
+
+TORCHBAKE = TOOLKIT / "torchbake"
+MODULES = sorted(path for path in TORCHBAKE.rglob("*.py") if path != TORCHBAKE / "__init__.py")
+every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TORCHBAKE)))
+_TEXT = (TOOLKIT / "docs/architecture.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
+# The first column of the first table: one room a row, or several that stand side by side.
+_ROWS = re.findall(r"^\| (`[^|]+`) \|", _TEXT.partition("\nBeside them")[0], flags=re.MULTILINE)
+FLOOR = {name.rstrip("/"): floor for floor, row in enumerate(_ROWS) for name in re.findall(r"`([^`]+)`", row)}
+
+
+def room_of(path: Path) -> str:
+    """The folder below ``torchbake/``, or the module's own name where it stands in none."""
+    return path.relative_to(TORCHBAKE).parts[0]
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """What a module imports of the toolkit, also inside functions: the line, and the room."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            dotted = [f"{node.module}.{name.name}" for name in node.names]
+        elif isinstance(node, ast.Import):
+            dotted = [name.name for name in node.names]
+        else:
+            continue
+        for name in dotted:
+            parts = name.split(".")
+            room = parts[1] if parts[0] == "torchbake" and len(parts) > 1 else ""
+            if (TORCHBAKE / room).is_dir() and room:
+                yield node.lineno, room
+            elif (TORCHBAKE / f"{room}.py").exists() and room:
+                yield node.lineno, f"{room}.py"
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    """Every function of the toolkit: where it stands, and its lines."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                yield f"{path.relative_to(TOOLKIT)}: {node.name}", lines
+
+
+def test_the_map_has_every_room_and_no_other() -> None:
+    assert set(FLOOR) == {room_of(path) for path in MODULES}
+
+
+@every_module
+def test_nothing_is_imported_from_a_room_further_down(path: Path) -> None:
+    own = FLOOR[room_of(path)]
+    assert [(line, room) for line, room in imports_of(path) if FLOOR[room] > own] == []
+
+
+@every_module
+def test_commands_call_rooms_and_not_each_other(path: Path) -> None:
+    """What two commands share stands in a module whose name begins with an underscore."""
+    if room_of(path) != "commands":
+        return
+    names = re.findall(
+        r"^from torchbake\.commands\.(\w+) import|^from torchbake\.commands import (\w+)", path.read_text(), re.M
+    )
+    assert [name for pair in names for name in pair if name and not name.startswith("_")] == []
+
+
+def test_functions_are_short() -> None:
+    lines = dict(functions())
+    assert statistics.median(lines.values()) <= 10
+    assert {name: count for name, count in lines.items() if count > 40} == {}
+
+
+def test_the_unit_tests_stand_where_the_modules_do() -> None:
+    """A folder of unit tests is a room's, and each of its files is named after what it tests there."""
+    strangers = {
+        str(path.relative_to(TOOLKIT))
+        for path in (TOOLKIT / "tests/unit").glob("*/test_*.py")
+        if not (TORCHBAKE / path.parent.name / f"{path.stem.removeprefix('test_')}.py").exists()
+    }
+    assert strangers == {"tests/unit/registry/test_foreign.py"}  # what any room may be told by a stranger's registry

@@ -1,0 +1,495 @@
+"""What a registry serves against what the matrix promises, judged without a registry."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.payloads import expected as payload
+from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
+from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.commands import validate as verb
+from torchbake.engine.containers import Ended
+from torchbake.errors import RegistryError
+from torchbake.oci.labels import VERSIONS as KEYS
+from torchbake.oci.labels import versions_in
+from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.reference import Repository
+from torchbake.oci.tag_names import ImmutableTag
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import StatusError, Transport
+from torchbake.release.record import Record
+from torchbake.render.dockerfile import promised_labels
+from torchbake.validate.expect import disagreements, most_exact, parse_expected
+from torchbake.validate.facts import Image, Piece, Revision, Served, Shelf
+from torchbake.validate.fetch import Survey
+from torchbake.validate.judge import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
+from torchbake.validate.pull import Idle, Question, judge_release, not_run
+from torchbake.validate.remedies import next_steps
+
+SPEC = image()
+LOCK = lock_for(SPEC, cuda_pins())
+TAGS = (SPEC.id, "2.10", "cuda12", "latest")
+PROMISE = promise_of(SPEC, TAGS, LOCK)
+INPUTS = "org.torchbake.inputs"
+LABELS = promised_labels(SPEC, LOCK) | {INPUTS: "sha256:a", "org.torchbake.base": "bootstrap"}
+OTHER = "2.9.1-cuda12.8-cudnn9-runtime-debian12"
+NO_KEY = "no --key and no --identity was given"
+REPOSITORY = "registry.example.com/acme/pytorch"
+
+
+def served(tag: str, digest: str = "sha256:r0", labels: Mapping[str, str] = LABELS) -> Served:
+    pieces = (Piece(digest="sha256:layer", size=10, found=10), Piece(digest="sha256:config", size=2, found=2))
+    found = Image(digest=digest, platforms=("linux/amd64",), labels=labels, pieces=pieces)
+    return Served(tag=tag, digest=digest, image=found)
+
+
+def record(number: int, digest: str, inputs: str = "sha256:a", state: str = "released") -> Record:
+    return Record.model_validate(
+        {
+            "state": state, "id": SPEC.id, "tag": f"{SPEC.id}-r{number}", "digest": digest, "inputs": inputs,
+            "released": "2026-01-02T03:04:05+00:00", "size": 1, "layers": 1, "labels": {}, "rolling": (),
+        }
+    )  # fmt: skip
+
+
+def revision(number: int, labels: Mapping[str, str] = LABELS) -> Revision:
+    tag, digest = ImmutableTag(name=SPEC.id, revision=number), f"sha256:r{number}"
+    return Revision(tag=tag, served=served(str(tag), digest, labels), record=record(number, digest, labels[INPUTS]))
+
+
+def shelf(*revisions: Revision, points: Mapping[str, Served] | None = None) -> Shelf:
+    """All rolling tags at the newest revision, but for those of ``points``."""
+    newest = revisions[-1].served if revisions else None
+    tags = {tag: replace(newest, tag=tag) if newest else Served(tag=tag) for tag in TAGS}
+    return Shelf(repository=REPOSITORY, tags=tags | dict(points or {}), revisions=revisions)
+
+
+def outcomes(checks: tuple[CheckResult, ...], outcome: Outcome) -> dict[str, str]:
+    return {check.id.partition(".")[2]: check.reason for check in checks if check.outcome is outcome}
+
+
+def failures(found: Shelf, promise: Promise = PROMISE, known: tuple[str, ...] = (OTHER,)) -> dict[str, dict[str, str]]:
+    judged = judge(promise, found, {}, known)
+    failed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judged.items()}
+    return {tag: checks for tag, checks in failed.items() if checks}
+
+
+GOOD = shelf(revision(0))
+
+
+def test_nothing_is_wrong() -> None:
+    assert failures(GOOD) == {}
+    judged = judge(PROMISE, GOOD, {"sha256:r0": not_run("--no-pull")})
+    assert tuple(judged) == (*TAGS, f"{SPEC.id}-r0")
+    for tag, checks in judged.items():
+        unknown = {"pull": "--no-pull", "versions": "--no-pull", "signature": NO_KEY}
+        older = {} if tag in TAGS else dict.fromkeys(("sbom", "provenance"))
+        assert {**outcomes(checks, Outcome.NOT_RUN), **older} == unknown | older
+
+
+def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
+    found = shelf(revision(0), points={"cuda12": Served(tag="cuda12", silence="it does not answer")})
+    assert failures(found) == {"cuda12": {"answers": "it does not answer"}}
+    rest = outcomes(judge(PROMISE, found, {})["cuda12"], Outcome.NOT_RUN)
+    assert rest == dict.fromkeys(
+        ("exists", "manifest", "blobs", "platform", "rolling", "labels", "signature", "pull", "versions"),
+        "the registry did not answer",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (sha256:r0)"),
+        ({"image": None, "damage": "it is no JSON object"}, "manifest", "no JSON"),
+    ],
+)
+def test_a_tag_that_serves_no_image(change: Mapping[str, object], check: str, words: str) -> None:
+    found = shelf(revision(0), points={"2.10": replace(served("2.10"), **change)})  # type: ignore[arg-type]
+    (failed,) = failures(found).values()
+    assert failed.keys() == {check}
+    assert words in failed[check]
+
+
+def changed(**changes: object) -> Shelf:
+    one = served("2.10")
+    assert one.image
+    return shelf(revision(0), points={"2.10": replace(one, image=replace(one.image, **changes))})  # type: ignore[arg-type]
+
+
+def test_blobs_that_are_not_there_or_not_whole() -> None:
+    pieces = tuple(Piece(digest=f"sha256:{size}", size=3, found=size) for size in (None, 2, 3))
+    reason = failures(changed(pieces=pieces))["2.10"]["blobs"]
+    assert reason.splitlines() == ["2 of 3 blobs: sha256:None is not there", "sha256:2 has 2 bytes, not 3"]
+
+
+def test_another_platform() -> None:
+    assert failures(changed(platforms=("linux/arm64",))) == {
+        "2.10": {"platform": "it is for linux/arm64, not for linux/amd64"}
+    }
+
+
+def test_a_config_that_cannot_be_read_fails_once() -> None:
+    found = changed(unread="it is something else", labels={}, platforms=())
+    assert failures(found) == {"2.10": {"blobs": "it is something else"}}
+    assert "its config cannot be read" in outcomes(judge(PROMISE, found, {})["2.10"], Outcome.NOT_RUN)["labels"]
+
+
+def other(tag: str, **labels: str) -> Served:
+    told = {"org.torchbake.id": OTHER, "org.torchbake.torch": "2.9.1", "org.torchbake.cuda": "12.8.90", **labels}
+    return served(tag, "sha256:other", told)
+
+
+def test_a_tag_moved_by_hand_is_told_where_it_belongs() -> None:
+    failed = failures(shelf(revision(0), revision(1), points={"latest": other("latest")}))["latest"]
+    assert failed["rolling"].splitlines() == [
+        f"points at {OTHER} (sha256:other), and should point at {SPEC.id}-r1 (sha256:r1)",
+        f"Put it there: nox -s promote -- {SPEC.id} --registry registry.example.com/acme --to 1",
+    ]
+    assert failed["labels"] == f"org.torchbake.id is {OTHER}, not {SPEC.id}"
+
+
+def test_the_next_steps_are_told_once() -> None:
+    moved = {tag: other(tag) for tag in ("latest", "cuda12")} | {"2.10": Served(tag="2.10")}
+    judged = judge(PROMISE, shelf(revision(0), points=moved), {})
+    steps = next_steps(check for checks in judged.values() for check in checks)
+    assert steps == (f"Put it there: nox -s promote -- {SPEC.id} --registry registry.example.com/acme --to 0",)
+    judged = judge(PROMISE, shelf(), {})
+    assert len(next_steps(check for checks in judged.values() for check in checks)) == 1
+
+
+def test_what_promote_would_leave_alone_is_to_be_removed_first() -> None:
+    newer = other("latest", **{"org.torchbake.torch": "2.11.0"})
+    assert "Remove it in the registry" in failures(shelf(revision(0), points={"latest": newer}))["latest"]["rolling"]
+    foreign = served("latest", "sha256:foreign", {})
+    reason = failures(shelf(revision(0), points={"latest": foreign}))["latest"]["rolling"]
+    assert "an image that is not ours" in reason
+    assert "Remove it in the registry" in reason
+
+
+def test_a_newer_image_that_the_matrix_does_not_know_is_not_judged() -> None:
+    newer = other("latest", **{"org.torchbake.torch": "2.99.0", "org.torchbake.id": "2.99.0-cuda12.8"})
+    checks = judge(PROMISE, shelf(revision(0), points={"latest": newer}), {}, (OTHER,))["latest"]
+    assert "which is newer" in outcomes(checks, Outcome.NOT_RUN)["rolling"]
+    older = other("latest", **{"org.torchbake.id": "2.9.0-cuda12.8", "org.torchbake.torch": "2.9.0"})
+    assert "rolling" in failures(shelf(revision(0), points={"latest": older}))["latest"]
+
+
+def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:
+    first = revision(0).served
+    back = shelf(revision(0), revision(1), points={tag: replace(first, tag=tag) for tag in TAGS})
+    assert failures(back) == {}
+    half = shelf(revision(0), revision(1), points={SPEC.id: replace(first, tag=SPEC.id)})
+    failed = failures(half)
+    assert failed.keys() == {"2.10", "cuda12", "latest"}
+    assert all(f"should point at {SPEC.id}-r0" in checks["rolling"] for checks in failed.values())
+
+
+def test_a_revision_that_was_overwritten_is_found_and_no_tag_with_it() -> None:
+    one = revision(0)
+    found = shelf(one)
+    found = replace(found, revisions=(replace(one, served=replace(other(str(one.tag)), tag=str(one.tag))),))
+    assert failures(found).keys() == {f"{SPEC.id}-r0"}
+    reason = failures(found)[f"{SPEC.id}-r0"]["immutable"]
+    assert reason == f"{SPEC.id}-r0 was overwritten: sha256:r0 was released, and it is {OTHER} (sha256:other) now"
+
+
+def test_a_revision_that_is_gone() -> None:
+    one = revision(0)
+    found = replace(shelf(one), revisions=(replace(one, served=Served(tag=str(one.tag))),))
+    assert failures(found) == {str(one.tag): {"exists": f"{one.tag} was released on 2026-01-02, and is gone"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"record": None}, "has no release record"),
+        ({"record": None, "problem": "it is no release record"}, "it is no release record"),
+        ({"record": record(0, "sha256:r0", state="begun")}, "was begun at 2026-01-02T03:04:05+00:00"),
+        ({"record": record(7, "sha256:r0")}, "is that of"),
+    ],
+)
+def test_a_release_record_that_is_not_what_it_should_be(change: Mapping[str, object], words: str) -> None:
+    one = replace(revision(0), **change)  # type: ignore[arg-type]
+    failed = failures(shelf(one))
+    assert failed.keys() == {f"{SPEC.id}-r0"}
+    assert words in failed[f"{SPEC.id}-r0"]["record"]
+
+
+def test_an_older_release_that_was_never_finished_is_let_be() -> None:
+    begun = replace(revision(0), record=record(0, "sha256:r0", state="begun"))
+    assert failures(shelf(begun, revision(1))) == {}
+
+
+def test_a_registry_that_lists_no_tags_is_judged_by_the_own_tag() -> None:
+    tags = {tag: served(tag) for tag in TAGS} | {"latest": other("latest")}
+    found = Shelf(repository=REPOSITORY, tags=tags, unlisted="it refuses")
+    assert failures(found).keys() == {"latest"}
+    own = outcomes(judge(PROMISE, found, {})[SPEC.id], Outcome.NOT_RUN)
+    assert own["rolling"].endswith("it refuses")
+
+
+def test_without_a_release_there_is_nowhere_to_point_at() -> None:
+    failed = failures(shelf())
+    assert failed.keys() == set(TAGS)
+    assert all("no release of" in checks["exists"] for checks in failed.values())
+    assert current_of(PROMISE, shelf()) is None
+
+
+@pytest.mark.parametrize("key", sorted(LABELS.keys() - {"org.torchbake.base"}))  # which only a build knows
+def test_every_label_is_compared(key: str) -> None:
+    lies = {**LABELS, key: "a lie"}
+    (wrong,) = wrong_labels(PROMISE, lies, newest=True, inputs="sha256:a")
+    assert wrong.startswith(f"{key} is a lie")
+    less = {name: value for name, value in LABELS.items() if name != key}
+    (wrong,) = wrong_labels(PROMISE, less, newest=True, inputs="sha256:a")
+    assert wrong.startswith(f"{key} is missing")
+
+
+def test_a_label_too_many_is_a_lie() -> None:
+    cpu = image("2.13.0", "cpu")
+    promise = promise_of(cpu, (cpu.id,), lock_for(cpu, cpu_pins()))
+    labels = {**promise.labels, "org.torchbake.cuda": "12.8.90"}
+    assert wrong_labels(promise, labels, newest=True) == ["org.torchbake.cuda is 12.8.90, and is not promised"]
+    assert wrong_labels(promise, labels, newest=False) == ["by its labels cuda is 12.8.90, not absent"]
+
+
+def test_an_older_revision_is_compared_with_its_id_alone() -> None:
+    older = {**LABELS, "org.torchbake.nccl": "2.26.2", "org.torchbake.cuda": "12.8.57", INPUTS: "sha256:b"}
+    assert failures(shelf(revision(0, older), revision(1))) == {}
+    assert "labels" in failures(shelf(revision(0, older)))["latest"]
+    lies = {**older, "org.torchbake.cuda": "12.6.57"}
+    assert "cuda is 12.6.57, not 12.8" in failures(shelf(revision(0, lies), revision(1)))[f"{SPEC.id}-r0"]["labels"]
+
+
+def test_without_a_lock_labels_are_compared_with_the_id_and_then_not_known() -> None:
+    promise = promise_of(SPEC, TAGS, None, unlocked="there is no lock")
+    judged = judge(promise, GOOD, {})
+    assert outcomes(judged["latest"], Outcome.NOT_RUN)["labels"] == "there is no lock"
+    lies = {**LABELS, "org.torchbake.flavor": "devel"}
+    assert "flavor is devel" in failures(shelf(revision(0, lies)), promise)["latest"]["labels"]
+
+
+def test_an_init_image_is_promised_by_its_release() -> None:
+    spec = init_image()
+    promise = promise_of(spec, ("1.0.0", "1", "latest"), None)
+    assert promise.release == "1.0.0"
+    assert wrong_labels(promise, promise.labels, newest=True) == []
+    wrong = wrong_labels(promise, {**promise.labels, "org.opencontainers.image.version": "1.0.1"}, newest=False)
+    assert wrong == ["org.opencontainers.image.version is 1.0.1, not 1.0.0"]
+
+
+def test_a_reference_is_judged_by_what_is_expected() -> None:
+    one = served("cuda12")
+    wanted = {"torch": "2.10.0", "cuda": "12"}
+    assert outcomes(judge_reference(one, wanted, {}, REPOSITORY), Outcome.FAILED) == {}
+    failed = outcomes(judge_reference(one, {"torch": "2.9.1", "cuda": None}, {}, REPOSITORY), Outcome.FAILED)
+    assert failed == {"labels": "by its labels torch is 2.10.0, not 2.9.1; by its labels cuda is 12.8.90, not absent"}
+    unlabelled = served("cuda12", labels={})
+    untold = outcomes(judge_reference(unlabelled, wanted, {}, REPOSITORY), Outcome.NOT_RUN)
+    assert untold["labels"] == "no label names a version"
+    assert "--expect" in outcomes(judge_reference(one, {}, {}, REPOSITORY), Outcome.NOT_RUN)["labels"]
+
+
+VERSIONS = st.dictionaries(
+    st.sampled_from(KEYS), st.none() | st.sampled_from(["2.10.0", "2.10.0+cu128", "2.10", "12.8", "12.8.90", "3.11"])
+)
+
+
+@given(VERSIONS, VERSIONS)
+def test_versions_agree_by_the_rules_of_the_payload(
+    expected: dict[str, str | None], found: dict[str, str | None]
+) -> None:
+    assert bool(disagreements(expected, found)) == bool(payload.disagreements(expected, found))
+
+
+@given(VERSIONS)
+def test_what_must_be_inside_never_contradicts_the_promise(told: dict[str, str | None]) -> None:
+    labels = {f"org.torchbake.{key}": value for key, value in told.items() if value}
+    sharper = most_exact(PROMISE.versions, labels)
+    assert not disagreements({key: PROMISE.versions[key] for key in PROMISE.versions}, sharper)
+    assert all(sharper[key] == versions_in(labels)[key] for key in sharper if key not in PROMISE.versions)
+
+
+@given(st.lists(st.sampled_from(["r0", "r1", "r2", "none", "silent", "other"]), min_size=len(TAGS), max_size=len(TAGS)))
+def test_a_tag_passes_only_where_the_own_tag_is(places: list[str]) -> None:
+    """Whatever the tags point at: none but what points at the own tag's revision is good."""
+    revisions = tuple(map(revision, range(3)))
+    make: dict[str, Callable[[str], Served]] = {
+        "none": lambda tag: Served(tag=tag),
+        "silent": lambda tag: Served(tag=tag, silence="…"),
+        "other": other,
+    }
+    tags = {
+        tag: make[place](tag) if place in make else replace(revisions[int(place[1])].served, tag=tag)
+        for tag, place in zip(TAGS, places, strict=True)
+    }
+    failed = failures(shelf(*revisions, points=tags))
+    current = places[0] if places[0].startswith("r") else "r2"
+    assert failed.keys() == {tag for tag, place in zip(TAGS, places, strict=True) if place != current}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "nothing"), ("tensor=1", "'tensor'"), ("torch", "torch=VERSION"), ("torch=1,torch=2", "once"), ("=", "''")],
+)
+def test_an_expectation_that_is_none(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_expected(text)
+
+
+def test_an_expectation() -> None:
+    assert parse_expected("torch=2.10.0, cuda=none") == {"torch": "2.10.0", "cuda": None}
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (Ended(name="node0", code=0, stdout="volume-permissions 1.0.0\n"), ""),
+        (Ended(name="node0", code=0, stdout="volume-permissions 1.0.1\n"), "it is 1.0.1, not 1.0.0"),
+        (Ended(name="node0", code=0), "it is of no version"),
+        (Ended(name="node0", code=3, stdout="volume-permissions 1.0.0\n"), "--version ended with 3"),
+    ],
+)
+def test_the_release_that_an_init_image_names(ended: Ended, words: str) -> None:
+    result = judge_release(ended, "1.0.0")
+    assert (result.outcome is Outcome.PASSED) == (not words)
+    assert words in result.reason
+
+
+def test_a_hindrance_comes_before_the_reason_of_all() -> None:
+    question = Question(
+        repository=Repository(host="h", path="p"), digest="d", labels={}, expected={}, hindrance="not whole"
+    )  # fmt: skip
+    assert {check.reason for check in Idle(reason="--no-pull").look_into(question, lambda _: None)} == {"not whole"}
+
+
+class Fake(Registry):
+    """A registry of manifests and blobs in memory; a tag in ``silent`` gets no answer."""
+
+    def __init__(self, *, silent: tuple[str, ...] = (), listed: bool = True) -> None:
+        super().__init__(Transport("h"), Repository(host="h", path="acme/pytorch"))
+        self.silent, self.listed = silent, listed
+        self.manifests: dict[str, Manifest] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.asked: list[str] = []
+
+    def add(self, tag: str, config: bytes, **content: object) -> Manifest:
+        self.blobs[sha256(config)] = config
+        described = {"digest": sha256(config), "size": len(config)}
+        text = Manifest(data=b"{}", media_type=MANIFEST)
+        body = {"config": described, "layers": [], **content}
+        manifest = replace(
+            text, data=repr(body).replace("'", '"').encode(), media_type=str(body.get("mediaType", MANIFEST))
+        )
+        self.manifests[tag] = self.manifests[manifest.digest] = manifest
+        return manifest
+
+    def tags(self) -> tuple[str, ...]:
+        if not self.listed:
+            raise StatusError("it refuses to list", status=403)
+        return tuple(sorted(tag for tag in self.manifests if not tag.startswith("sha256:")))
+
+    def digest(self, tag: str) -> str | None:
+        if tag in self.silent:
+            raise RegistryError("it does not answer")
+        found = self.manifests.get(tag)
+        return found.digest if found else None
+
+    def manifest(self, key: str) -> Manifest | None:
+        self.asked.append(key)
+        return self.manifests.get(key)
+
+    def size_of(self, digest: str) -> int | None:
+        return len(self.blobs[digest]) if digest in self.blobs else None
+
+    def read(self, blob: Blob) -> bytes:
+        return self.blobs[blob.digest]
+
+
+CONFIG = b'{"os": "linux", "architecture": "amd64", "config": {"Labels": {"a": "b"}}}'
+
+
+def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
+    registry = Fake(silent=("b",))
+    for tag in "abc":
+        registry.add(tag, CONFIG)
+    found = Survey(registry).shelf(("a", "b", "c", "d"))
+    assert {tag: (bool(one.image), one.silence) for tag, one in found.tags.items()} == {
+        "a": (True, ""), "b": (False, "it does not answer"), "c": (True, ""), "d": (False, ""),
+    }  # fmt: skip
+    assert len(registry.asked) == 1
+    assert found.tags["a"].image
+    assert (found.tags["a"].image.labels, found.tags["a"].image.platforms) == ({"a": "b"}, ("linux/amd64",))
+
+
+def test_a_survey_of_a_registry_that_lists_no_tags() -> None:
+    registry = Fake(listed=False)
+    registry.add("a", CONFIG)
+    found = Survey(registry).shelf(("a",))
+    assert (found.unlisted, found.revisions) == ("it refuses to list", ())
+    assert found.tags["a"].image
+
+
+def test_a_revision_is_known_by_its_record_when_it_is_gone() -> None:
+    registry = Fake()
+    registry.add("a-r0", CONFIG)
+    registry.add("a-r2.release", CONFIG)
+    found = Survey(registry).shelf(("a",)).revisions
+    assert [(str(one.tag), one.served.digest is None, one.problem != "") for one in found] == [
+        ("a-r0", False, False), ("a-r2", True, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [b"[]", b"{}", b'{"config": []}', b'{"config": {"Labels": null}}', b"nonsense"])
+def test_a_config_of_any_shape_is_a_fact(config: bytes) -> None:
+    registry = Fake()
+    registry.add("a", config)
+    found = Survey(registry).look_up("a").image
+    assert found
+    assert (found.platforms, dict(found.labels)) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [("nonsense", "'nonsense' where its layers"), ([{"digest": "x"}], "no descriptor"), ([3], "no descriptor")],
+)
+def test_a_manifest_of_any_shape_is_a_fact(layers: object, words: str) -> None:
+    registry = Fake()
+    registry.add("a", CONFIG, layers=layers)
+    assert words in Survey(registry).look_up("a").damage
+
+
+def test_the_image_of_an_index_is_the_one_for_amd64() -> None:
+    registry = Fake()
+    child = registry.add("child", CONFIG)
+    platforms = [{"os": "linux", "architecture": "arm64"}, {"os": "linux", "architecture": "amd64"}]
+    entries = [
+        {"digest": f"sha256:{'0' * 64}", "size": 7, "platform": platforms[0]},
+        {"digest": child.digest, "size": len(child.data), "platform": platforms[1]},
+    ]
+    registry.add("a", CONFIG, mediaType=INDEX, manifests=entries)
+    found = Survey(registry).look_up("a").image
+    assert found
+    assert found.digest == child.digest
+    registry.add("b", CONFIG, mediaType=INDEX, manifests=entries[:1])
+    found = Survey(registry).look_up("b").image
+    assert found
+    assert found.platforms == ("linux/arm64",)
+
+
+def test_the_words_of_the_command_line_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    from torchbake import cli  # noqa: PLC0415
+
+    assert cli.main(["validate", "cpu"]) == 2
+    assert "--registry" in capsys.readouterr().err
+    assert cli.main(["validate", "cpu", "--registry", "h/n", "--expect", "torch=1"]) == 2
+    assert "--expect" in capsys.readouterr().err
+    assert cli.main(["validate"]) == 2
+    assert "Which images?" in capsys.readouterr().err
+    assert cli.main(["validate", "a/b:c:d"]) == 2
+    assert "no image reference" in capsys.readouterr().err
+    assert verb.SUMMARY

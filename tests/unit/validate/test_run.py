@@ -1,0 +1,283 @@
+"""A run of validations of what was really released, on a registry in memory: verdicts, reports, and orderly ends."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small import Small
+from tests.unit.conftest import cuda_pins, image, lock_for
+from tests.unit.engines import Box, Daemon
+from tests.unit.processes import interrupt
+from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store
+from torchbake.checks.reports import Reports, Tested
+from torchbake.checks.smoke_run import Session
+from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.engine.containers import RUN
+from torchbake.errors import EngineError, RegistryError
+from torchbake.oci.reference import Reference
+from torchbake.registry.cosign import Idle as Unsigned
+from torchbake.release.candidate import Candidate
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import Judgement
+from torchbake.render.dockerfile import promised_labels
+from torchbake.validate.judge import Inside, promise_of
+from torchbake.validate.pull import PULL, VERSIONS, Idle, Look, Looker, Question
+from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
+
+PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
+SPEC = image()
+LOCK = lock_for(SPEC, cuda_pins())
+TAGS = (SPEC.id, "2.10", "latest")
+LABELS = promised_labels(SPEC, LOCK) | {"org.torchbake.inputs": "sha256:a", "org.torchbake.base": "registry"}
+
+
+@dataclass
+class Eyes(Looker):
+    """Looks into images in memory. ``finds`` is what is inside, by digest; anything else is good."""
+
+    finds: dict[str, str] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+    during: Callable[[Look], None] = lambda look: look("versions inside")
+    stopped: bool = False
+
+    def look_into(self, question: Question, look: Look) -> Inside:
+        self.questions.append(question)
+        self.during(look)
+        problem = question.hindrance or self.finds.get(question.digest, "")
+        outcome = NOT_RUN if question.hindrance else FAILED if problem else PASSED
+        return tuple(CheckResult(id=name, outcome=outcome, reason=problem) for name in (PULL, VERSIONS))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class Place:
+    """A registry with a release, and who validates it."""
+
+    folder: Path
+    store: Store = field(default_factory=Store)
+    small: Small = field(default_factory=Small)
+    session: Session = field(default_factory=Session)
+    daemon: Daemon = field(default_factory=Daemon)
+    looker: Looker = field(default_factory=Eyes)
+
+    @property
+    def key(self) -> MemorySigner:
+        return MemorySigner(store=self.store)
+
+    @property
+    def reports(self) -> Reports:
+        return Reports(folder=self.folder / "reports")
+
+    def release(self, layer: str = "one", labels: Mapping[str, str] = LABELS) -> str:
+        made = self.small.make(labels, [layer.encode()])
+        verdict = Judgement(suite="s", started="now", outcome=PASSED, counts={"passed": 1})
+        candidate = Candidate(id=SPEC.id, digest=made.digest, labels=labels, tags=TAGS, verdict=verdict)
+        publisher = Publisher(MemoryRegistry(self.store), signer=self.key)
+        publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+        return made.digest
+
+    def row(self, heard: Heard = lambda *_: None, **changes: Any) -> Row:
+        given: dict[str, Any] = {"verifier": self.key, "known": frozenset({SPEC.id}), **changes}
+        return Row(promise=promise_of(SPEC, TAGS, LOCK), registry=MemoryRegistry(self.store, heard=heard), **given)
+
+    def foreign(self, key: str, **expected: str) -> Foreign:
+        registry = MemoryRegistry(self.store)
+        reference = Reference(repository=registry.repository, tag=key)
+        return Foreign(reference=reference, registry=registry, expected=expected)
+
+    def run(self, *subjects: Subject, jobs: int = 2, engine: bool = True) -> dict[str, Tested]:
+        """What was found, by tag."""
+        run = ValidateRun(
+            looker=self.looker, reports=self.reports, session=self.session,
+            engine=self.daemon.engine if engine else None,
+        )  # fmt: skip
+        return {one.name.rpartition(":")[2]: one for one in run.run(subjects, jobs=jobs)}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return Place(folder=tmp_path)
+
+
+def failures(tested: Mapping[str, Tested]) -> dict[str, set[str]]:
+    found = {name: {check.id for check in one.checks if check.outcome is FAILED} for name, one in tested.items()}
+    return {name: checks for name, checks in found.items() if checks}
+
+
+def test_what_was_released_is_good_tag_by_tag_and_every_tag_has_its_report(place: Place) -> None:
+    digest = place.release()
+    tested = place.run(place.row())
+    assert list(tested) == [*TAGS, f"{SPEC.id}-r0"]
+    assert failures(tested) == {}
+    assert {check.outcome for one in tested.values() for check in one.checks} == {PASSED}
+    for one in tested.values():
+        assert one.verdict
+        assert (one.outcome, one.verdict.digest, one.verdict.id) == (PASSED, digest, SPEC.id)
+        assert place.reports.find(one.name, digest) == one.verdict
+        assert one.report
+        assert one.report.exists()
+
+
+def test_one_image_is_looked_into_once_whatever_its_tags(place: Place) -> None:
+    digest = place.release()
+    place.run(place.row())
+    assert isinstance(place.looker, Eyes)
+    assert [question.digest for question in place.looker.questions] == [digest]
+    (question,) = place.looker.questions
+    assert question.expected["torch"] == "2.10.0"
+    assert question.row == SPEC.id
+
+
+def test_a_tag_that_somebody_moved_is_the_one_that_fails(place: Place) -> None:
+    place.release()
+    theirs = place.small.make({}, [b"theirs"])
+    place.store.blobs |= place.small.images[theirs.digest][1]
+    MemoryRegistry(place.store).put(theirs, "latest")
+    assert set(failures(place.run(place.row()))) == {"latest"}
+
+
+def test_an_overwritten_release_is_told_of(place: Place) -> None:
+    place.release()
+    theirs = place.small.make(LABELS, [b"theirs"])
+    place.store.blobs |= place.small.images[theirs.digest][1]
+    MemoryRegistry(place.store).put(theirs, f"{SPEC.id}-r0")
+    assert "registry.immutable" in failures(place.run(place.row()))[f"{SPEC.id}-r0"]
+
+
+def test_a_lost_layer_is_told_of_and_such_an_image_is_not_pulled(place: Place) -> None:
+    digest = place.release()
+    layer = place.store.manifests[digest].layers[0].digest
+    del place.store.blobs[layer]
+    tested = place.run(place.row())
+    assert {"registry.blobs"} <= failures(tested)["latest"]
+    assert isinstance(place.looker, Eyes)
+    assert [question.hindrance for question in place.looker.questions] == ["not all of it is there"]
+
+
+def test_what_is_inside_decides_too(place: Place) -> None:
+    digest = place.release()
+    place.looker = Eyes(finds={digest: "torch is 2.9.0"})
+    found = failures(place.run(place.row()))
+    assert set(found) == {*TAGS, f"{SPEC.id}-r0"}
+    assert {check for checks in found.values() for check in checks} == {PULL, VERSIONS}
+
+
+def test_a_signature_that_is_gone_fails_what_has_none_and_nothing_is_asked_without_a_key(place: Place) -> None:
+    place.release()
+    place.store.signed.clear()
+    assert {"registry.signature"} == {check for checks in failures(place.run(place.row())).values() for check in checks}
+    tested = place.run(place.row(verifier=Unsigned(hindrance="no key")))
+    assert failures(tested) == {}
+    reasons = {one.reason for tag in tested.values() for one in tag.checks if one.id == "registry.signature"}
+    assert reasons == {"no key"}
+
+
+def test_without_a_release_every_tag_of_the_image_is_missing(place: Place) -> None:
+    tested = place.run(place.row())
+    assert list(tested) == list(TAGS)
+    assert all("registry.exists" in checks for checks in failures(tested).values())
+    assert len(failures(tested)) == len(TAGS)
+
+
+def test_a_registry_that_is_silent_fails_every_tag_and_ends_no_other_subject(place: Place) -> None:
+    place.release()
+
+    def silence(*_: str) -> None:
+        raise RegistryError("it does not answer")
+
+    subjects: list[Subject] = [place.row(silence), place.foreign("2.10")]
+    tested = ValidateRun(looker=place.looker, reports=place.reports, session=place.session, engine=None).run(
+        subjects, jobs=1
+    )
+    assert [one.outcome for one in tested] == [FAILED] * len(TAGS) + [PASSED]
+    assert {check.id for one in tested[:-1] for check in one.checks if check.outcome is FAILED} == {"registry.answers"}
+
+
+@pytest.mark.parametrize(("expected", "wrong"), [({"torch": "2.10.0"}, False), ({"torch": "2.9.0"}, True), ({}, False)])
+def test_any_reference_is_judged_by_what_is_expected_of_it(
+    place: Place, expected: Mapping[str, str], wrong: bool
+) -> None:
+    digest = place.release()
+    subject = place.foreign("latest", **expected)
+    tested = place.run(subject)["latest"]
+    assert failures({"latest": tested}) == ({"latest": {"registry.labels"}} if wrong else {})
+    assert tested.verdict
+    assert (tested.name, tested.verdict.id, tested.verdict.digest) == (subject.name, "", digest)
+
+
+def test_a_reference_that_is_not_there_has_a_verdict_and_a_report(place: Place) -> None:
+    tested = place.run(place.foreign("nothing"))["nothing"]
+    assert tested.verdict
+    assert tested.outcome is FAILED
+    assert tested.verdict.digest == "none"
+    assert tested.report
+    assert tested.report.exists()
+
+
+def test_an_engine_that_fails_is_one_subjects_problem(place: Place) -> None:
+    place.release()
+    eyes = Eyes()
+
+    def fail(_: Look) -> None:
+        if len(eyes.questions) == 1:
+            raise EngineError("the engine does not answer")
+
+    place.looker, eyes.during = eyes, fail
+    row, foreign = place.row(), place.foreign("latest")
+    first, *_, last = ValidateRun(looker=eyes, reports=place.reports, session=place.session, engine=None).run(
+        [row, foreign], jobs=1
+    )
+    assert (first.problem, first.outcome, first.verdict) == ("the engine does not answer", FAILED, None)
+    assert (last.name, last.outcome) == (foreign.name, PASSED)
+
+
+def test_nobody_looks_inside_where_that_is_not_asked_for(place: Place) -> None:
+    place.release()
+    place.looker = Idle(reason="--no-pull was given")
+    tested = place.run(place.row(), engine=False)
+    assert failures(tested) == {}
+    assert {one.outcome for one in tested.values()} == {PASSED}
+    inside = {check.reason for one in tested.values() for check in one.checks if check.id in (PULL, VERSIONS)}
+    assert inside == {"--no-pull was given"}
+
+
+def test_interrupted_it_ends_what_looks_and_removes_what_was_started(place: Place) -> None:
+    place.release()
+    waiting = threading.Event()
+
+    def hang(look: Look) -> None:
+        begun = time.monotonic()
+        waiting.set()
+        while time.monotonic() - begun < 10:
+            look("still looking")  # raises once the run is stopped
+            time.sleep(0.005)
+
+    def stop() -> None:
+        waiting.wait(10)
+        time.sleep(0.05)
+        interrupt()
+
+    place.looker = Eyes(during=hang)
+    labels = {RUN: place.session.id}
+    for name, owner in (("ours", labels), ("theirs", {RUN: "another"})):
+        place.daemon.boxes[name] = Box(
+            daemon=place.daemon, id=name, image="x", command=(), options={"labels": owner}, started=True
+        )
+    threading.Thread(target=stop, daemon=True).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        place.run(place.row(), place.foreign("latest"), jobs=1)
+    assert time.monotonic() - begun < 5
+    assert list(place.daemon.boxes) == ["theirs"]
+    assert len(place.looker.questions) == 1
+    assert place.looker.stopped
+    assert not place.reports.folder.exists()

@@ -1,0 +1,1 @@
+"""From specs and locks to tagged images: bases, inputs, plan, bake file, BuildKit, and building twice to compare."""

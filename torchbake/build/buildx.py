@@ -1,0 +1,136 @@
+"""Running `docker buildx bake`: one process an image, several side by side, and an orderly end of all.
+
+BuildKit does the work and shares what images have in common; a process each is what keeps one image's
+failure from ending the others.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.build.buildkit_progress import Progress, Step, events
+from torchbake.core.files import write_text
+from torchbake.errors import EngineError
+
+_PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How one build ended.
+
+    ``digests`` are what the engine may know the image by: its manifest's, or its configuration's.
+    ``errors`` says why each step failed, and is empty when it went well; ``tail`` are the log's last lines.
+    """
+
+    seconds: float
+    digests: tuple[str, ...]
+    errors: tuple[str, ...]
+    tail: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+
+class Builder:
+    """Runs targets of one bake file; thread-safe."""
+
+    def __init__(self, bake_file: Path, builder: str | None) -> None:
+        self._bake_file = bake_file
+        self._builder = builder
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def build(self, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]) -> Outcome:
+        """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
+        started = time.monotonic()
+        progress, said = Progress(), []
+        metadata = log.with_suffix(".json")
+        process = self._start(target, metadata)
+        try:
+            for event in events(process.stdout or ()):
+                if isinstance(event, str):
+                    said.append(event)
+                else:
+                    on_step(progress, progress.feed(event))
+            code = process.wait()
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+            # An image is worth more than its log: a full disk here must not lose what the engine has finished.
+            with contextlib.suppress(OSError):
+                write_text(log, "\n".join([*progress.log, *said]) + "\n")
+        errors = tuple(progress.causes or _failure(said) or [f"docker buildx bake ended with {code}"]) if code else ()
+        return Outcome(
+            seconds=time.monotonic() - started,
+            digests=() if code else _digests(metadata),
+            errors=errors,
+            tail=tuple(progress.tail() or said[-15:]),
+        )
+
+    def stop(self) -> None:
+        """End every build that runs, and wait until each has taken back what it had begun."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._processes)
+        for process in running:
+            _signal(process, signal.SIGINT)
+        deadline = time.monotonic() + _PATIENCE
+        for process in running:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+
+    def _start(self, target: str, metadata: Path) -> "subprocess.Popen[str]":
+        command = ["docker", "buildx", "bake", "--file", str(self._bake_file), "--progress", "rawjson"]
+        command += ["--metadata-file", str(metadata)]
+        command += ["--builder", self._builder] if self._builder else []
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            try:
+                # A session of its own: Ctrl-C reaches only us, and we end the builds in order.
+                process = subprocess.Popen(
+                    [*command, target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+                )  # fmt: skip
+            except FileNotFoundError:
+                raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
+            self._processes.add(process)
+        return process
+
+
+def _failure(said: list[str]) -> list[str]:
+    """What buildx itself says of a failure, last of all."""
+    return [line.removeprefix("ERROR: ") for line in said[-1:]]
+
+
+def _digests(metadata: Path) -> tuple[str, ...]:
+    targets = json.loads(metadata.read_text()).values()
+    keys = ("containerimage.digest", "containerimage.config.digest")
+    return tuple(target[key] for target in targets if isinstance(target, dict) for key in keys if key in target)
+
+
+def prune(builder: str | None) -> None:
+    """Drop the build cache, but not the downloaded wheels: for disks that cannot hold a whole matrix's cache."""
+    command = ["docker", "buildx", "prune", "--force", "--filter", "type=regular"]
+    subprocess.run([*command, *(["--builder", builder] if builder else [])], capture_output=True, check=False)
+
+
+def _signal(process: "subprocess.Popen[str]", number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,134 @@
+"""Our images in the engine: their tags, all or none, and their unpacked sizes."""
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from docker.errors import ImageNotFound
+
+from torchbake.build.bakefile import Job
+from torchbake.build.plan import Result, Status
+from torchbake.core.files import write_text
+from torchbake.engine.client import Engine
+from torchbake.engine.image import Image
+from torchbake.errors import BuildError, EngineError
+from torchbake.oci.layout import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
+
+    With a ``layout`` images are packed there, and the engine gets them from it.
+    """
+
+    engine: Engine
+    sizes: Path
+    layout: Layout | None = None
+
+    def tag(self, digest: str, job: Job) -> None:
+        """All tags or, when interrupted before, none."""
+        with _uninterrupted():
+            self.engine.tag(digest, job.spec.repository, job.tags)
+
+    def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
+        """The results of images that are up to date, their tags put back where they are missing."""
+        results = []
+        sizes = self._measure([image for _, image in fresh])
+        for job, image in fresh:
+            moved = [tag for tag in job.tags if not _holds(images, job, tag, image)]
+            if moved:
+                self.tag(image.digest, job)
+            results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
+        return results
+
+    def lend(self, export: Path) -> None:
+        """Spare an export what is packed already."""
+        if self.layout:
+            self.layout.lend(export)
+
+    def take_in(self, digest: str, export: Path) -> None:
+        """Move an exported image into the layout, and hand it to the engine unless that has it already."""
+        if not self.layout:
+            return
+        self.layout.take(export, digest)
+        if self.engine.find([digest]) is None:
+            self.engine.load(self.layout.archive(digest))
+
+    def remember(self, digest: str, memory: Path) -> None:
+        """Read what a packed image holds, so that its release need not."""
+        manifest = self.layout.find(digest) if self.layout else None
+        if self.layout and manifest:
+            # Here, as a run with nothing to do need not load them.
+            from torchbake.engine.export import Content  # noqa: PLC0415
+            from torchbake.sbom.image_scan import contents_in  # noqa: PLC0415
+
+            contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
+
+    def tidy(self) -> None:
+        """Drop packed layers of images that the engine has no more."""
+        if self.layout:
+            self.layout.tidy({image.digest for image in self.engine.images().values()})
+
+    def measured(self, image: Image) -> Image:
+        """The image with its unpacked size; the engine's own figure also counts the packed layers."""
+        return replace(image, size_bytes=self._measure([image])[image.digest])
+
+    def _measure(self, images: Sequence[Image]) -> dict[str, int]:
+        try:
+            known = {str(digest): int(size) for digest, size in json.loads(self.sizes.read_text()).items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            known = {}
+        new = {image.digest: self._size(image) for image in images if image.digest not in known}
+        if new:
+            with contextlib.suppress(OSError):  # only a memory: without it the next run asks again
+                write_text(self.sizes, json.dumps(known | new, indent=2) + "\n")
+        return known | new
+
+    def _size(self, image: Image) -> int:
+        # An image that lost its unpacked layers still is one; one that went meanwhile must not end what others do.
+        with contextlib.suppress(EngineError, ImageNotFound):
+            return self.engine.unpacked_size(image.digest)
+        return image.size_bytes
+
+
+def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:
+    reason = "inputs unchanged" + (f"; {moved} tags put right" if moved else "")
+    return result_of(job, "up-to-date", reason, image)
+
+
+def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
+    """What became of a job; an image that is not there has no tags, digest or size."""
+    return Result(
+        id=job.spec.id,
+        ref=job.ref,
+        tags=tuple(f"{job.spec.repository}:{tag}" for tag in job.tags) if image else (),
+        status=status,
+        reason=reason,
+        digest=image.digest if image else None,
+        size_bytes=image.size_bytes if image else None,
+        seconds=round(seconds, 2),
+        exit_code=BuildError.exit_code if status == "failed" else 0,
+    )
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM for the moment that setting an image's tags takes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _holds(images: Mapping[str, Image], job: Job, tag: str, image: Image) -> bool:
+    held = images.get(f"{job.spec.repository}:{tag}")
+    return held is not None and held.digest == image.digest

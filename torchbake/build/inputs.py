@@ -1,0 +1,35 @@
+"""The inputs digest: one sha256 over everything that decides an image's content."""
+
+from functools import cache
+from pathlib import Path
+
+from torchbake.core.digest import digest
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.spec import ImageSpec, Spec
+
+# What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
+_LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
+
+
+def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str) -> str:
+    """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, and the base.
+
+    Not in it: the revision and date labels, else every commit would build every image.
+    """
+    parts = [dockerfile, base_digest]
+    if isinstance(spec, ImageSpec):
+        parts += [lock_text, builder_lock]
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind))))
+
+
+@cache
+def toolkit_files(kind: str) -> tuple[str, ...]:
+    """The toolkit's files in a kind of image (``pytorch``, ``init``), as sorted paths below it."""
+    inside = (path for path in Path(TOOLKIT, "entrypoints", kind).rglob("*") if path.is_file())
+    names = [path.relative_to(TOOLKIT).as_posix() for path in inside if "__pycache__" not in path.parts]
+    return (*sorted(names), *(f"layers/{name}" for name in _LAYERS[kind]))
+
+
+@cache
+def toolkit_file(name: str) -> str:
+    return Path(TOOLKIT, name).read_text(encoding="utf-8")

@@ -1,0 +1,121 @@
+"""The plan of a build: which images are up to date, which are built, and with what."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from torchbake.build.bakefile import Job
+from torchbake.build.base_image import Base
+from torchbake.engine.image import Image
+from torchbake.errors import BuildError, TorchbakeError, all_errors
+from torchbake.matrix.spec import Spec
+from torchbake.oci.labels import INPUTS
+
+Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none.
+
+    ``exit_code`` is that of its own failure, and ``next`` what to do about it.
+    """
+
+    id: str
+    ref: str
+    tags: tuple[str, ...]
+    status: Status
+    reason: str
+    digest: str | None = None
+    size_bytes: int | None = None
+    seconds: float = 0.0
+    exit_code: int = 0
+    next: str = ""
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """Jobs to build and what is decided already; every selected image is in exactly one of the two."""
+
+    jobs: list[Job] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    decided: list[Result] = field(default_factory=list)
+    fresh: list[tuple[Job, Image]] = field(default_factory=list)
+
+
+def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
+    return f"{spec.repository}:{tags[0]}"
+
+
+def make_plan(
+    specs: tuple[Spec, ...],
+    tags: Mapping[str, tuple[str, ...]],
+    bases: Mapping[str, Base | TorchbakeError],
+    prepare: Callable[[Spec, Base], Job],
+    images: Callable[[], Mapping[str, Image]],
+    *,
+    force: bool = False,
+    lacks: Callable[[str], str] | None = None,
+) -> Plan:
+    """Decide for each image. An image whose base or lock failed is skipped, with that as its reason.
+
+    ``images`` is asked when every job is prepared: the engine may take its time meanwhile. ``lacks`` says why an
+    image of the engine, by its digest, is not enough.
+    """
+    plan, jobs = Plan(), []
+    for spec in specs:
+        base = bases[spec.base.name]
+        if isinstance(base, TorchbakeError):
+            plan.decided.append(_undone(spec, tags[spec.id], "skipped", base, before="its base failed: "))
+            continue
+        try:
+            jobs.append(prepare(spec, base))
+        except TorchbakeError as error:
+            plan.decided.append(_undone(spec, tags[spec.id], "failed", error))
+    there = images()
+    for job in jobs:
+        image = there.get(job.ref)
+        reason = why_build(job, image, force=force) or (lacks(image.digest) if image and lacks else "")
+        if image and not reason:
+            plan.fresh.append((job, image))
+        else:
+            plan.jobs.append(job)
+            plan.reasons[job.spec.id] = reason
+    return plan
+
+
+def why_build(job: Job, image: Image | None, *, force: bool) -> str:
+    """Why an image must be built; empty when the engine has it with the same inputs."""
+    if image is None:
+        return "not in the engine"
+    if force:
+        return "asked for with --no-cache or --pull"
+    known = image.labels.get(INPUTS)
+    return "" if known == job.inputs else "its inputs changed"
+
+
+def not_built(results: Sequence[Result]) -> TorchbakeError | None:
+    """One error for all images that were not built, of their own kind where they failed alike; None where all were."""
+    bad = [result for result in results if result.status in ("failed", "skipped")]
+    if not bad:
+        return None
+    codes = {result.exit_code for result in bad}
+    kind = next((error for error in all_errors() if {error.exit_code} == codes), BuildError)
+    # What failed while it was built has been told already, with the end of its log.
+    told = [result.id if _is_told(result) else f"{result.id}: {result.reason}" for result in bad]
+    between = " " if all(map(_is_told, bad)) else "\n  "
+    return kind(
+        between.join((f"{len(bad)} of {len(results)} images were not built:", *told)),
+        hint="\n        ".join(dict.fromkeys(result.next for result in bad if result.next)) or None,
+    )
+
+
+def _is_told(result: Result) -> bool:
+    return not result.next and result.exit_code == BuildError.exit_code
+
+
+def _undone(spec: Spec, tags: tuple[str, ...], status: Status, error: TorchbakeError, before: str = "") -> Result:
+    return Result(
+        id=spec.id, ref=ref_of(spec, tags), tags=(), status=status, reason=before + error.message,
+        exit_code=error.exit_code, next=error.hint or "",
+    )  # fmt: skip

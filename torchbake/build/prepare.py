@@ -1,0 +1,96 @@
+"""From an image spec to a job: its lock, its Dockerfile on disk, its inputs digest, its wheels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torchbake.build.bakefile import Job
+from torchbake.build.base_image import Base
+from torchbake.build.inputs import inputs_digest
+from torchbake.build.plan import ref_of
+from torchbake.build.wheelhouse import stage_wheels
+from torchbake.core.files import write_text
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
+from torchbake.lock.image_lock import format_checked, lock_path, make_lock, read_lock
+from torchbake.lock.lockfile import Lock, Pin, read_lock_text
+from torchbake.lock.newest import odd_versions
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.render.dockerfile import dockerfile_path, render
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How images of one run are prepared. With ``locked`` a missing or stale lock is an error."""
+
+    project: Project
+    pip: PipConfig
+    locked: bool
+    dry_run: bool
+    say: Callable[[str], None]
+
+    def job(self, spec: Spec, base: Base) -> Job:
+        """The job of an image, its files written. Raises LockError and RenderError."""
+        lock = self._lock(spec)
+        dockerfile = render(spec, lock)
+        path = dockerfile_path(self.project.root, spec)
+        if not self.dry_run and (not path.exists() or path.read_text() != dockerfile):
+            write_text(path, dockerfile)
+        contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
+        if self.project.root != TOOLKIT:
+            contexts["toolkit"] = str(TOOLKIT)
+        return Job(
+            spec=spec,
+            ref=ref_of(spec, self.project.tags[spec.id]),
+            tags=self.project.tags[spec.id],
+            inputs=self._inputs(spec, dockerfile, base),
+            base=base,
+            contexts=contexts,
+        )
+
+    def with_wheels(self, job: Job) -> Job:
+        """The job with the wheels that folders of this host hold for it."""
+        if not isinstance(job.spec, ImageSpec):
+            return job
+        lock = read_lock(self.project.root, job.spec)
+        builder = read_builder_lock(self.project.root)
+        layers: dict[str, tuple[Pin, ...]] = {"builder": tuple(builder.pins.values())}
+        layers |= {str(layer): pins for layer, pins in lock.layers.items()}
+        folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
+        return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
+
+    def _lock(self, spec: Spec) -> Lock | None:
+        if not isinstance(spec, ImageSpec):
+            return None
+        try:
+            return read_lock(self.project.root, spec)
+        except LockError:
+            if self.locked:
+                raise
+        path = lock_path(self.project.root, spec)
+        self.say(f"{spec.id}: its lock is missing or out of date; locking")
+        previous = read_lock_text(path, spec.id) if path.exists() else ""
+        lock = make_lock(spec, self.pip, previous=previous)
+        for odd in odd_versions(spec, lock, self.pip, previous):
+            self.say(f"{spec.id}: {odd}")
+        if not self.dry_run:
+            write_text(path, format_checked(spec, lock))
+        return lock
+
+    def _inputs(self, spec: Spec, dockerfile: str, base: Base) -> str:
+        path = lock_path(self.project.root, spec) if isinstance(spec, ImageSpec) else None
+        return inputs_digest(
+            spec,
+            dockerfile=dockerfile,
+            lock_text=read_lock_text(path, spec.id) if path and path.exists() else "",
+            builder_lock=self._builder_lock() if path else "",
+            base_digest=base.digest,
+        )
+
+    def _builder_lock(self) -> str:
+        """A dry run of a fresh project has none yet, and makes none."""
+        if self.dry_run and not builder_lock_path(self.project.root).exists():
+            return ""
+        return builder_lock_text(self.project.root)

@@ -1,0 +1,106 @@
+"""Building an image twice, from nothing, and comparing what came of it. The engine's own images stay as they are."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchbake.build.bakefile import Job, Options, bake_file, packed, target_name
+from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.prepare import Preparation
+from torchbake.build.progress_view import shown_on
+from torchbake.core.files import write_text
+from torchbake.errors import ReproduceError
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.oci.diff import Comparison, compare
+from torchbake.oci.layout import Compression, Layout
+from torchbake.ui.progress_board import Board
+
+BUILDS = ("first", "second")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduced:
+    """What two builds of an image came to. ``problem``: why there is nothing to compare."""
+
+    id: str
+    comparison: Comparison | None = None
+    problem: str = ""
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        return self.comparison is not None and not self.comparison.differences
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """How images are built twice. ``builders`` are the builder of each build; None is docker's default one."""
+
+    preparation: Preparation
+    options: Options
+    apt: AptConfig
+    compression: Compression
+    builders: tuple[str | None, str | None]
+    logs: Path
+
+    def of(self, job: Job, shown: Board) -> Reproduced:
+        """Build a job twice, every step anew, and compare. Packed images go to a folder that is gone afterwards."""
+        started, name = time.monotonic(), job.spec.id
+        shown.start(name, "two cold builds")
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.logs, prefix=f".{name}-") as folder:
+            try:
+                comparison = compare(*self._build_twice(job, Path(folder), shown))
+                done = Reproduced(id=name, comparison=comparison, seconds=time.monotonic() - started)
+            except ReproduceError as error:
+                done = Reproduced(id=name, problem=error.message, seconds=time.monotonic() - started)
+        shown.end(name, _said(done), good=done.good)
+        return done
+
+    def _build_twice(self, job: Job, folder: Path, shown: Board) -> list[tuple[Layout, str]]:
+        ready, built = self.preparation.with_wheels(job), []
+        for which, builder in zip(BUILDS, self.builders, strict=True):
+            outcome = self._build(ready, folder / which, builder, which, shown)
+            if not outcome.ok:
+                log = self._log(job, which)
+                raise ReproduceError(f"The {which} build failed: {outcome.errors[0].strip()}\nthe whole log: {log}")
+            built.append((Layout(folder=folder / which / target_name(job.spec)), outcome.digests[0]))
+        return built
+
+    def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
+        options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
+        root, log = self.preparation.project.root, self._log(job, which)
+        with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
+            bake = log.with_suffix(".bake.json")
+            write_text(bake, json.dumps(bake_file([job], options, root, secrets), indent=2) + "\n")
+            return _run(
+                Builder(bake, builder),
+                lambda running: running.build(target_name(job.spec), log, shown_on(shown, job.spec.id)),
+            )
+
+    def _log(self, job: Job, which: str) -> Path:
+        return self.logs / f"{job.spec.id}-{which}.log"
+
+
+def _run(builder: Builder, build: Callable[[Builder], Outcome]) -> Outcome:
+    """In a thread of its own, so that Ctrl-C ends the build in order."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        future = pool.submit(build, builder)
+        try:
+            return future.result()
+        except BaseException:
+            builder.stop()
+            raise
+
+
+def _said(done: Reproduced) -> str:
+    if done.comparison is None:
+        return done.problem
+    if done.good:
+        return f"the same twice: {done.comparison.digests[0]}"
+    return "; ".join(f"{one.where}: {one.what}" for one in done.comparison.differences[:1])

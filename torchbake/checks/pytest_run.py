@@ -1,0 +1,299 @@
+"""One run of the image checks: a pytest process an image, several side by side, each ending in a verdict."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchbake.checks.reports import file_name
+from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results, tally
+from torchbake.checks.waivers import waive
+from torchbake.ui import console
+from torchbake.ui.progress_board import Board, board
+
+SUITE_CHECK = "suite"  # the check that stands for the run of the checks itself
+_PATIENCE = 20  # seconds that checks get after SIGINT, to remove their containers
+_LOOK = 0.25  # seconds between two looks at a log
+_SHOWN = 10  # failed checks of an image that are shown while others still run
+_CODES = {2: "interrupted", 3: "an error inside pytest", 4: "a command line it does not take", 5: "no check is left"}
+_LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An image to test: a name for people, its reference, its row (empty: none) and both digests.
+
+    ``waivers`` are checks that may fail, with the reasons.
+    """
+
+    name: str
+    ref: str
+    row: str
+    digest: str
+    suite: str
+    waivers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How images are tested. With ``only`` or ``skip`` a verdict is partial. ``waivers`` add to those of the matrix."""
+
+    gpu: str = "auto"
+    nodes: int | None = None
+    nproc: int | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    timeout: float = 1800
+    waivers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.only or self.skip)
+
+    def decisive(self, gpu: str = "") -> tuple[str, ...]:
+        """What belongs to the suite digest. The GPU mode stands in a verdict by itself.
+
+        ``gpu``: how an image's containers get one here (`Gpu.how`), empty where none is asked for. A verdict that was
+        made without a GPU is no answer any more once there is one.
+        """
+        waived = (f"waive {check}={reason}" for check, reason in sorted(self.waivers.items()))
+        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else []), *waived
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a suite's process ended: its code (negative: the signal), the end of its log, and whether we ended it."""
+
+    code: int
+    tail: tuple[str, ...]
+    timed_out: bool = False
+
+
+class Suite:
+    """Starts the checks in ``folder``, one process an image; thread-safe."""
+
+    def __init__(self, folder: Path, options: Options, *, cwd: Path, extra: Sequence[str] = ()) -> None:
+        self._folder, self._options, self._cwd, self._extra = folder, options, cwd, extra
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def judge(self, target: Target, log: Path, on_look: Callable[[str], None]) -> Verdict:
+        """Run all checks of one image; blocks. ``on_look`` is told how far they are. The log is kept."""
+        started, clock = datetime.now(UTC), time.monotonic()
+        results = log.with_suffix(".json")
+        results.unlink(missing_ok=True)
+        ended = self._run(self.command(target, results), log, on_look)
+        return Verdict(
+            image=target.ref,
+            id=target.row,
+            digest=target.digest,
+            suite=target.suite,
+            gpu=self._options.gpu,
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 2),
+            checks=waive(checks_of(ended, results, self._options.timeout), target.waivers),
+        )
+
+    def command(self, target: Target, results: Path) -> list[str]:
+        """The process of one image."""
+        options = self._options
+        command = [sys.executable, "-m", "pytest", str(self._folder), "-v", "--color=no", "-p", "no:cacheprovider"]
+        command += ["--image", target.ref, "--gpu", options.gpu, "--results", str(results), *self._extra]
+        for name, value in (("--row", target.row), ("--nodes", options.nodes), ("--nproc", options.nproc)):
+            command += [name, str(value)] if value else []
+        for name, globs in (("--only", options.only), ("--skip", options.skip)):
+            command += [word for glob in globs for word in (name, glob)]
+        return command
+
+    def stop(self) -> None:
+        """End everything that runs, and wait until each has cleaned up."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._processes)
+        _end(running)
+
+    def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> Ended:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
+            process, late = self._start(command, writing.fileno()), False
+            deadline = time.monotonic() + self._options.timeout
+            try:
+                while not _ended(process):
+                    for place in _places(reading.read()):
+                        on_look(place)
+                    if time.monotonic() > deadline:
+                        late = True
+                        _end([process])
+            finally:
+                # A suite that crashed may have left its own children: nothing of an image outlives its verdict.
+                _signal(process, signal.SIGKILL)
+                with self._lock:
+                    self._processes.discard(process)
+        return Ended(code=process.returncode, tail=_tail(log), timed_out=late)
+
+    def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
+        # Options meant for another pytest (-x, -k) would leave checks out of a verdict that counts as whole.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            # A session of its own: Ctrl-C reaches only us, and we end the suites in order.
+            process = subprocess.Popen(
+                command, cwd=self._cwd, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            self._processes.add(process)
+        return process
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRun:
+    """Where a run keeps its logs, and what is done with each verdict as soon as it is there."""
+
+    __test__ = False  # the name is not pytest's to collect
+
+    suite: Suite
+    folder: Path
+    keep: Callable[[Target, Verdict], Path]
+
+    def run(self, targets: Sequence[Target], *, jobs: int) -> list[Verdict]:
+        """The verdicts, in the order of the targets.
+
+        Raises KeyboardInterrupt after ending what runs; the verdicts that were there by then are kept.
+        """
+        if not targets:
+            return []
+        with board(len(targets), doing="testing") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures = {pool.submit(self._one, target, shown): target for target in targets}
+            try:
+                verdicts = self._collect(futures, shown)
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                console.say("stopping; verdicts that are finished are kept …", style="yellow")
+                self.suite.stop()
+                raise
+        return [verdicts[target.name] for target in targets]
+
+    def _one(self, target: Target, shown: Board) -> Verdict:
+        shown.start(target.name, target.ref)
+        return self.suite.judge(target, self._log(target), lambda place: shown.look(target.name, place))
+
+    def _collect(self, futures: dict[Future[Verdict], Target], shown: Board) -> dict[str, Verdict]:
+        verdicts, waiting = {}, set(futures)
+        while waiting:
+            # A bounded wait, so that Ctrl-C is seen at once on every platform.
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                target, verdict = futures[future], future.result()
+                report = self.keep(target, verdict)
+                verdicts[target.name] = verdict
+                self._finish(target, verdict, report, shown)
+        return verdicts
+
+    def _finish(self, target: Target, verdict: Verdict, report: Path, shown: Board) -> None:
+        good = verdict.outcome is Outcome.PASSED
+        shown.end(target.name, f"{verdict.outcome} in {verdict.seconds:.1f} s, {tally(verdict.checks)}", good=good)
+        if good:
+            return
+        failed = verdict.of(Outcome.FAILED)
+        for check in failed[:_SHOWN]:
+            console.say(f"    {check.id}: {check.summary}", style="dim")
+        if len(failed) > _SHOWN:
+            console.say(f"    … and {len(failed) - _SHOWN} more", style="dim")
+        console.say(f"    the report: {report}")
+        console.say(f"    the whole log: {self._log(target)}")
+
+    def _log(self, target: Target) -> Path:
+        return self.folder / f"{file_name(target.name)}.log"
+
+
+def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult, ...]:
+    """What a suite found. If it did not end as it should, a failed check of its own is among them."""
+    checks: tuple[CheckResult, ...] = ()
+    problem = _problem(ended, timeout)
+    try:
+        checks = read_results(results.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        problem = problem or "the checks left no results"
+    except ValueError as error:
+        problem = problem or f"the checks left results that cannot be read: {error}"
+    if not problem and ended.code == 1 and all(check.outcome is not Outcome.FAILED for check in checks):
+        problem = "pytest failed, but no check did"
+    if not problem:
+        return checks
+    said = "\n".join(ended.tail)
+    return (*checks, CheckResult(id=SUITE_CHECK, outcome=Outcome.FAILED, reason=f"{problem}\n{said}".strip()))
+
+
+def _problem(ended: Ended, timeout: float) -> str:
+    """Why a suite's end says nothing of the image; empty when it says that all or not all checks passed."""
+    if ended.timed_out:
+        return f"the checks did not end within {timeout:g} s (see --timeout)"
+    if ended.code in (0, 1):
+        return ""
+    if ended.code < 0:
+        return f"the checks were ended by {_signal_name(-ended.code)}: {_last(ended.tail)}"
+    return f"pytest ended with {ended.code} ({_CODES.get(ended.code, 'unknown')}): {_last(ended.tail)}"
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _last(tail: Sequence[str]) -> str:
+    """The line that tells most: the last error, else the last line of all."""
+    errors = [line for line in tail if re.match(r"(E  |ERROR|(\S+ )?\S*error:|!)", line, flags=re.IGNORECASE)]
+    return (errors or list(tail) or ["it said nothing"])[-1].strip("! ").removeprefix("E  ").strip()
+
+
+def _tail(log: Path, *, most: int = 15) -> tuple[str, ...]:
+    """The last lines of a log that say something."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        return tuple(deque((line.rstrip() for line in lines if line.strip(" =-_\n")), maxlen=most))
+
+
+def _places(text: str) -> Iterator[str]:
+    """How far the checks are, from pytest's own lines: ``45%, after test_files.py::test_setuid``."""
+    for name, percent in _LINE.findall(text):
+        yield f"{percent} %, after {name}"
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_LOOK)
+    return process.returncode is not None
+
+
+def _end(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
+    """SIGINT, on which pytest tears down what its fixtures made; SIGKILL for what is still there after a while."""
+    running = list(processes)
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        for process in running:
+            _signal(process, signal.SIGINT)
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+    finally:  # also after a second Ctrl-C
+        for process in running:
+            _signal(process, signal.SIGKILL)
+            process.wait()
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,308 @@
+"""A run of smoke tests: images side by side in containers, or a host's Python; all that it made is gone afterwards."""
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from torchbake.checks.reports import Tested
+from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
+from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.client import Engine, is_local
+from torchbake.engine.containers import RUN, Box, Cluster, Ended, Node, remove, undisturbed
+from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.errors import TorchbakeError
+from torchbake.matrix.spec import TOOLBOX
+from torchbake.oci.labels import ID
+from torchbake.ui import console
+from torchbake.ui.progress_board import Board, board
+
+OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
+_SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for workers and for NCCL
+_GRACE = 10  # seconds that a host's processes get to end what they started
+_SHOWN = 10
+# What launchers set: on a host inside of a job of theirs, it would be taken for ours.
+_LAUNCHERS = ("SLURM_", "PET_", "PAI_", "TORCHELASTIC_", "JOB_COMPLETION_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL")
+_OF_A_JOB = {
+    "MODE", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "POD_NAME", "JOB_DIR",
+}  # fmt: skip
+
+Look = Callable[[str], None]
+
+
+class Place(Protocol):
+    """Where payloads run: the folder of `run` and `smoke` there, and the address of a job's node 0."""
+
+    @property
+    def toolbox(self) -> str: ...
+
+    @property
+    def master(self) -> str: ...
+
+    def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
+        """Run every node to its end. Raises KeyboardInterrupt once the run is stopped, and EngineError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What one run's parts share: the label of all that it makes, and the word to stop."""
+
+    keep: bool = False
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InContainers:
+    """One image's containers. ``mounted``: a folder of the host in the place of the image's own `run` and `smoke`."""
+
+    engine: Engine
+    image: str
+    family: str
+    gpu: Gpu
+    session: Session
+    mounted: Path | None = None
+    toolbox = TOOLBOX
+    master = "node0"
+
+    def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
+        box = Box(
+            shm_size=_SHM,
+            mounts={str(self.mounted.absolute()): TOOLBOX} if self.mounted else {},
+            gpu=self.gpu.request if job.device == "cuda" else None,
+            network=job.layout is not None,
+        )
+        if self.family == "cuda" and job.device == "cpu":
+            # Where NVIDIA's runtime is the engine's default, the image's own variable would still ask for all GPUs.
+            nodes = [replace(node, env={**node.env, "NVIDIA_VISIBLE_DEVICES": "void"}) for node in nodes]
+        session = self.session
+        cluster = Cluster(
+            self.engine, self.image, box, run=session.id, stopping=session.stopping, keep=session.keep
+        )  # fmt: skip
+        with cluster:
+            order = job.layout.order if job.layout else None
+            return cluster.run(nodes, order=order or "workers-first", timeout=limit, on_look=on_look)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnHost:
+    """Processes of a Python of this machine; the nodes of a job are this machine alone."""
+
+    python: Path
+    gpu_off: bool
+    session: Session
+    folder: Path = OWN_TOOLBOX
+    master = "127.0.0.1"
+
+    @property
+    def toolbox(self) -> str:
+        return str(self.folder)
+
+    def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
+        on_look("it runs")
+        with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
+            return tuple(self._one(node, Path(folder), limit) for node in nodes)
+
+    def environment(self, node: Node, folder: Path, env: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """This machine's, without what another launcher has said, and with our Python as the only python3."""
+        clean = {
+            name: value for name, value in env.items() if name not in _OF_A_JOB and not name.startswith(_LAUNCHERS)
+        }
+        first = folder / "bin"
+        first.mkdir(exist_ok=True)
+        (first / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n')
+        (first / "python3").chmod(0o755)
+        port = {"MASTER_PORT": str(_free_port())} if "NNODES" in node.env else {}
+        off = {"CUDA_VISIBLE_DEVICES": ""} if self.gpu_off else {}
+        return {**clean, **node.env, **port, **off, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
+
+    def _one(self, node: Node, folder: Path, limit: int) -> Ended:
+        started, late = time.monotonic(), False
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            process = subprocess.Popen(
+                [str(self.python), *node.command], env=self.environment(node, folder), cwd=folder,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+            )  # fmt: skip
+            try:
+                while process.poll() is None and not late:
+                    if self.session.stopping.wait(0.1):
+                        raise KeyboardInterrupt
+                    late = time.monotonic() - started > limit
+            finally:
+                _end(process)
+        stdout, stderr = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        seconds = round(time.monotonic() - started, 3)
+        return Ended(
+            name=self.python.name, code=code, seconds=seconds, at=time.time(), stdout=stdout, stderr=stderr,
+            timed_out=late,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is tested: an image (with its digest in the engine) or a host's Python, and where its payloads run."""
+
+    name: str
+    ref: str
+    row: str
+    digest: str
+    family: str
+    expected: Mapping[str, str | None]
+    gpu: Gpu
+    place: Place
+
+    def jobs(self, options: Options) -> tuple[Job, ...]:
+        return jobs_of(self.family, self.gpu, options)
+
+
+def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[CheckResult, ...]:
+    """Run one job to its end and judge it; one with a hindrance starts nothing."""
+    if job.hindrance:
+        return job.hindered()
+    place = subject.place
+    nodes = nodes_of(job, subject.expected, options.timeout, toolbox=place.toolbox, master=place.master)
+    return judge(job, place.run(job, nodes, job.limit(options.timeout), on_look))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeRun:
+    """Smoke tests of several subjects. ``engine`` is None where all of them are hosts."""
+
+    options: Options
+    session: Session
+    engine: Engine | None
+
+    def run(self, subjects: Sequence[Subject], *, jobs: int) -> list[Tested]:
+        """What was found, in the order of the subjects.
+
+        Raises KeyboardInterrupt after all that was made is gone again.
+        """
+        with board(len(subjects), doing="smoke tests") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures: dict[Future[Tested], Subject] = {}
+            try:
+                futures |= {pool.submit(self._one, subject, shown): subject for subject in subjects}
+                done = self._collect(futures, shown)
+            except BaseException:
+                with undisturbed():
+                    self._stop(list(futures))
+                raise
+        return [done[subject.name] for subject in subjects]
+
+    def _one(self, subject: Subject, shown: Board) -> Tested:
+        started, clock = datetime.now(UTC), time.monotonic()
+        shown.start(subject.name, subject.ref)
+        checks: list[CheckResult] = []
+        try:
+            for job in subject.jobs(self.options):
+                checks += smoke(subject, job, self.options, _teller(shown, subject, job))
+        except TorchbakeError as error:
+            return Tested(name=subject.name, ref=subject.ref, problem=error.message)
+        verdict = Verdict(
+            image=subject.ref,
+            id=subject.row,
+            digest=subject.digest,
+            suite="smoke",
+            gpu=self.options.gpu,
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 2),
+            checks=tuple(checks),
+        )
+        return Tested(name=subject.name, ref=subject.ref, verdict=verdict)
+
+    def _collect(self, futures: dict[Future[Tested], Subject], shown: Board) -> dict[str, Tested]:
+        results, waiting = {}, set(futures)
+        while waiting:
+            # A bounded wait, so that Ctrl-C is seen at once on every platform.
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                tested = results[futures[future].name] = future.result()
+                _finish(tested, shown)
+        return results
+
+    def _stop(self, futures: Sequence[Future[Tested]]) -> None:
+        """End what runs; each thread removes what it made."""
+        console.say("stopping; removing what was started …", style="yellow")
+        self.session.stopping.set()
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        if self.engine and not self.session.keep:
+            remove(self.engine, RUN, self.session.id)
+
+
+def _teller(shown: Board, subject: Subject, job: Job) -> Look:
+    name = job.check_ids[0] + (f" +{len(job.payloads) - 1}" if len(job.payloads) > 1 else "")
+    return lambda text: shown.look(subject.name, f"{name}: {text}")
+
+
+def _finish(tested: Tested, shown: Board) -> None:
+    good = tested.outcome is Outcome.PASSED
+    said = tally(tested.checks) if tested.verdict else tested.problem
+    seconds = f" in {tested.verdict.seconds:.1f} s" if tested.verdict else ""
+    shown.end(tested.name, f"{tested.outcome}{seconds}, {said}", good=good)
+    failed = [check for check in tested.checks if check.outcome is Outcome.FAILED]
+    for check in failed[:_SHOWN]:
+        first, *rest = check.reason.splitlines() or [check.summary]
+        console.say(f"    {check.id}: {first}")
+        for line in rest:
+            console.say(f"    {line}", style="dim")
+
+
+def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
+    """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
+    return OWN_TOOLBOX if ID not in labels and is_local(engine) else None
+
+
+def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
+    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so believe the engine."""
+    if family != "cuda" or mode == "off":
+        return Gpu(how="none", reason="nobody asked for one")
+    gpu = look_for_gpu(engine)
+    return gpu if dry else probe(engine, image, gpu, session)
+
+
+def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
+    """Whether the engine keeps its word: a container that asks for the GPU and does nothing is started.
+
+    What comes back has the engine's own reason where it refuses (a driver that is not loaded, a stale CDI file).
+    """
+    if gpu.request is None:
+        return gpu
+    box = Box(gpu=gpu.request, network=False)
+    with Cluster(engine, image, box, run=session.id, stopping=session.stopping) as cluster:
+        ended = cluster.run([Node(command=("true",))], timeout=60)[0]
+    if not ended.problem:
+        return gpu
+    return Gpu(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {ended.problem}")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM, on which `run` and `smoke` end all that they started; SIGKILL for what is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        return int(line.getsockname()[1])

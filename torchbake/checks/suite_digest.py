@@ -1,0 +1,53 @@
+"""The suite digest: one sha256 over everything but the image that decides a verdict."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from torchbake.core.digest import digest
+from torchbake.core.paths import TOOLKIT
+from torchbake.lock.image_lock import lock_path
+from torchbake.lock.lockfile import read_lock_text
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+
+CHECKS = TOOLKIT / "tests/images"
+
+# The checks, the payloads they start, and all of the toolkit: what a check imports or runs from it is not known
+# beforehand, and a pass that a changed check would not have given is worse than a test too many.
+_PARTS = ("tests/images", "entrypoints", "torchbake", "pyproject.toml")
+
+
+def suite_digest(project: Project, spec: Spec | None, options: Iterable[str], *, toolkit: Path = TOOLKIT) -> str:
+    """``sha256:…`` for one image: the suite's files by content, what its row promises, and how the checks are run.
+
+    Without a row (``spec`` is None) the matrix promises nothing, so it does not count.
+    """
+    return digest((*suite_files(toolkit), *_promises(project, spec), *options))
+
+
+def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
+    if spec is None:
+        return
+    yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
+    yield from project.tags[spec.id]
+    path = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
+    yield read_lock_text(path, spec.id) if path and path.exists() else ""
+
+
+@cache
+def suite_files(root: Path) -> tuple[str, ...]:
+    """Name and content of each file of the suite, sorted by name."""
+    return tuple(f"{path.relative_to(root).as_posix()}\n{_content(path)}" for path in sorted(_walk(root)))
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for name in _PARTS:
+        part = root / name
+        found = part.rglob("*") if part.is_dir() else iter([part])
+        yield from (path for path in found if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _content(path: Path) -> str:
+    return path.read_bytes().decode("latin-1")  # data files need not be text; this way every byte counts

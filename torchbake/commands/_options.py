@@ -1,0 +1,102 @@
+"""What several verbs share: selectors on the command line, and reading what is committed."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torchbake.errors import UsageError
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.select import Selection, select
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.reference import Repository, parse_registry
+
+SELECTOR_HELP = (
+    "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
+    "an id, a glob, all, !devel"
+)
+
+
+def add_selectors(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("selectors", nargs="*", action=Words, metavar="SELECTOR", help=SELECTOR_HELP)
+
+
+class Words(argparse.Action):
+    """Several words in one argument, quoted as in a shell: `-- "$IMAGES"` needs no shell that splits and expands it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        try:
+            words = [word for value in values or () for word in shlex.split(value)]
+        except ValueError as error:
+            raise UsageError(f"{' '.join(values)}: {error}.", hint="Close what is quoted.") from None
+        setattr(namespace, self.dest, words)
+
+
+def add_waive(parser: argparse.ArgumentParser, what: str) -> None:
+    """``what`` is done although the check failed. `parse_waivers` reads what is given."""
+    parser.add_argument("--waive", action="append", default=[], metavar="CHECK=REASON", help=what)
+
+
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    """`load_selection` takes this part alone; one that holds no image is no error."""
+    parser.add_argument("--shard", type=_shard, metavar="I/N", help="the I-th of N equal parts, for N machines")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
+    return int(match[1]), int(match[2])
+
+
+def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
+    """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
+    project = load_project(args.matrix)
+    if not args.selectors:
+        raise UsageError(
+            "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
+        )
+    selection = select(project.expansion.specs, args.selectors, project.tags)
+    if getattr(args, "shard", None):
+        part, parts = args.shard
+        selection = replace(selection, specs=selection.specs[part - 1 :: parts])
+    return project, selection
+
+
+def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
+    lines = [f"    {spec.id}" for spec in specs[:most]]
+    return "\n".join(lines + ([f"    … and {len(specs) - most} more"] if len(specs) > most else []))
+
+
+def lock_of(project: Project, spec: Spec) -> Lock | None:
+    """The image's lock; None for an init image. Raises LockError."""
+    return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
+
+
+def positive(name: str) -> Callable[[str], int]:
+    """An argparse type: a whole number from 1."""
+
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{name} must be a whole number from 1, not {text!r}")
+        return int(text)
+
+    return parse
+
+
+def add_registry(
+    parser: argparse.ArgumentParser, *, required: bool = True, text: str = "where releases are: ghcr.io/acme"
+) -> None:
+    parser.add_argument("--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help=text)
+    parser.add_argument(
+        "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
+    )
+
+
+def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
+    """Where an image is released: the last part of its repository's name, in the registry's namespace."""
+    return parse_registry(args.registry) / spec.repository.rpartition("/")[2]

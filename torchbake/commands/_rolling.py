@@ -1,0 +1,126 @@
+"""What `promote` and `rollback` share: rolling tags are moved to a release that is there."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchbake.commands._options import add_registry, add_selectors, load_selection, repository_of
+from torchbake.commands._registries import registry_of
+from torchbake.commands._signing import believer_of, mover_of, signer_of
+from torchbake.core.signals import interruptible
+from torchbake.errors import PublishError, UsageError, sentence_of
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.registry.cosign import Signer, Verifier
+from torchbake.release.promote import Shift, shift
+from torchbake.release.publisher import Publisher
+from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of one image; ``problem`` is why its tags were not moved."""
+
+    id: str
+    shift: Shift | None = None
+    problem: str = ""
+
+
+def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
+    add_selectors(parser)
+    add_registry(parser)
+    parser.add_argument("--to", type=_revision, metavar="N", help=f"the release: 3 or r3 (default: {to})")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be moved; move nothing")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run_shift(args: argparse.Namespace, *, back: bool) -> int:
+    """Move the tags of every selected image; one that cannot be moved leaves the others alone."""
+    project, selection = load_selection(args)
+    verifier = believer_of(args)
+    with interruptible():
+        ended = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
+    return _conclude(args, ended)
+
+
+def run_finish(args: argparse.Namespace) -> int:
+    """Finish what was begun of every selected image."""
+    if args.to is not None:
+        raise UsageError("--finish is about the newest release.", hint="Leave --to out.")
+    project, selection = load_selection(args)
+    signer = mover_of(args, signer_of(args))
+    with interruptible():
+        ended = [_finish(args, project, spec, signer) for spec in selection.specs]
+    return _conclude(args, ended)
+
+
+def _finish(args: argparse.Namespace, project: Project, spec: Spec, signer: Signer) -> Ended:
+    publisher = Publisher(registry_of(args, repository_of(args, spec)), signer=signer)
+    try:
+        decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
+    except Exception as error:
+        return Ended(id=spec.id, problem=sentence_of(error))
+    if decision is None:
+        return Ended(id=spec.id)
+    kept = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.kept)
+    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, kept=kept)
+    return Ended(id=spec.id, shift=shift_)
+
+
+def _conclude(args: argparse.Namespace, ended: Sequence[Ended]) -> int:
+    _show(ended, args.format, dry=args.dry_run)
+    bad = [one.id for one in ended if one.problem]
+    if bad:
+        raise PublishError(
+            f"{len(bad)} of {len(ended)} were not moved: {', '.join(bad)}.", hint="Read the table above."
+        )
+    return 0
+
+
+def _revision(text: str) -> int:
+    number = text.removeprefix("r")
+    if not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no release; write 3 or r3")
+    return int(number)
+
+
+def _one(args: argparse.Namespace, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:
+    registry = registry_of(args, repository_of(args, spec))
+    try:
+        moved = shift(
+            registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier
+        )  # fmt: skip
+    except Exception as error:
+        return Ended(id=spec.id, problem=sentence_of(error))
+    return Ended(id=spec.id, shift=moved)
+
+
+def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
+    if form == "json":
+        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+        return
+    rows = [
+        (one.id, *_words(one.shift, dry=dry)) if one.shift else (one.id, "", "", one.problem or "no release")
+        for one in ended
+    ]
+    console.show_table(("image", "from", "to", "rolling tags"), rows)
+
+
+def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:
+    what = [", ".join(move.tag for move in moved.due) + (" would be moved" if dry else "")] if moved.due else []
+    what += [f"{tag} stays: {reason}" for tag, reason in moved.kept.items()]
+    before = f"r{moved.current.revision}" if moved.current else "no release"
+    return before, f"r{moved.target.revision}", "; ".join(what) or "are there already"
+
+
+def _entry(one: Ended, *, dry: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": one.id, "problem": one.problem, "dry_run": dry}
+    if one.shift:
+        entry |= {
+            "from": str(one.shift.current) if one.shift.current else None,
+            "to": str(one.shift.target),
+            "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in one.shift.due],
+            "kept": one.shift.kept,
+        }
+    return entry

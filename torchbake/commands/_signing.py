@@ -1,0 +1,92 @@
+"""Options of signing and of verifying, and who does it."""
+
+import argparse
+
+from torchbake.errors import SignatureError, UsageError
+from torchbake.registry.cosign import CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
+
+
+def add_signing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("signatures, by cosign")
+    group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
+    group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
+    group.add_argument(
+        "--identity", default="", metavar="REGEXP", help="keyless: believe what this identity signed before …"
+    )
+    group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
+    _add_common(group, "fail where nothing can be signed")
+
+
+def add_verifying(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("signatures, by cosign")
+    group.add_argument("--key", default="", metavar="KEY", help="believe this public key: a file, or a KMS address")
+    group.add_argument("--identity", default="", metavar="REGEXP", help="believe keyless signatures of this identity …")
+    group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
+    _add_common(group, "fail where no signature can be verified")
+
+
+def signer_of(args: argparse.Namespace) -> Signer:
+    """Raises UsageError for options that contradict each other, and SignatureError where one must sign and cannot."""
+    if args.key and args.keyless:
+        raise UsageError("--key and --keyless are two ways to sign.", hint="Give one of them.")
+    trust = _trust(args)
+    cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
+    if not args.key and not args.keyless:
+        if trust:
+            raise UsageError("--identity says whose keyless signatures are believed.", hint="Give --keyless with it.")
+        return _idle(args, "no --key and no --keyless was given")
+    if isinstance(cosign, Idle):
+        return _idle(args, cosign.hindrance)
+    return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
+
+
+def mover_of(args: argparse.Namespace, signer: Signer) -> Signer:
+    """The same for who moves tags to what is there. Raises SignatureError where it should be verified and cannot be."""
+    if signer.hindrance and (args.key or args.identity or getattr(args, "keyless", False)):
+        raise SignatureError(
+            f"What tags are moved to cannot be verified: {signer.hindrance}.",
+            hint="Install cosign: docs/supply-chain.md",
+        )
+    return signer
+
+
+def believer_of(args: argparse.Namespace) -> Signer:
+    """Who verifies by a key, public or private, or by an identity, and signs nothing. Raises as `signer_of` does."""
+    trust = _trust(args)
+    if not trust:
+        return _idle(args, "no --key and no --identity was given")
+    cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
+    if isinstance(cosign, Idle):
+        return mover_of(args, _idle(args, cosign.hindrance))
+    return CosignSigner(cosign=cosign, key=args.key, trust=trust)
+
+
+def verifier_of(args: argparse.Namespace) -> Verifier:
+    """Raises UsageError for half an identity, and SignatureError where one must verify and cannot."""
+    trust = _trust(args)
+    cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
+    if not trust:
+        return _idle(args, "no --key and no --identity was given")
+    return _idle(args, cosign.hindrance) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
+
+
+def _trust(args: argparse.Namespace) -> Trust:
+    if bool(args.identity) != bool(args.issuer) or (args.key and args.identity):
+        raise UsageError("Signatures are believed by --key, or by --identity and --issuer.")
+    return Trust(key=args.key, identity=args.identity, issuer=args.issuer)
+
+
+def _idle(args: argparse.Namespace, reason: str) -> Idle:
+    if args.require_signature:
+        raise SignatureError(
+            f"--require-signature: {reason}.",
+            hint="Install cosign, and name a key or an identity: docs/supply-chain.md",
+        )
+    return Idle(hindrance=reason)
+
+
+def _add_common(group: "argparse._ArgumentGroup", required: str) -> None:
+    group.add_argument(
+        "--no-transparency-log", action="store_true", help="leave the public transparency log out (closed networks)"
+    )
+    group.add_argument("--require-signature", action="store_true", help=required)

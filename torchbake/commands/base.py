@@ -1,0 +1,33 @@
+"""`base`: choose, fetch or bootstrap the bases of the selected images."""
+
+import argparse
+
+from torchbake.build.base_image import SOURCES, find_base, make_base
+from torchbake.commands._options import add_selectors, load_selection
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.matrix.spec import bases_of
+from torchbake.ui import console
+
+SUMMARY = "get the bases ready: from a registry where one answers, else from Debian packages"
+EXAMPLES = ("nox -s base -- all", "nox -s base -- debian12 --source bootstrap --refresh")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument("--source", choices=SOURCES, default="auto", help="default: auto, registry then bootstrap")
+    parser.add_argument("--refresh", action="store_true", help="get it anew, also when one is recorded")
+    parser.add_argument("--dry-run", action="store_true", help="only show what is recorded")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    for spec in bases_of(selection.specs):
+        known = find_base(spec, project.state)
+        fits = known is not None and args.source in ("auto", known.source)
+        if known and fits and not args.refresh:
+            console.say(f"{spec.name}: {known.source}, {known.digest}, since {known.created}")
+        elif args.dry_run:
+            console.say(f"{spec.name}: would be made ({args.source})")
+        else:
+            make_base(spec, project.state, read_apt_config(), source=args.source, say=console.say)
+    return 0

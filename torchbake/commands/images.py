@@ -1,0 +1,154 @@
+"""`images`: every image of the matrix from its lock to a registry, and the page that says so."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.text import Text
+
+from torchbake.commands._options import add_registry, add_selectors, load_selection, positive, repository_of
+from torchbake.core.files import write_text
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine, connect
+from torchbake.errors import CheckError, UsageError
+from torchbake.lock.image_lock import lock_path
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
+from torchbake.proof.run import ProofRun
+from torchbake.render.dockerfile import dockerfile_path
+from torchbake.ui import console
+
+SUMMARY = "build, test and release image after image, and write docs/images.md; what has passed is not done again"
+EXAMPLES = (
+    "nox -s images -- --registry 127.0.0.1:5000/team",
+    "nox -s images -- cuda12 '!devel' --registry ghcr.io/acme --keep-free 60",
+    "nox -s images -- --check",
+    "nox -s images -- --dry-run",
+)
+PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
+_STYLES = {State.PASSED: "green", State.FAILED: "bold red", State.STALE: "yellow", State.MISSING: "cyan"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_registry(parser, required=False)
+    parser.add_argument(
+        "--check", action="store_true", help="fail unless every image has passed as it is; build nothing"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
+    parser.add_argument("--force", action="store_true", help="also what has passed as it is")
+    parser.add_argument(
+        "--gpu", choices=("auto", "require", "off"), default="auto", help="as `test` takes it (default: auto)"
+    )
+    parser.add_argument(
+        "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
+        help="with less room, finished images and the build cache leave the engine (default: 40)",
+    )  # fmt: skip
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    args.selectors = args.selectors or ["all"]
+    project, selection = load_selection(args)
+    proofs = _read(project)
+    states = _states(project, selection.specs, proofs)
+    if args.check or args.dry_run:
+        _show(states, proofs, args.format)
+        return _conclude(project, states, proofs) if args.check else 0
+    if not args.registry:
+        raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
+    engine = connect()
+    if selection.specs:
+        repository_of(args, selection.specs[0])  # a registry that cannot be is told before anything is built
+    try:
+        with interruptible():
+            _prove(args, engine, project, [spec for spec in selection.specs if _is_due(args, states[spec.id])], proofs)
+    finally:
+        _write(project, proofs)
+    states = _states(project, selection.specs, proofs)
+    _show(states, proofs, args.format)
+    return _conclude(project, states, proofs)
+
+
+def _is_due(args: argparse.Namespace, state: State) -> bool:
+    return args.force or state is not State.PASSED
+
+
+def _prove(
+    args: argparse.Namespace, engine: Engine, project: Project, due: Sequence[Spec], proofs: dict[str, Proof]
+) -> None:
+    where = ("--registry", args.registry, *(["--plain-http"] if args.plain_http else []))
+    room = args.keep_free * 10**9
+    run = ProofRun(project=project, engine=engine, where=where, gpu=args.gpu, room=room, say=_say)
+    for number, spec in enumerate(due, 1):
+        _say(f"{number} of {len(due)}: {spec.id}")
+        proofs[spec.id] = run.prove(spec, partial(_files, project))
+        # Not beside the matrix yet: a changed file there would make the commit of the next image a `-dirty` one.
+        write_text(project.state / PROOFS.name, format_proofs(proofs.values()))
+
+
+def _say(message: str) -> None:
+    console.say(message, style="bold")
+
+
+def _read(project: Project) -> dict[str, Proof]:
+    """Committed records and, newer, those of a run that was killed."""
+    proofs: dict[str, Proof] = {}
+    for path in (project.root / PROOFS, project.state / PROOFS.name):
+        if path.is_file():
+            for name, proof in parse_proofs(path.read_bytes(), str(path)).items():
+                if name not in proofs or proofs[name].tested < proof.tested:
+                    proofs[name] = proof
+    return proofs
+
+
+def _write(project: Project, proofs: dict[str, Proof]) -> None:
+    """The records of images that the matrix still has, and their page."""
+    known = {spec.id: proofs[spec.id] for spec in project.expansion.specs if spec.id in proofs}
+    write_text(project.root / PROOFS, format_proofs(known.values()))
+    write_text(project.root / PAGE, page(project.expansion.specs, known))
+    (project.state / PROOFS.name).unlink(missing_ok=True)
+
+
+def _files(project: Project, spec: Spec) -> str:
+    lock = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
+    return files_digest(
+        spec, dockerfile=_text(dockerfile_path(project.root, spec)), lock_text=_text(lock) if lock else ""
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace") if path.exists() else ""
+
+
+def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, State]:
+    return {spec.id: state_of(proofs.get(spec.id), _files(project, spec)) for spec in specs}
+
+
+def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -> None:
+    if form == "json":
+        known = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
+        console.show_json(
+            {"images": [{"id": name, "state": state, **known.get(name, {})} for name, state in states.items()]}
+        )
+        return
+    rows = [
+        (Text(name, style="bold"), Text(state, style=_STYLES[state]), proofs[name].problem if name in proofs else "")
+        for name, state in states.items()
+    ]
+    console.show_table(("image", "state", "reason"), rows)
+
+
+def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str, Proof]) -> int:
+    """Raises CheckError unless every image has passed as it is, and the page says so."""
+    bad = [f"{name} ({state})" for name, state in states.items() if state is not State.PASSED]
+    if bad:
+        raise CheckError(
+            f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.",
+            hint="nox -s images -- --registry HOST/NAMESPACE",
+        )
+    if _text(project.root / PAGE) != page(project.expansion.specs, proofs):
+        raise CheckError(f"{PAGE} is not what {PROOFS} says.", hint="nox -s images -- --registry HOST/NAMESPACE")
+    return 0

@@ -1,0 +1,98 @@
+"""`lock`: exact wheels with hashes for every selected image."""
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from torchbake.commands._options import add_selectors, load_selection
+from torchbake.core.files import write_text
+from torchbake.errors import LockError, TorchbakeError, UsageError
+from torchbake.hostconfig.pip_config import PipConfig, read_pip_config
+from torchbake.lock.builder_lock import check_builder_online, make_builder_lock, read_builder_lock
+from torchbake.lock.image_lock import check_online, format_checked, lock_path, make_lock, read_lock
+from torchbake.lock.lockfile import read_lock_text
+from torchbake.lock.newest import odd_versions
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.render.dockerfile import summary
+from torchbake.ui import console
+
+SUMMARY = "lock exact wheels with hashes: images/<id>/requirements.lock"
+EXAMPLES = (
+    "nox -s lock -- cuda12",
+    "nox -s lock -- 2.10.0 --upgrade",
+    "nox -s lock -- all --check",
+    "nox -s lock -- all --check --resolve",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument("--upgrade", action="store_true", help="take the newest versions that fit, not the locked ones")
+    parser.add_argument(
+        "--upgrade-builder", action="store_true",
+        help="also lock the builders' own uv anew, after which every image is built again",
+    )  # fmt: skip
+    parser.add_argument("--check", action="store_true", help="only say whether the locks fit the matrix; no network")
+    parser.add_argument(
+        "--resolve", action="store_true", help="with --check: resolve anew, and say what the indexes do not bear out"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    if args.check and (args.upgrade or args.upgrade_builder):
+        raise UsageError("--check changes nothing, and --upgrade does.", hint="Give one of them.")
+    if args.resolve and not args.check:
+        raise UsageError("--resolve is a way to check.", hint="Give --check with it.")
+    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    config = read_pip_config()
+    if args.check:
+        _check(project, specs, config if args.resolve else None)
+        return 0
+    if make_builder_lock(project.root, config, upgrade=args.upgrade_builder) and args.upgrade_builder:
+        console.say("images/builder.lock: made anew; every image is built again with it", style="yellow")
+    _each(specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
+    return 0
+
+
+def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -> None:
+    """With a ``config`` the indexes are asked too."""
+
+    def check(spec: ImageSpec) -> str:
+        lock = read_lock(project.root, spec)
+        if config:
+            check_online(spec, lock, config)
+        return summary(spec, lock)
+
+    _each(specs, check)
+    builder = read_builder_lock(project.root)
+    if config:
+        check_builder_online(builder, config)
+
+
+def _each(specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
+    """Do it for every image, also after one has failed; then raise what failed."""
+    failed: list[str] = []
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        futures = [(spec, pool.submit(work, spec)) for spec in specs]
+        for spec, future in futures:
+            try:
+                console.say(f"{spec.id}: {future.result()}")
+            except TorchbakeError as error:
+                failed.append(f"{spec.id}: {error.message}" + (f"\n  next: {error.hint}" if error.hint else ""))
+    if failed:
+        raise LockError(f"{len(failed)} of {len(specs)} locks failed:\n  " + "\n  ".join(failed))
+
+
+def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool) -> str:
+    path = lock_path(project.root, spec)
+    previous = read_lock_text(path, spec.id) if path.exists() else ""
+    lock = make_lock(spec, config, previous=previous, upgrade=upgrade)
+    for odd in odd_versions(spec, lock, config, previous):
+        console.say(f"{spec.id}: {odd}", style="yellow")
+    text = format_checked(spec, lock)
+    if text == previous:
+        return f"unchanged ({summary(spec, lock)})"
+    write_text(path, text)
+    return f"locked {summary(spec, lock)}"

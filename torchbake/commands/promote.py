@@ -1,0 +1,35 @@
+"""`promote`: rolling tags forward to a release that is there."""
+
+import argparse
+
+from torchbake.commands._rolling import add_shift, run_finish, run_shift
+from torchbake.commands._signing import add_signing
+from torchbake.errors import UsageError
+
+SUMMARY = "move rolling tags to a release, by default to the newest"
+EXAMPLES = (
+    "nox -s promote -- cpu --registry ghcr.io/acme",
+    "nox -s promote -- 2.7.1 --registry ghcr.io/acme --to r3 --dry-run",
+    "nox -s promote -- all --registry ghcr.io/acme --finish",
+    "nox -s promote -- cpu --registry ghcr.io/acme --to r3 --key cosign.pub",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shift(parser, to="the newest")
+    parser.add_argument(
+        "--finish", action="store_true",
+        help="only what `publish --keep-rolling` began; what was rolled back, or has no release, is left alone",
+    )  # fmt: skip
+    add_signing(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.finish:
+        return run_finish(args)
+    if args.keyless:
+        raise UsageError(
+            "Only --finish writes a record, which is what is signed here.",
+            hint="Give --finish with it; --identity and --issuer say whose keyless signatures are believed.",
+        )
+    return run_shift(args, back=False)

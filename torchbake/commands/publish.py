@@ -1,0 +1,287 @@
+"""`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from torchbake.build.plan import ref_of
+from torchbake.checks.reports import Reports
+from torchbake.checks.verdict import Outcome, Verdict, counts
+from torchbake.checks.waivers import parse_waivers
+from torchbake.commands._options import (
+    add_registry,
+    add_selectors,
+    add_shard,
+    add_waive,
+    load_selection,
+    lock_of,
+    positive,
+    repository_of,
+)
+from torchbake.commands._registries import registry_of
+from torchbake.commands._signing import add_signing, signer_of
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import connect
+from torchbake.engine.export import EngineSource, LayoutSource
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError, PublishError, sentence_of
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Blob
+from torchbake.oci.reference import Repository
+from torchbake.registry.cosign import Signer
+from torchbake.release.attestations import supply_of
+from torchbake.release.candidate import Candidate, Published, Supply
+from torchbake.release.decide import Decision
+from torchbake.release.decide import as_json as decision_json
+from torchbake.release.publisher import Publisher
+from torchbake.release.record import Judgement
+from torchbake.ui import console
+from torchbake.ui.progress_board import Board, board
+
+SUMMARY = "release tested images: an immutable tag each, then their rolling tags"
+EXAMPLES = (
+    "nox -s publish -- cuda12 --registry ghcr.io/acme",
+    "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
+    "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
+    "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
+)
+_PAGE = "GITHUB_STEP_SUMMARY"
+_HEAD = ("image", "result", "immutable tag", "rolling tags")
+_WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """An image that may be released, and where. ``candidate`` raises CheckError where it may not."""
+
+    spec: Spec
+    candidate: Callable[[], Candidate]
+    publisher: Publisher
+    supply: Supply
+    repository: Repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of one image; ``problem`` is why it was not released, ``waived`` what it was released in spite of."""
+
+    id: str
+    repository: Repository
+    published: Published | None = None
+    problem: str = ""
+    waived: Mapping[str, str] = field(default_factory=dict)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_shard(parser)
+    add_registry(parser)
+    add_waive(parser, "release although this check failed; the reason stays in the release record; again for more")
+    parser.add_argument(
+        "--keep-rolling",
+        action="store_true",
+        help="the immutable tag alone; `promote --finish` then moves the rolling ones",
+    )
+    add_signing(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
+    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
+    images = engine.images()
+    publishers = _publishers(args, selection.specs, signer)
+    source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
+    due = [
+        Due(
+            spec=spec,
+            candidate=partial(candidate_of, project, spec, images, waivers),
+            publisher=publishers[spec.repository],
+            supply=supply_of(spec.repository, source, project.memory),
+            repository=repository_of(args, spec),
+        )
+        for spec in selection.specs
+    ]
+    with interruptible():
+        ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
+    _show(ended, args.format, dry=args.dry_run)
+    _summarise(ended, dry=args.dry_run)
+    bad = [one.id for one in ended if one.problem]
+    if bad:
+        raise PublishError(
+            f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
+        )
+    return 0
+
+
+def _publishers(args: argparse.Namespace, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
+    """One for each repository; what one of them holds can be mounted into the others."""
+    where = {spec.repository: repository_of(args, spec) for spec in specs}
+    paths = {repository.path for repository in where.values()}
+    return {
+        name: Publisher(
+            registry_of(args, repository),
+            mounts=sorted(paths - {repository.path}),
+            signer=signer,
+            keep_rolling=args.keep_rolling,
+        )
+        for name, repository in where.items()
+    }
+
+
+def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
+    """Raises CheckError unless the image was tested as it is, and passed or was waived; LockError for a bad lock."""
+    lock_of(project, spec)
+    tags = project.tags[spec.id]
+    image = images.get(ref_of(spec, tags))
+    if image is None:
+        raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
+    verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
+    if verdict is None or verdict.digest != image.digest:
+        raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
+    failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
+    if failed or not verdict.of(Outcome.PASSED):
+        raise CheckError(
+            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
+            hint="Correct it, or say why it is good so: --waive CHECK=REASON",
+        )
+    waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
+    waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
+    return Candidate(
+        id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
+    )
+
+
+def _judgement(verdict: Verdict) -> Judgement:
+    return Judgement(
+        suite=verdict.suite,
+        started=verdict.started,
+        outcome=verdict.outcome,
+        counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
+        not_run={check.id: check.summary for check in verdict.of(Outcome.NOT_RUN)},
+    )
+
+
+def _plan(due: Sequence[Due]) -> list[Ended]:
+    return [_ended(one, partial(_decided, one)) for one in due]
+
+
+def _decided(due: Due, candidate: Candidate) -> Published:
+    return Published(decision=due.publisher.plan(candidate), tested=candidate.digest)
+
+
+def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
+    with board(len(due), doing="publishing") as shown, ThreadPoolExecutor(jobs) as pool:
+        futures: list[Future[Ended]] = [pool.submit(_one, one, shown) for one in due]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            console.say("stopping; what was begun is finished by the next publish …", style="yellow")
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _one(due: Due, shown: Board) -> Ended:
+    name = due.spec.id
+    shown.start(name, f"to {due.repository}")
+    look = partial(shown.look, name)
+    sent = _Count(look)
+    ended = _ended(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent.add))
+    words = ended.problem or (_summary(ended.published) if ended.published else "")
+    shown.end(name, words, good=not ended.problem)
+    return ended
+
+
+def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
+    """One image's problem is no reason to leave the others."""
+    try:
+        candidate = due.candidate()
+        published = work(candidate)
+        return Ended(id=due.spec.id, repository=due.repository, published=published, waived=candidate.waived)
+    except Exception as error:
+        return Ended(id=due.spec.id, repository=due.repository, problem=sentence_of(error))
+
+
+class _Count:
+    """Layers on their way, as words."""
+
+    def __init__(self, look: Callable[[str], None]) -> None:
+        self._look, self._sent = look, dict[Blob, int]()
+
+    def add(self, blob: Blob, count: int) -> None:
+        self._sent[blob] = self._sent.get(blob, 0) + count
+        going = [f"{part / 1e6:.0f} of {one.size / 1e6:.0f}" for one, part in self._sent.items() if part < one.size]
+        done = [one for one, part in self._sent.items() if part >= one.size]
+        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)} MB" if going else ""]
+        self._look("; ".join(filter(None, words)))
+
+
+def _summary(published: Published) -> str:
+    decision, sent = published.decision, published.sent
+    words = [f"{_WORDS[decision.action]} as {decision.tag}"]
+    if sent:
+        words.append(f"{sent.bytes / 1e6:.1f} of {sent.whole / 1e6:.1f} MB sent in {sent.layers} blobs")
+    if decision.due:
+        words.append(f"{len(decision.due)} tags moved")
+    return ", ".join(words)
+
+
+def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
+    if form == "json":
+        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+    else:
+        console.show_table(_HEAD, [_row(one, dry=dry) for one in ended])
+
+
+def _row(one: Ended, *, dry: bool) -> tuple[str, str, str, str]:
+    if one.published is None:
+        return one.id, "failed", "", one.problem
+    decision, tested = one.published.decision, one.published.tested
+    done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
+    waived = [f"waived: {check} ({reason})" for check, reason in one.waived.items()]
+    return one.id, done, f"{one.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
+
+
+def _summarise(ended: Sequence[Ended], *, dry: bool) -> None:
+    """Add the table to the page of a CI step, where there is one.
+
+    https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#adding-a-job-summary
+    """
+    page = os.environ.get(_PAGE)
+    if not page:
+        return
+    rows = [_HEAD, ("---",) * len(_HEAD), *(_row(one, dry=dry) for one in ended)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    try:
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n\n")
+    except OSError as error:
+        console.say(f"{_PAGE}={page} cannot be written: {error.strerror}", style="yellow")
+
+
+def _moves(decision: Decision, tested: str) -> str:
+    if decision.action == "held":
+        return "rolled back by hand; `nox -s promote` takes it forward"
+    words = [", ".join(move.tag for move in decision.due)] if decision.due else []
+    words += [f"{tag} stays: {reason}" for tag, reason in decision.kept.items()]
+    if decision.digest != tested:
+        words.append(f"another build of the same inputs ({decision.digest}) stays")
+    return "; ".join(words) or "where they belong"
+
+
+def _entry(one: Ended, *, dry: bool) -> dict[str, object]:
+    entry: dict[str, object] = {"id": one.id, "repository": str(one.repository), "problem": one.problem, "dry_run": dry}
+    entry["waived"] = dict(one.waived)
+    if one.published:
+        sent = one.published.sent
+        entry |= decision_json(one.published.decision) | {"tested": one.published.tested}
+        entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
+    return entry

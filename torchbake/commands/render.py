@@ -1,0 +1,66 @@
+"""`render`: the Dockerfiles, committed and checked for drift."""
+
+import argparse
+import difflib
+from pathlib import Path
+
+from rich.syntax import Syntax
+
+from torchbake.commands._options import add_selectors, load_selection, lock_of
+from torchbake.core.files import read_text, write_text
+from torchbake.errors import RenderError
+from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.ui import console
+
+SUMMARY = "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile"
+EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -- cuda12 --check")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; show drift as a diff (default: all images)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.check and not args.selectors:
+        args.selectors = ["all"]
+    project, selection = load_selection(args)
+    stale: list[Path] = []
+    for spec in selection.specs:
+        path = dockerfile_path(project.root, spec)
+        text = render(spec, lock_of(project, spec))
+        current = _on_disk(path)
+        if current == text:
+            continue
+        stale.append(path)
+        if args.check:
+            _show_diff(path.relative_to(project.root), current, text)
+        else:
+            write_text(path, text)
+    if args.check and stale:
+        raise RenderError(
+            f"{len(stale)} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
+            hint="Run: nox -s render -- all",
+        )
+    done = "rendered" if not args.check else "differ"
+    console.say(f"{len(stale)} {done}, {len(selection.specs) - len(stale)} up to date")
+    return 0
+
+
+def _on_disk(path: Path) -> str:
+    """What is there; whatever is no text differs from every Dockerfile."""
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        return "(not UTF-8 text)\n"
+
+
+def _show_diff(path: Path, current: str, text: str) -> None:
+    lines = difflib.unified_diff(
+        current.splitlines(), text.splitlines(), f"{path} (on disk)", f"{path} (rendered)", lineterm=""
+    )
+    console.out().print(Syntax("\n".join(lines), "diff", theme="ansi_dark", background_color="default"))

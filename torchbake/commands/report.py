@@ -1,0 +1,74 @@
+"""`report`: one page with everything that is known of the matrix's images."""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchbake.build.prepare import Preparation
+from torchbake.commands._options import add_registry, add_selectors, load_selection, repository_of
+from torchbake.commands._registries import registry_of
+from torchbake.core.files import write_text
+from torchbake.engine.client import Engine, connect
+from torchbake.errors import EngineError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.report.collect import Inventory
+from torchbake.report.html import render_page
+from torchbake.report.model import Catalogue, make_catalogue
+from torchbake.ui import console
+
+SUMMARY = "write one page with all images: versions, tags, sizes, verdicts, releases"
+EXAMPLES = (
+    "nox -s report",
+    "nox -s report -- cuda12 --output cuda12.html",
+    "nox -s report -- --registry ghcr.io/acme",
+    "nox -s report -- --format json | jq -r '.images[] | select(.presence == \"absent\").id'",
+)
+PAGE = Path("reports/index.html")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_registry(parser, required=False, text="also tell what is released there: ghcr.io/acme")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
+    )
+    parser.add_argument("--format", choices=("html", "json"), default="html", help="default: html")
+
+
+def run(args: argparse.Namespace) -> int:
+    args.selectors = args.selectors or ["all"]
+    project, selection = load_selection(args)
+    preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+    engine, problem = _engine()
+    inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem)
+    where = {spec.repository: repository_of(args, spec) for spec in selection.specs} if args.registry else {}
+    registries = {name: registry_of(args, repository) for name, repository in where.items()}
+    catalogue = make_catalogue(
+        selection.specs,
+        project.tags,
+        inventory.known(selection.specs, args.registry or "", registries),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        matrix=args.matrix.name,
+        selected="" if args.selectors == ["all"] else " ".join(args.selectors),
+    )
+    _write(catalogue, args.format, args.output, project.root / PAGE)
+    return 0
+
+
+def _engine() -> tuple[Engine | None, str]:
+    """The engine, or why there is none: the page is worth having without one too."""
+    try:
+        return connect(), ""
+    except EngineError as error:
+        console.say(f"{error.message} The report is made without it.", style="yellow")
+        return None, error.message
+
+
+def _write(catalogue: Catalogue, form: str, output: Path | None, page: Path) -> None:
+    """Raises OSError, and RenderError."""
+    if form == "json" and output is None:
+        print(catalogue.model_dump_json(indent=2))
+        return
+    path = output or page
+    write_text(path, catalogue.model_dump_json(indent=2) + "\n" if form == "json" else render_page(catalogue))
+    console.say(f"{len(catalogue.images)} images: {path}")

@@ -1,0 +1,114 @@
+"""`reproduce`: two cold builds of an image, and whether they are the same to the byte."""
+
+import argparse
+from dataclasses import asdict
+
+from rich.text import Text
+
+from torchbake.build.bakefile import Options
+from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.prepare import Preparation
+from torchbake.build.reproduce import Reproduced, Reproduction
+from torchbake.build.source_date import content_epoch, created, revision
+from torchbake.commands._options import add_selectors, load_selection
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import check_buildx, connect
+from torchbake.errors import ReproduceError, UsageError
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.matrix.project import Project, run_folder
+from torchbake.matrix.spec import Spec
+from torchbake.oci.layout import COMPRESSIONS
+from torchbake.ui import console
+from torchbake.ui.progress_board import board
+
+SUMMARY = "build images twice from nothing and compare them layer by layer"
+EXAMPLES = (
+    "nox -s reproduce -- cpu",
+    "nox -s reproduce -- volume-permissions --format json",
+    "nox -s reproduce -- cpu --builder default --builder kube",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument(
+        "--builder", action="append", default=[], metavar="NAME",
+        help="a buildx builder; given twice, the second build is on another one",
+    )  # fmt: skip
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd", help="of the layers (default: zstd)")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if len(args.builder) > 2:
+        raise UsageError("There are two builds: --builder is given twice at most.")
+    project, selection = load_selection(args)
+    connect()
+    check_buildx()
+    reproduction = _reproduction(args, project)
+    # One after the other: builds of one image side by side would share steps, and be one build.
+    with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
+        found = [
+            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt)), shown)
+            for spec in selection.specs
+        ]
+    _show(found, args.format)
+    bad = [one.id for one in found if not one.good]
+    if bad:
+        raise ReproduceError(
+            f"{len(bad)} of {len(found)} are not the same twice: {', '.join(bad)}.",
+            hint="docs/reproducible.md says what can differ, and why.",
+        )
+    return 0
+
+
+def _reproduction(args: argparse.Namespace, project: Project) -> Reproduction:
+    builders = args.builder or [None]
+    return Reproduction(
+        preparation=Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say),
+        options=Options(
+            output="",
+            created=created(project.root),
+            revision=revision(project.root),
+            proxies=proxy_variables(),
+            epoch=content_epoch(),
+        ),
+        apt=read_apt_config(),
+        compression=args.compression,
+        builders=(builders[0], builders[-1]),
+        logs=run_folder(project.state),
+    )
+
+
+def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
+    known = find_base(spec.base, project.state)
+    return known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
+
+
+def _show(found: list[Reproduced], form: str) -> None:
+    if form == "json":
+        console.show_json({"images": [asdict(one) | {"reproducible": one.good} for one in found]})
+        return
+    console.show_table(("id", "result", "equal layers", "time", "digest"), [_row(one) for one in found])
+    for one in found:
+        for line in _lines(one):
+            console.say(line)
+
+
+def _row(one: Reproduced) -> tuple[Text | str, ...]:
+    result = (
+        Text("the same", style="green") if one.good else Text("failed" if one.problem else "differs", style="bold red")
+    )
+    if one.comparison is None:
+        return Text(one.id, style="bold"), result, "", f"{one.seconds:.0f} s", ""
+    digests = " and ".join(dict.fromkeys(digest.removeprefix("sha256:")[:12] for digest in one.comparison.digests))
+    layers = f"{one.comparison.equal} of {one.comparison.layers}"
+    return Text(one.id, style="bold"), result, layers, f"{one.seconds:.0f} s", digests
+
+
+def _lines(one: Reproduced) -> list[str]:
+    if one.comparison is None:
+        return [f"{one.id}: {one.problem}"]
+    return [f"{one.id}: {difference.where}: {difference.what}" for difference in one.comparison.differences]

@@ -1,0 +1,22 @@
+"""`rollback`: rolling tags back to the release before; its immutable tag stays, and publish leaves them there."""
+
+import argparse
+
+from torchbake.commands._rolling import add_shift, run_shift
+from torchbake.commands._signing import add_verifying
+
+SUMMARY = "move rolling tags back, by default to the release before the current one"
+EXAMPLES = (
+    "nox -s rollback -- cpu --registry ghcr.io/acme",
+    "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",
+    "nox -s rollback -- cpu --registry ghcr.io/acme --key cosign.pub",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shift(parser, to="the one before the current one")
+    add_verifying(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return run_shift(args, back=True)

@@ -1,0 +1,171 @@
+"""`sbom`: what built images hold, as a bill of materials each, and under which licences."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.build.plan import ref_of
+from torchbake.checks.reports import file_name
+from torchbake.commands._options import add_selectors, load_selection
+from torchbake.core.files import write_text
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import connect
+from torchbake.engine.export import EngineSource, LayoutSource, Source
+from torchbake.engine.image import Image
+from torchbake.errors import EngineError, TorchbakeError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.oci.labels import VERSION_LABEL
+from torchbake.oci.layout import Layout
+from torchbake.sbom.image_scan import bill_of, look_into
+from torchbake.sbom.licenses import Licences, licences_of
+from torchbake.sbom.packages import Contents, Package
+from torchbake.ui import console
+
+SUMMARY = "write what built images hold: a CycloneDX bill of materials each, and their licences"
+EXAMPLES = (
+    "nox -s sbom -- cpu",
+    "nox -s sbom -- cuda12 --licences",
+    "nox -s sbom -- all --output sboms",
+    "nox -s sbom -- cpu --licences --format json | jq -r '.images[].licences[].licence'",
+)
+FILE = "sbom.cdx.json"
+_CREATED = "org.opencontainers.image.created"
+_NAMES = 6  # packages in a row of a table; JSON has all of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """An image that was looked into, or the problem that kept it from that."""
+
+    id: str
+    ref: str
+    digest: str = ""
+    contents: Contents | None = None
+    path: Path | None = None
+    problem: str = ""
+
+    @property
+    def licences(self) -> Licences:
+        return licences_of(self.contents.packages if self.contents else ())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    parser.add_argument("--licences", action="store_true", help="show each image's licences, with their packages")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help=f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    engine = connect()
+    images, folder = engine.images(), args.output or project.root / "reports"
+    with interruptible():
+        source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
+        listed = [_list(project, spec, images, source, folder) for spec in selection.specs]
+    if args.format == "json":
+        console.show_json({"images": [_entry(image, licences=args.licences) for image in listed]})
+    elif args.licences:
+        _show_licences(listed)
+    else:
+        _show(listed)
+    bad = [image.id for image in listed if image.problem]
+    if bad:
+        raise EngineError(
+            f"{len(bad)} of {len(listed)} images have no bill of materials: {', '.join(bad)}.",
+            hint=f"nox -s build sbom -- {' '.join(bad)}",
+        )
+    return 0
+
+
+def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Source, folder: Path) -> Listed:
+    """Read an image and write its bill. Its failure is its own, but for a disk's: that raises OSError."""
+    ref = ref_of(spec, project.tags[spec.id])
+    image = images.get(ref)
+    if image is None:
+        return _failed(Listed(id=spec.id, ref=ref, problem="it is not in the engine"))
+    console.say(f"{spec.id}: reading what it holds", style="dim")
+    try:
+        content, contents = look_into(source, image.digest, project.memory)
+    except TorchbakeError as error:
+        return _failed(Listed(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
+    text = bill_of(
+        content.manifest,
+        contents,
+        name=spec.repository,
+        version=image.labels.get(VERSION_LABEL, ""),
+        created=image.labels.get(_CREATED),
+    )
+    path = folder / file_name(spec.id) / FILE
+    write_text(path, text)
+    return Listed(id=spec.id, ref=ref, digest=content.manifest.digest, contents=contents, path=path)
+
+
+def _failed(image: Listed) -> Listed:
+    console.say(f"{image.id}: {image.problem}", style="bold red")
+    return image
+
+
+def _entry(image: Listed, *, licences: bool) -> dict[str, Any]:
+    """An image for programs; what is not known is null."""
+    contents, found = image.contents, image.licences
+    entry = {
+        "id": image.id,
+        "ref": image.ref,
+        "digest": image.digest or None,
+        "problem": image.problem,
+        "path": str(image.path) if image.path else None,
+        "python": len(contents.of("python")) if contents else None,
+        "bundled": len(contents.bundled) if contents else None,
+        "debian": len(contents.of("debian")) if contents else None,
+        "unsaid": len(found.unsaid) if contents else None,
+    }
+    if not licences:
+        return entry
+    rows = [{"licence": name, "packages": _names(own)} for name, own in found.held]
+    return entry | {"licences": rows, "packages_without": _names(found.unsaid)}
+
+
+def _names(packages: Sequence[Package]) -> list[dict[str, str]]:
+    return [{"kind": one.kind, "name": one.name, "version": one.version} for one in packages]
+
+
+def _show(listed: Sequence[Listed]) -> None:
+    columns = ("image", "Python packages", "Debian packages", "licences", "without a licence", "bill of materials")
+    console.show_table(columns, [_row(image) for image in listed])
+
+
+def _row(image: Listed) -> tuple[str, ...]:
+    contents, found = image.contents, image.licences
+    if contents is None:
+        return image.id, "", "", "", "", f"none: {image.problem}"
+    bundled = len(contents.bundled)
+    python = f"{len(contents.of('python')) - bundled}" + (f" + {bundled} bundled" if bundled else "")
+    return (
+        image.id,
+        python,
+        str(len(contents.of("debian"))),
+        str(len(found.held)),
+        str(len(found.unsaid)),
+        str(image.path),
+    )
+
+
+def _show_licences(listed: Sequence[Listed]) -> None:
+    for image in listed:
+        found = image.licences
+        rows = [(name, str(len(own)), _some(own)) for name, own in found.held]
+        if found.unsaid:
+            rows.append(("(not said)", str(len(found.unsaid)), _some(found.unsaid)))
+        console.show_table(("licence", "packages", "which"), rows, title=image.id)
+        console.out().print()
+
+
+def _some(packages: Sequence[Package]) -> str:
+    names = list(dict.fromkeys(package.name for package in packages))
+    return ", ".join(names[:_NAMES]) + (f" +{len(names) - _NAMES}" if len(names) > _NAMES else "")

@@ -1,0 +1,190 @@
+"""`setup`: from a bare machine to an engine that builds."""
+
+import argparse
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchbake.core.files import write_text
+from torchbake.errors import SetupError
+from torchbake.setup import dockerd, probe
+from torchbake.setup.paths import EnginePaths
+from torchbake.setup.plan import Host, Install, Plan, StartDaemon, StartUnit, Step, WriteFile, make_plan
+from torchbake.setup.sudo import with_sudo
+from torchbake.ui import console
+
+SUMMARY = "Make this machine ready to build: container engine, buildx; does nothing where they are."
+EXAMPLES = (
+    "nox -s setup",
+    "nox -s setup -- --dry-run              # show the steps, take none",
+    "nox -s setup -- --check                # exit code 0 when ready, 10 when not",
+    "nox -s setup -- --check --format json  # the same for a program",
+)
+SHARES_COMMAND_LINE = True  # `nox -s setup build -- cpu`
+_APT_SECONDS = 1800
+_APT_OPTIONS = (
+    *("-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+)
+# RUNLEVEL=1: where no systemd runs, the package must not start an engine of its own; setup starts one.
+_APT_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_SUSPEND": "1",
+    "LC_ALL": "C",
+    "RUNLEVEL": "1",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--check", action="store_true", help="only tell what is there and what would be done")
+    only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
+    # Sudo's half of a run: the steps were shown by the half that called it.
+    only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="how the result is printed")
+
+
+def run(args: argparse.Namespace) -> int:
+    paths = EnginePaths.from_env(os.environ)
+    host = probe.look(paths)
+    plan = make_plan(host, paths)
+    if plan.ready or args.check:
+        _report(host, plan, paths, args.format)
+        return 0 if plan.ready else SetupError.exit_code
+    if plan.advice:
+        raise SetupError(plan.problem or "", hint=plan.advice)
+    if not args.shown:
+        console.say(plan.problem or "")
+        _show(plan)
+    if args.dry_run:
+        return 0
+    code = with_sudo("setup", "--shown") if host.root == "sudo" else _carry_out(paths)
+    if code or args.shown:
+        return code
+    return _confirm(paths, args.format)
+
+
+def _show(plan: Plan) -> None:
+    if plan.advice:
+        console.say(f"  next: {plan.advice}")
+    if plan.steps:
+        console.say("setup makes it ready in these steps, as root:")
+    for number, step in enumerate(plan.steps, 1):
+        console.say(f"  {number}. {step.title}")
+
+
+def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
+    if form == "json":
+        console.show_json(_facts(host, plan, paths))
+        return
+    if host.engine and plan.ready:
+        engine = f"engine {host.engine.version} at {host.endpoint}, {host.engine.storage}"
+        print(f"ready: {engine}, buildx {host.buildx}", flush=True)
+        for note in _notes(host, paths):
+            console.say(f"note: {note}")
+    else:
+        print(f"not ready: {plan.problem}", flush=True)
+        _show(plan)
+
+
+def _facts(host: Host, plan: Plan, paths: EnginePaths) -> dict[str, Any]:
+    engine = host.engine and {
+        "version": host.engine.version,
+        "endpoint": host.endpoint,
+        "storage": host.engine.storage,
+        "containerd_image_store": host.engine.containerd_store,
+    }
+    steps = [{"do": step.title, "by": "setup"} for step in plan.steps]
+    return {
+        "ready": plan.ready,
+        "problem": plan.problem,
+        "engine": engine,
+        "buildx": host.buildx,
+        "notes": list(_notes(host, paths)),
+        "steps": steps + ([{"do": plan.advice, "by": "you"}] if plan.advice else []),
+    }
+
+
+def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
+    """What works with less than it could."""
+    if host.engine and not host.engine.containerd_store:
+        yield "this engine stores images by a graph driver: no zstd layers and no OCI export; all else works"
+    if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
+        yield f"use this engine by: export DOCKER_HOST={paths.endpoint}"
+    if host.engine and host.supported and not host.mmdebstrap:
+        yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
+
+
+def _carry_out(paths: EnginePaths) -> int:
+    """Take the steps. They are planned again under the lock: another setup may have just taken some."""
+    with dockerd.only_one(paths):
+        plan = make_plan(probe.look(paths), paths)
+        if plan.advice:
+            raise SetupError(plan.problem or "", hint=plan.advice)
+        # Before anything is installed: a package may start these itself, and teardown must know.
+        idle = dockerd.idle_units() if StartUnit() in plan.steps else ()
+        for number, step in enumerate(plan.steps, 1):
+            console.say(f"{number}/{len(plan.steps)} {step.title}")
+            _take(step, paths, idle)
+    return 0
+
+
+def _take(step: Step, paths: EnginePaths, idle: Sequence[str]) -> None:
+    match step:
+        case WriteFile(path=path, text=text):
+            write_text(Path(path), text)
+        case Install(packages=packages):
+            _install(packages)
+        case StartUnit():
+            dockerd.start_units(paths, idle)
+        case StartDaemon(config=config):
+            dockerd.start(paths, config)
+
+
+def _install(packages: Sequence[str]) -> None:
+    """apt-get update may fail for sources that have nothing to do with us: what counts is the install."""
+    complaints = [line for line in _apt("update").stdout.splitlines() if line.startswith(("W:", "E:"))]
+    if complaints:
+        console.say("apt-get update could not reach all sources; going on with the rest", style="yellow")
+    done = _apt("install", "--yes", "--no-remove", "--no-install-recommends", *packages)
+    if done.returncode:
+        output = [*complaints, *done.stdout.splitlines()]
+        tail = "\n".join(f"    {line}" for line in output[-20:])
+        raise SetupError(
+            f"apt-get could not install {' '.join(packages)}. The end of its output:\n{tail}",
+            hint="Make apt-get work (its sources, a proxy, `dpkg --configure -a`), then run this again.",
+        )
+
+
+def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
+    command = ["apt-get", *_APT_OPTIONS, *words]
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, **_APT_ENVIRONMENT},
+            timeout=_APT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise SetupError(
+            f"apt-get {words[0]} did not end in {_APT_SECONDS // 60} minutes.",
+            hint="Run it by hand to see why.",
+        ) from late
+
+
+def _confirm(paths: EnginePaths, form: str) -> int:
+    """What counts is what the host shows afterwards, to this user."""
+    host = probe.look(paths)
+    plan = make_plan(host, paths)
+    if not plan.ready:
+        steps = "; ".join(step.title for step in plan.steps)
+        raise SetupError(f"The steps are taken, and yet: {plan.problem}", hint=plan.advice or f"Left: {steps}")
+    _report(host, plan, paths, form)
+    return 0

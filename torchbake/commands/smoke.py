@@ -1,0 +1,282 @@
+"""`smoke`: tensors, gradients and distributed training, in real containers or on a host's Python."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.text import Text
+
+from torchbake.build.plan import ref_of
+from torchbake.checks.reports import Tested, as_json, show_checks
+from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
+from torchbake.checks.smoke_run import (
+    OWN_TOOLBOX,
+    InContainers,
+    OnHost,
+    Session,
+    SmokeRun,
+    Subject,
+    find_gpu,
+    own_toolbox,
+)
+from torchbake.checks.verdict import Outcome, tally
+from torchbake.commands._options import add_selectors, load_selection, positive
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine, answering, connect
+from torchbake.engine.containers import ORDERS, RUN, remove_leftovers
+from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError, UsageError
+from torchbake.matrix.spec import ImageSpec
+from torchbake.oci.labels import ID, LABEL, versions_in
+from torchbake.ui import console
+
+SUMMARY = "run tensors, gradients and distributed training in the selected images, or on a host's Python"
+EXAMPLES = (
+    "nox -s smoke -- cpu",
+    "nox -s smoke -- cpu --nodes 3 --nproc 2 --payload ddp",
+    "nox -s smoke -- cuda12 --gpu require --format json",
+    "nox -s smoke -- --image registry.example.com/team/pytorch:latest",
+    "nox -s smoke -- --host /usr/bin/python3",
+)
+# Where torch's own version file is, without importing torch: that takes seconds, and may fail.
+_LOOK = """\
+import importlib.util, pathlib
+spec = importlib.util.find_spec("torch")
+print(pathlib.Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else "")
+"""
+_CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*=\s*['\"]", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An image that is asked for, and what the engine holds under its reference."""
+
+    name: str
+    ref: str
+    row: str
+    image: Image | None
+    family: str = "cpu"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--image", action="append", default=[], metavar="REF",
+        help="instead of a selector: any image in the engine; again for more",
+    )  # fmt: skip
+    where.add_argument("--host", metavar="PYTHON", help="instead of images: this Python of this machine")
+    parser.add_argument(
+        "--gpu", choices=MODES, default="auto",
+        help="auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
+    )  # fmt: skip
+    _add_job_arguments(parser)
+
+
+def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is run, and on how many nodes."""
+    parser.add_argument(
+        "--nodes", type=positive("--nodes"), metavar="N", help="containers of a distributed job (default: 2)"
+    )
+    parser.add_argument(
+        "--nproc", type=positive("--nproc"), default=2, metavar="N", help="processes in each of them (default: 2)"
+    )
+    parser.add_argument(
+        "--payload", action="append", default=[], choices=PAYLOADS, metavar="NAME",
+        help=f"only this one; again for more: {', '.join(PAYLOADS)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", choices=(*ORDERS, "both"), default="both", help="how nodes are started (default: both, in turn)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=positive("--timeout"),
+        default=300,
+        metavar="S",
+        help="seconds for each payload (default: 300)",
+    )
+    parser.add_argument(
+        "--toolbox", type=Path, metavar="DIR",
+        help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=positive("--jobs"), default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
+        help="images side by side (default: one for two cores)",
+    )  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="leave containers and networks for looking at them")
+    parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    options, session = _options(args), Session(keep=args.keep)
+    with interruptible():
+        missing: list[Tested] = []
+        if args.host:
+            engine, subjects = None, [_host(args, session)]
+        else:
+            engine = connect()
+            cases = _cases(args, engine)
+            missing = [_missing(case) for case in cases if case.image is None]
+            subjects = _subjects(args, cases, engine, session)
+        if args.dry_run:
+            _show_plan(subjects, missing, options, args.format)
+            return 0
+        results = [*SmokeRun(options=options, session=session, engine=engine).run(subjects, jobs=args.jobs), *missing]
+    _show(results, args.format)
+    if args.keep:
+        _tell_kept(session)
+    bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
+    if bad:
+        raise CheckError(f"{len(bad)} of {len(results)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
+    return 0
+
+
+def _options(args: argparse.Namespace) -> Options:
+    if args.host and args.selectors:
+        raise UsageError(f"--host names a Python; {args.selectors[0]!r} would name images.", hint="Run them in turn.")
+    if args.image and args.selectors:
+        raise UsageError(
+            f"--image names the image; {args.selectors[0]!r} would name others.", hint="Run them one after the other."
+        )
+    if args.host and (args.nodes or 1) > 1:
+        raise UsageError("A host is one node.", hint="Leave --nodes out; --nproc says how many processes.")
+    return Options(
+        gpu=args.gpu,
+        nodes=1 if args.host else args.nodes or 2,
+        nproc=args.nproc,
+        payloads=tuple(name for name in PAYLOADS if name in args.payload) or PAYLOADS,
+        orders=ORDERS if args.order == "both" else (args.order,),
+        timeout=args.timeout,
+    )
+
+
+def _cases(args: argparse.Namespace, engine: Engine) -> list[Case]:
+    if args.image:
+        return [_case(engine, ref) for ref in dict.fromkeys(args.image)]
+    project, selection = load_selection(args)
+    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    if not specs:
+        raise UsageError("An init image has no torch to test.", hint="Check it by: nox -s test")
+    images, cases = engine.images(), []
+    for spec in specs:
+        ref = ref_of(spec, project.tags[spec.id])
+        family = spec.accelerator.kind
+        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=family))
+    return cases
+
+
+def _case(engine: Engine, ref: str) -> Case:
+    """Any image: its family is what its labels say, else whether it asks for a GPU."""
+    digest = engine.find([ref])
+    if digest is None:
+        return Case(name=ref, ref=ref, row="", image=None)
+    with answering():
+        config = engine.client.images.get(digest).attrs["Config"]
+    labels = config.get("Labels") or {}
+    asks = any(word.startswith("NVIDIA_VISIBLE_DEVICES=") for word in config.get("Env") or ())
+    image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
+    family = "cuda" if f"{LABEL}.cuda" in labels or asks else "cpu"
+    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family)
+
+
+def _missing(case: Case) -> Tested:
+    remedy = f"Build it: nox -s build -- {case.row}" if case.row else f"Fetch it: docker pull {case.ref}"
+    return Tested(name=case.name, ref=case.ref, problem=f"not in the engine. {remedy}")
+
+
+def _subjects(args: argparse.Namespace, cases: Sequence[Case], engine: Engine, session: Session) -> list[Subject]:
+    if args.toolbox and not (args.toolbox / "smoke").is_file():
+        raise UsageError(f"{args.toolbox} has no `smoke` in it.", hint="The project's own is entrypoints/pytorch.")
+    if not args.dry_run:
+        left = remove_leftovers(engine)
+        if left:
+            console.say(f"removed {left} containers and networks that a killed run had left", style="yellow")
+    return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
+
+
+def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
+    """Raises CheckError, before any payload is started, where a GPU must be and is not."""
+    gpu = find_gpu(engine, image.digest, case.family, args.gpu, session, dry=args.dry_run)
+    if case.family == "cuda":
+        _required(args, gpu)
+    place = InContainers(
+        engine=engine, image=image.digest, family=case.family, gpu=gpu, session=session,
+        mounted=args.toolbox or own_toolbox(engine, image.labels),
+    )  # fmt: skip
+    return Subject(
+        name=case.name, ref=case.ref, row=case.row, digest=image.digest, family=case.family,
+        expected=versions_in(image.labels), gpu=gpu, place=place,
+    )  # fmt: skip
+
+
+def _required(args: argparse.Namespace, gpu: Gpu) -> None:
+    if args.gpu == "require" and not gpu.there:
+        raise CheckError(f"A GPU is required (--gpu require), but {gpu.reason}.", hint="See docs/gpu.md.")
+
+
+def _host(args: argparse.Namespace, session: Session) -> Subject:
+    found = shutil.which(args.host)
+    if found is None:
+        raise UsageError(f"--host {args.host} is no program.", hint="Name a Python: /usr/bin/python3")
+    python = Path(found).absolute()
+    done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout.strip():
+        said = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
+        raise CheckError(f"{python} has no torch: {said}", hint=f"Install it: {python} -m pip install torch")
+    family = "cuda" if _CUDA_BUILD.search(done.stdout) else "cpu"
+    gpu = gpu_of_host()
+    if family == "cpu":
+        gpu = replace(gpu, how="none", reason=f"its torch is a CPU build ({gpu.reason})")
+    _required(args, gpu)
+    place = OnHost(
+        python=python, gpu_off=args.gpu == "off", session=session, folder=(args.toolbox or OWN_TOOLBOX).absolute()
+    )
+    return Subject(
+        name=str(python), ref="this machine", row="", digest="", family=family, expected={}, gpu=gpu, place=place
+    )
+
+
+def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: Options, form: str) -> None:
+    rows: list[dict[str, str]] = [
+        {"name": subject.name, "check": name, "step": _step(job)}
+        for subject in subjects
+        for job in subject.jobs(options)
+        for name in job.check_ids
+    ]
+    rows += [{"name": tested.name, "check": "", "step": tested.problem} for tested in missing]
+    if form == "json":
+        console.show_json({"checks": rows})
+    else:
+        # As Text: to rich, what stands in brackets in a plain string is a style.
+        console.show_table(("image", "check", "step"), [tuple(map(Text, row.values())) for row in rows])
+
+
+def _step(job: Job) -> str:
+    if job.hindrance:
+        return f"not run: {job.hindrance}"
+    return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
+
+
+def _show(results: Sequence[Tested], form: str) -> None:
+    if form == "json":
+        console.show_json(as_json(results))
+        return
+    for tested in results:
+        said = tested.problem or tally(tested.checks)
+        console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
+        if tested.checks:
+            show_checks(tested.checks)
+
+
+def _tell_kept(session: Session) -> None:
+    label = json.dumps(f"label={RUN}={session.id}")
+    console.say("kept. Remove it all by:", style="yellow")
+    console.say(f"    docker rm -fv $(docker ps -aq --filter {label}); docker network prune -f --filter {label}")

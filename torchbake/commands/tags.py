@@ -1,0 +1,107 @@
+"""`tags`: which image holds which tag; against a registry, what a release would move."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torchbake.build.plan import ref_of
+from torchbake.commands._options import add_registry, add_selectors, load_selection, lock_of, repository_of
+from torchbake.commands._registries import registry_of
+from torchbake.engine.client import connect
+from torchbake.engine.image import Image
+from torchbake.errors import UsageError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.release.candidate import Candidate
+from torchbake.release.decide import Decision
+from torchbake.release.publisher import Publisher
+from torchbake.render.dockerfile import promised_labels
+from torchbake.ui import console
+
+SUMMARY = "show the tags of the selected images, most specific first"
+EXAMPLES = (
+    "nox -s tags -- all",
+    "nox -s tags -- cuda12 --format json",
+    "nox -s tags -- cuda12 --registry ghcr.io/acme --diff",
+)
+_UNBUILT = "not built yet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A tag in a registry: what it points at, and what a release would do about it; ``due``: it would set it."""
+
+    tag: str
+    id: str
+    now: str
+    then: str
+    due: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_registry(parser, required=False)
+    parser.add_argument("--diff", action="store_true", help="with --registry: only what a release would move")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, selection = load_selection(args)
+    if args.registry:
+        _show_registry(args, project, selection.specs)
+        return 0
+    if args.diff:
+        raise UsageError("--diff compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
+    pairs = [(tag, spec) for spec in selection.specs for tag in project.tags[spec.id]]
+    if args.format == "json":
+        console.show_json({f"{spec.repository}:{tag}": spec.id for tag, spec in pairs})
+    else:
+        console.show_table(("tag", "image"), [(f"{spec.repository}:{tag}", spec.id) for tag, spec in pairs])
+    return 0
+
+
+def _show_registry(args: argparse.Namespace, project: Project, specs: Sequence[Spec]) -> None:
+    images = connect().images()
+    lines = [line for spec in specs for line in _lines(args, project, spec, images)]
+    if args.diff:
+        lines = [line for line in lines if line.due]
+    if args.format == "json":
+        console.show_json({"tags": [vars(line) for line in lines]})
+    elif lines:
+        rows = [(line.tag, line.id, line.now, line.then) for line in lines]
+        console.show_table(("tag", "image", "in the registry", "a release would"), rows)
+    else:
+        console.say("A release would move no tag.")
+
+
+def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
+    """Every rolling tag of an image, the immutable one of its next release first."""
+    repository, tags = repository_of(args, spec), project.tags[spec.id]
+    registry = registry_of(args, repository)
+    decision = Publisher(registry).decide(_candidate(project, spec, images))
+    now = {move.tag: move.before for move in decision.moves}
+    new, due = decision.action == "release", {move.tag for move in decision.due}
+    first = "" if new else decision.digest[:19]
+    lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
+    for tag in tags:
+        held = now[tag] if tag in now else registry.digest(tag)
+        words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
+        lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
+    return lines
+
+
+def _then(decision: Decision, tag: str) -> str:
+    if tag in decision.kept:
+        return f"leave it: {decision.kept[tag]}"
+    if tag not in {move.tag for move in decision.due}:
+        return ""
+    return f"move it to {decision.tag}"
+
+
+def _candidate(project: Project, spec: Spec, images: Mapping[str, Image]) -> Candidate:
+    """As the engine has it; else as the lock promises it, whose inputs are not known: a new release."""
+    tags = project.tags[spec.id]
+    image = images.get(ref_of(spec, tags))
+    labels = image.labels if image else promised_labels(spec, lock_of(project, spec))
+    digest = image.digest if image else _UNBUILT
+    return Candidate(id=spec.id, digest=digest, labels=labels, tags=tags, verdict=None)

@@ -1,0 +1,291 @@
+"""`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torchbake.build.base_image import find_base
+from torchbake.build.plan import ref_of, why_build
+from torchbake.build.prepare import Preparation
+from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
+from torchbake.checks.reports import Reports, Tested, as_json, show_run
+from torchbake.checks.smoke_run import Session, find_gpu
+from torchbake.checks.suite_digest import CHECKS, suite_digest
+from torchbake.checks.verdict import Outcome, Verdict
+from torchbake.checks.waivers import idle, parse_waivers
+from torchbake.commands._options import add_selectors, add_shard, add_waive, load_selection, positive
+from torchbake.core.paths import TOOLKIT
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine, connect
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError, TorchbakeError, UsageError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.matrix.project import Project, load_project, run_folder
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.ui import console
+
+SUMMARY = "check the selected images in the engine; what passed and has not changed is not checked again"
+EXAMPLES = (
+    "nox -s test -- cpu",
+    "nox -s test -- cuda12 '!devel' --gpu require --jobs 2",
+    "nox -s test -- 2.13.0 --nodes 3 --nproc 2",
+    "nox -s test -- cpu --only 'files.*' --only 'users.*'",
+    "nox -s test -- --image registry.example.com/team/pytorch:latest",
+    "nox -s test -- all --format json > verdicts.json",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An image that is asked for: its row, if it has one, and what the engine holds under its reference."""
+
+    name: str
+    ref: str
+    spec: Spec | None
+    image: Image | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selectors(parser)
+    add_shard(parser)
+    parser.add_argument(
+        "--image", action="append", default=[], metavar="REF",
+        help="instead of a selector: any image in the engine; again for more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gpu", choices=("auto", "require", "off"), default="auto",
+        help="auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--nodes", type=positive("--nodes"), metavar="N", help="containers of a distributed job (default: the checks')"
+    )
+    parser.add_argument(
+        "--nproc", type=positive("--nproc"), metavar="N", help="processes in each of them (default: the checks')"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
+    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
+    add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
+    parser.add_argument(
+        "--jobs", type=positive("--jobs"), default=_jobs(), metavar="N",
+        help="images side by side (default: one for two cores)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=positive("--timeout"), default=1800, metavar="S",
+        help="seconds that the checks of an image may take together (default: 1800)",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="check again what has passed already")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tester:
+    """Tests the images of one project in one way. ``gpus``: by name, how the images that can use one get a GPU."""
+
+    project: Project
+    options: Options
+    reports: Reports
+    force: bool
+    gpus: Mapping[str, str] = field(default_factory=dict)
+
+    def known(self, case: Case) -> Tested | None:
+        """What can be said without checking: that the image is not there, or that it has passed already."""
+        if case.image is None:
+            return Tested(name=case.name, ref=case.ref, problem=f"not in the engine. {_remedy(case)}")
+        if self.force or self.options.partial:
+            return None
+        target = self.target(case, case.image)
+        verdict = self.reports.find(case.name, target.digest)
+        same = {"image": target.ref, "digest": target.digest, "suite": target.suite, "gpu": self.options.gpu}
+        if verdict is None or not verdict.answers(**same):
+            return None
+        page = self.reports.path(case.name, target.digest).with_suffix(".md")
+        return Tested(name=case.name, ref=case.ref, verdict=verdict, report=page, reused=True)
+
+    def test(self, cases: Sequence[tuple[Case, Image]], *, jobs: int) -> list[Tested]:
+        """Check images that the engine has; each verdict is kept as soon as it is there."""
+        labels = {case.name: image.labels for case, image in cases}
+        pages: dict[str, Path] = {}
+
+        def keep(target: Target, verdict: Verdict) -> Path:
+            name = target.name
+            pages[name] = self.reports.keep(name, verdict, labels[name], partial=self.options.partial)
+            return pages[name]
+
+        suite = Suite(CHECKS, self.options, cwd=TOOLKIT, extra=("--matrix", str(self.project.document.path.absolute())))
+        folder = run_folder(self.project.state)
+        targets = [self.target(case, image) for case, image in cases]
+        verdicts = TestRun(suite=suite, folder=folder, keep=keep).run(targets, jobs=jobs)
+        return [
+            Tested(name=target.name, ref=target.ref, verdict=verdict, report=pages[target.name])
+            for target, verdict in zip(targets, verdicts, strict=True)
+        ]
+
+    def waivers(self, case: Case) -> dict[str, str]:
+        """What may fail: by the matrix, and by the command line, whose reason stands where both have one."""
+        return {**dict(case.spec.waivers if case.spec else ()), **self.options.waivers}
+
+    def idle(self, case: Case, tested: Tested) -> str:
+        """Which waivers waive nothing; a part of the checks cannot tell."""
+        if tested.verdict is None or self.options.partial:
+            return ""
+        return "; ".join(idle(tested.checks, self.waivers(case)))
+
+    def target(self, case: Case, image: Image) -> Target:
+        return Target(
+            name=case.name,
+            ref=case.ref,
+            row=case.spec.id if case.spec else "",
+            digest=image.digest,
+            waivers=self.waivers(case),
+            suite=suite_digest(self.project, case.spec, self.options.decisive(self.gpus.get(case.name, ""))),
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    project, specs = _selection(args)
+    engine = connect()
+    cases = _cases(project, specs, args.image, engine)
+    with interruptible():
+        tester = Tester(
+            project=project,
+            options=_options(args),
+            reports=Reports(folder=project.root / "reports"),
+            force=args.force,
+            gpus=_gpus(cases, engine, args.gpu, dry=args.dry_run),
+        )
+        warnings = _warn(project, cases)
+        known = {case.name: tested for case in cases if (tested := tester.known(case))}
+        due = [(case, case.image) for case in cases if case.image and case.name not in known]
+        if args.dry_run:
+            _show_plan(cases, known, args.format)
+            return 0
+        known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
+    said = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
+    results = [replace(known[name], warning="; ".join(filter(None, words))) for name, words in said.items()]
+    page = tester.reports.summarise(results)
+    if args.format == "json":
+        console.show_json(as_json(results))
+    else:
+        show_run(results)
+    return _conclude(results, page)
+
+
+def _conclude(results: Sequence[Tested], page: Path) -> int:
+    bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
+    if bad:
+        raise CheckError(
+            f"{len(bad)} of {len(results)} images did not pass: {', '.join(bad)}.", hint=f"Read {page}, or the table."
+        )
+    return 0
+
+
+def _selection(args: argparse.Namespace) -> tuple[Project, tuple[Spec, ...]]:
+    if not args.image:
+        project, selection = load_selection(args)
+        return project, selection.specs
+    if args.selectors:
+        raise UsageError(
+            f"--image names the image; {args.selectors[0]!r} would name others.", hint="Run them one after the other."
+        )
+    return load_project(args.matrix), ()
+
+
+def _options(args: argparse.Namespace) -> Options:
+    return Options(
+        gpu=args.gpu,
+        nodes=args.nodes,
+        nproc=args.nproc,
+        only=tuple(args.only),
+        skip=tuple(args.skip),
+        timeout=args.timeout,
+        waivers=parse_waivers(args.waive),
+    )
+
+
+def _cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[Case]:
+    """The images that are asked for, each once. A reference that is a tag of the matrix has that row."""
+    images = engine.images()
+    cases = []
+    for spec in specs:
+        ref = ref_of(spec, project.tags[spec.id])
+        cases.append(Case(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
+    rows = {f"{spec.repository}:{tag}": spec for spec in project.expansion.specs for tag in project.tags[spec.id]}
+    for ref in dict.fromkeys(references):
+        image = images.get(ref) or _find(ref, engine, images.values())
+        cases.append(Case(name=ref, ref=ref, spec=rows.get(ref), image=image))
+    return cases
+
+
+def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
+    """How images get a GPU, by name; those that can use none are left out."""
+    if mode == "off":
+        return {}
+    session = Session()
+    return {
+        case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
+        for case in cases
+        if case.image and _can_use_gpu(case.spec)
+    }
+
+
+def _can_use_gpu(spec: Spec | None) -> bool:
+    """What an image without a row can do is not known before it is looked into."""
+    return spec is None or (isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda")
+
+
+def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
+    """An image by what is not one of its tags as the engine writes them: a short name, a digest, an id."""
+    digest = engine.find([ref])
+    if digest is None:
+        return None
+    tagged = (image for image in images if image.digest == digest)
+    return next(tagged, Image(digest=digest, tags=(), labels={}, size_bytes=0))
+
+
+def _remedy(case: Case) -> str:
+    return f"Build it: nox -s build -- {case.spec.id}" if case.spec else f"Fetch it: docker pull {case.ref}"
+
+
+def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
+    """Say which images are not what their rows would build today; they are tested all the same."""
+    preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+    warnings = {}
+    for case in cases:
+        reason = _stale(preparation, case.spec, case.image) if case.spec and case.image else ""
+        if reason:
+            warnings[case.name] = reason
+            console.say(f"{case.name} is {reason}. {_remedy(case)}", style="yellow")
+    return warnings
+
+
+def _stale(preparation: Preparation, spec: Spec, image: Image) -> str:
+    """Why an image is out of date; empty when it is not, or when its base was never fetched here to compare with."""
+    base = find_base(spec.base, preparation.project.state)
+    if base is None:
+        return ""
+    try:
+        reason = why_build(preparation.job(spec, base), image, force=False)
+    except TorchbakeError as error:
+        reason = error.message
+    return f"out of date: {reason}" if reason else ""
+
+
+def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) -> None:
+    """What a run would do, image by image."""
+    plan = []
+    for case in cases:
+        tested = known.get(case.name)
+        step = "test" if tested is None else "reuse" if tested.reused else "not there"
+        plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": tested.remark if tested else ""})
+    if form == "json":
+        console.show_json({"images": plan})
+    else:
+        console.show_table(("image", "step", "reason"), [(row["name"], row["step"], row["reason"]) for row in plan])
+
+
+def _jobs() -> int:
+    """The checks of an image keep about two cores busy."""
+    return max(1, (os.cpu_count() or 1) // 2)

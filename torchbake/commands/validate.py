@@ -1,0 +1,195 @@
+"""`validate`: what a registry serves is what the matrix promised."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchbake.checks.pytest_run import Options, Suite
+from torchbake.checks.reports import Reports, Tested, as_json, show_run
+from torchbake.checks.smoke_run import Session
+from torchbake.checks.suite_digest import CHECKS
+from torchbake.checks.verdict import Outcome
+from torchbake.commands._options import (
+    SELECTOR_HELP,
+    Words,
+    add_registry,
+    load_selection,
+    lock_of,
+    positive,
+    repository_of,
+)
+from torchbake.commands._signing import add_verifying, verifier_of
+from torchbake.core.paths import TOOLKIT
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine, connect
+from torchbake.engine.containers import remove_leftovers
+from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
+from torchbake.matrix.project import Project, run_folder, state_of
+from torchbake.matrix.spec import Spec
+from torchbake.oci.reference import Repository, parse_reference
+from torchbake.registry.client import Registry
+from torchbake.registry.cosign import Verifier
+from torchbake.registry.transport import Transport
+from torchbake.ui import console
+from torchbake.validate.expect import parse_expected
+from torchbake.validate.judge import SILENT, Promise, promise_of
+from torchbake.validate.pull import Idle, InEngine
+from torchbake.validate.remedies import next_steps
+from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
+
+SUMMARY = "prove that a registry serves what the matrix promises, or that any image is what you expect"
+EXAMPLES = (
+    "nox -s validate -- cuda12 --registry ghcr.io/acme",
+    "nox -s validate -- all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
+    "nox -s validate -- cuda12 --registry ghcr.io/acme --key cosign.pub",
+    "nox -s validate -- 2.7.1 --registry ghcr.io/acme --suite --jobs 1",
+    "nox -s validate -- pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
+)
+_SHOWN = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="*", action=Words, metavar="SELECTOR|REF",
+        help=f"{SELECTOR_HELP}; with '/' or ':' in it, any image reference",
+    )  # fmt: skip
+    add_registry(parser, required=False)
+    parser.add_argument(
+        "--expect", type=_expected, default={}, metavar="NAME=VERSION,…",
+        help="what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not",
+    )  # fmt: skip
+    add_verifying(parser)
+    parser.add_argument("--no-pull", action="store_true", help="look into no image: start no container, ask no engine")
+    parser.add_argument(
+        "--suite", action="store_true", help="also run all image checks (`nox -s test`) on what was pulled"
+    )
+    parser.add_argument(
+        "--timeout", type=positive("--timeout"), default=300, metavar="S",
+        help="seconds for the container of an image (default: 300)",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+
+
+def run(args: argparse.Namespace) -> int:
+    session, verifier = Session(), verifier_of(args)
+    if args.suite and args.no_pull:
+        raise UsageError("--suite checks what was pulled.", hint="Leave --no-pull out.")
+    with interruptible():
+        subjects = _subjects(args, session, verifier)
+        engine, reason = _engine(args)
+        looker = _looker(args, engine, session) if engine else Idle(reason=reason)
+        reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
+        results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(
+            subjects, jobs=args.jobs
+        )
+    page = reports.summarise(results)
+    if args.format == "json":
+        console.show_json(as_json(results))
+    else:
+        show_run(results)
+    return _conclude(results, page)
+
+
+def _looker(args: argparse.Namespace, engine: Engine, session: Session) -> InEngine:
+    matrix = args.matrix.absolute()
+    suite = Suite(CHECKS, Options(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
+    logs = run_folder(state_of(matrix.parent))
+    return InEngine(engine=engine, session=session, timeout=args.timeout, suite=suite, logs=logs)
+
+
+def _conclude(results: Sequence[Tested], page: Path) -> int:
+    """Raises RegistryError where silence is all that is wrong, and ValidateError for anything else."""
+    bad = [result for result in results if result.outcome is not Outcome.PASSED]
+    if not bad:
+        return 0
+    names = ", ".join(result.name for result in bad[:_SHOWN]) + (f" +{len(bad) - _SHOWN}" if len(bad) > _SHOWN else "")
+    failed = {check.id for result in bad for check in result.checks if check.outcome is Outcome.FAILED}
+    steps = next_steps(check for result in bad for check in result.checks)
+    hint = "\n        ".join((*steps[:_SHOWN], f"Read the table above, or {page}."))
+    if failed == {SILENT} and all(result.verdict for result in bad):
+        raise RegistryError(f"No answer for {len(bad)} of {len(results)} tags: {names}.", hint=hint)
+    raise ValidateError(f"{len(bad)} of {len(results)} tags are not what they should be: {names}.", hint=hint)
+
+
+def _subjects(args: argparse.Namespace, session: Session, verifier: Verifier) -> list[Subject]:
+    words = list(dict.fromkeys(args.words))
+    references = [word for word in words if "/" in word or ":" in word]
+    selectors = [word for word in words if word not in references]
+    if args.expect and not references:
+        raise UsageError("--expect is for image references; the matrix says itself what its images hold.")
+    registries = _Registries(session, plain=args.plain_http)
+    rows = _rows(args, selectors, registries, verifier) if selectors or not references else []
+    parsed = list(dict.fromkeys(map(parse_reference, references)))
+    foreign = [
+        Foreign(
+            reference=reference,
+            registry=registries.of(reference.repository),
+            expected=args.expect,
+            verifier=verifier,
+        )
+        for reference in parsed
+    ]
+    return [*rows, *foreign]
+
+
+def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registries", verifier: Verifier) -> list[Row]:
+    project, selection = load_selection(argparse.Namespace(matrix=args.matrix, selectors=selectors))
+    if not args.registry:
+        raise UsageError(
+            f"Which registry holds the images of {selectors[0]!r}?", hint="Say --registry HOST[:PORT]/NAMESPACE"
+        )
+    known = frozenset(spec.id for spec in project.expansion.specs)
+    return [
+        Row(
+            promise=_promise(project, spec),
+            registry=registries.of(repository_of(args, spec)),
+            known=known,
+            verifier=verifier,
+        )
+        for spec in selection.specs
+    ]
+
+
+def _promise(project: Project, spec: Spec) -> Promise:
+    """A lock that cannot be read leaves what the id says."""
+    try:
+        return promise_of(spec, project.tags[spec.id], lock_of(project, spec))
+    except LockError as error:
+        return promise_of(spec, project.tags[spec.id], None, unlocked=error.message)
+
+
+def _engine(args: argparse.Namespace) -> tuple[Engine | None, str]:
+    """The engine; without one, why there is none."""
+    if args.no_pull:
+        return None, "nothing is pulled (--no-pull)"
+    try:
+        engine = connect()
+        remove_leftovers(engine)
+    except EngineError as error:
+        return None, error.message
+    return engine, ""
+
+
+def _expected(text: str) -> dict[str, str | None]:
+    try:
+        return parse_expected(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class _Registries:
+    """Repositories by name, with one connection for each host; an interrupt ends their waiting."""
+
+    def __init__(self, session: Session, *, plain: bool) -> None:
+        self._session, self._plain = session, plain
+        self._hosts: dict[str, Transport] = {}
+
+    def of(self, repository: Repository) -> Registry:
+        if repository.host not in self._hosts:
+            self._hosts[repository.host] = Transport(repository.host, plain=self._plain, sleep=self._sleep)
+        return Registry(self._hosts[repository.host], repository)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._session.stopping.wait(seconds):
+            raise KeyboardInterrupt

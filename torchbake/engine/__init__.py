@@ -1,0 +1,1 @@
+"""The container engine: its images, its containers, its GPUs, and what it exports."""

@@ -1,0 +1,218 @@
+"""The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
+
+import contextlib
+import http.client
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.constants import DEFAULT_UNIX_SOCKET
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils import kwargs_from_env
+
+from torchbake.engine.image import Image
+from torchbake.errors import EngineError
+
+_ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
+_WORDS: dict[type[BaseException], str] = {
+    FileNotFoundError: "there is no such socket",
+    ConnectionRefusedError: "nobody listens there",
+    ConnectionResetError: "it closes the connection",
+    PermissionError: "you may not open that socket; members of its group, often docker, may",
+    TimeoutError: "it says nothing",
+    requests.exceptions.ReadTimeout: "it says nothing",
+    requests.exceptions.ConnectTimeout: "it cannot be reached",
+    socket.gaierror: "no such host is known",
+    http.client.RemoteDisconnected: "it closes the connection",
+    http.client.BadStatusLine: "what answers is no engine",
+}
+CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
+OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """An engine's refusal, or its silence, as an error of ours."""
+    try:
+        yield
+    except ImageNotFound:
+        raise
+    except APIError as error:
+        raise EngineError(f"The engine refuses: {error.explanation or error}") from None
+    except (DockerException, requests.RequestException) as error:
+        raise EngineError(
+            f"The engine does not answer: {_why(error)}.", hint="Does it still run? docker info"
+        ) from None
+
+
+class Engine:
+    """One engine. Every method raises EngineError when it does not answer."""
+
+    def __init__(self, client: docker.DockerClient) -> None:
+        self._client = client
+
+    @property
+    def client(self) -> docker.DockerClient:
+        """The SDK's own client, for what this class does not do; ask it within `answering`."""
+        return self._client
+
+    @cached_property
+    def containerd_store(self) -> bool:
+        """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
+        with answering():
+            status = self._client.info().get("DriverStatus") or []
+        return any(value == "io.containerd.snapshotter.v1" for _, value in status)
+
+    @property
+    def folder(self) -> Path:
+        """Where it keeps its data, on its own machine."""
+        with answering():
+            return Path(self._client.info()["DockerRootDir"])
+
+    def images(self) -> dict[str, Image]:
+        """Every tagged image by each of its tags (``repository:tag``); one request."""
+        with answering():
+            entries = self._client.api.images()
+        listed = [
+            Image(
+                digest=entry["Id"],
+                tags=tuple(entry.get("RepoTags") or ()),
+                labels=entry.get("Labels") or {},
+                size_bytes=entry["Size"],
+            )
+            for entry in entries
+        ]
+        return {tag: image for image in listed for tag in image.tags}
+
+    def find(self, digests: Iterable[str]) -> str | None:
+        """The first of ``digests`` that the engine holds an image under."""
+        for digest in digests:
+            with contextlib.suppress(ImageNotFound), answering():
+                return str(self._client.images.get(digest).id)
+        return None
+
+    def unpacked_size(self, digest: str) -> int:
+        """Bytes of an image's layers on disk; the base's are counted in each image."""
+        with answering():
+            return sum(entry["Size"] for entry in self._client.images.get(digest).history())
+
+    def load(self, archive: Iterable[bytes]) -> None:
+        """Take in an image from an archive of an OCI layout; it gets no tag."""
+        # It says nothing while it unpacks, which takes minutes for some images.
+        with answering(), contextlib.closing(_client(_UNPACKING)) as client:
+            events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
+            for event in events:
+                if "error" in event:
+                    raise EngineError(f"The engine does not take the image: {event['error']}")
+
+    def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
+        """Point tags at an image, wherever they pointed before."""
+        for tag in tags:
+            with answering():
+                self._client.api.tag(digest, repository, tag, force=True)
+
+    def remove(self, references: Iterable[str]) -> None:
+        """Take tags away, and with its last one an image; what is not there need not go."""
+        for reference in references:
+            with contextlib.suppress(ImageNotFound), answering():
+                self._client.api.remove_image(reference, force=True)
+
+
+def connect() -> Engine:
+    """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
+    hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
+    try:
+        client = _client(_ANSWERING)
+    except (DockerException, OSError, ValueError) as error:
+        raise EngineError(f"No container engine answers at {_place()}: {_why(error)}.", hint=hint) from None
+    return Engine(client)
+
+
+def is_local(engine: Engine) -> bool:
+    """Whether the engine is reached by a socket of this machine, so that its files and its processes are ours too."""
+    names = ("http+docker://localhost", "http+docker://localnpipe")  # what the SDK calls such addresses
+    return engine.client.api.base_url in names
+
+
+def check_buildx() -> str:
+    """Buildx's version. Raises EngineError when it is missing or too old."""
+    hint = "Install docker-buildx, or run: nox -s setup"
+    try:
+        done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
+    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
+    if done.returncode or not match:
+        raise EngineError("docker has no buildx, which builds the images.", hint=hint)
+    if (int(match[1]), int(match[2])) < OLDEST_BUILDX:
+        oldest = ".".join(map(str, OLDEST_BUILDX))
+        raise EngineError(f"buildx {match[0]} is too old; {oldest} or later is needed.", hint=hint)
+    return match[0]
+
+
+def builder_driver(builder: str | None) -> str:
+    """The driver of a builder (``docker``, ``docker-container``, ``kubernetes``, ``remote``).
+
+    Raises EngineError when there is no such builder.
+    """
+    command = ["docker", "buildx", "inspect", *([builder] if builder else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
+    if done.returncode or not match:
+        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
+    return match[1]
+
+
+def _client(timeout: int) -> docker.DockerClient:
+    """Asks for the engine's version, so it answers."""
+    return docker.DockerClient(**_address(), timeout=timeout)
+
+
+def _address() -> dict[str, Any]:
+    """What the docker command would use, so that both speak to one engine."""
+    if os.environ.get("DOCKER_HOST"):
+        return dict(kwargs_from_env())
+    context = docker.ContextAPI.get_current_context()
+    return {"base_url": context.Host, "tls": context.TLSConfig} if context and context.Host else {}
+
+
+def _place() -> str:
+    """The same in words."""
+    named = os.environ.get("DOCKER_HOST")
+    if named:
+        return f"{named}, which DOCKER_HOST names"
+    with contextlib.suppress(Exception):  # a configuration of docker's that cannot be read is told by what failed
+        context = docker.ContextAPI.get_current_context()
+        if context and context.Host and context.name != "default":
+            return f"{context.Host}, which docker's context {context.name!r} names"
+    return f"{DEFAULT_UNIX_SOCKET.removeprefix('http+')} (DOCKER_HOST is not set)"
+
+
+def _why(error: BaseException) -> str:
+    """The system's own word for what became of a connection, if one is behind an error; else the error's last words."""
+    system = next((one for one in _behind(error) if type(one) in _WORDS), None)
+    if system is not None:
+        return _WORDS[type(system)]
+    text = re.sub(r"^Error while fetching server API version: ", "", " ".join(str(error).split()))
+    return text.rstrip(".") or type(error).__name__
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that it was made from: libraries wrap the system's own in many ways."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        inner = (*one.args, one.__cause__, one.__context__, getattr(one, "reason", None))
+        waiting += [part for part in inner if isinstance(part, BaseException)]

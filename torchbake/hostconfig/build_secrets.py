@@ -1,0 +1,85 @@
+"""The host's settings, handed to a build as secrets: files that exist while a step runs and nowhere else."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from torchbake.hostconfig.apt_config import AptConfig, apt_conf, debian_sources
+from torchbake.hostconfig.pip_config import PipConfig, is_remote
+from torchbake.hostconfig.uv_config import uv_toml
+from torchbake.matrix.spec import ImageSpec, Spec
+
+CA = "/run/secrets/ca"  # where BuildKit puts the secret `ca` inside a step
+
+
+def secret_texts(pip: PipConfig, apt: AptConfig, spec: Spec) -> dict[str, str]:
+    """The secrets of an image's build by id; only those the host has something to say in."""
+    reached, suite = _reached(pip), spec.base.suite
+    texts = {
+        "pip-conf": _pip_conf(reached),
+        "uv-toml": uv_toml(reached),
+        "indexes": "".join(f"{url}\n" for url in pip.instead(spec)) if isinstance(spec, ImageSpec) else "",
+        "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
+        "apt-sources": debian_sources(suite, _reachable(apt)) if is_remote(apt.mirror) else "",
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
+@contextmanager
+def secret_files(pip: PipConfig, apt: AptConfig, specs: Iterable[Spec]) -> Iterator[dict[str, dict[str, Path]]]:
+    """Secret files by image and id, in a folder that only this user can read and that goes afterwards."""
+    with TemporaryDirectory(prefix="torchbake-secrets-") as folder:
+        files: dict[str, dict[str, Path]] = {}
+        for spec in specs:
+            files[spec.id] = {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
+            for name, text in secret_texts(pip, apt, spec).items():
+                path = Path(folder, f"{spec.id}-{name}")
+                path.touch(mode=0o600)
+                path.write_text(text)
+                files[spec.id][name] = path
+        yield files
+
+
+def _reached(pip: PipConfig) -> PipConfig:
+    """What of the host's settings means something inside a build."""
+    index, *extra = _indexes(pip)
+    return replace(
+        pip,
+        index_url=index,
+        extra_index_urls=tuple(extra),
+        find_links=tuple(filter(is_remote, pip.find_links)),
+        no_index=pip.no_index or (bool(pip.index_url) and not any((index, *extra))),
+        cert=CA if pip.cert else "",
+    )
+
+
+def _pip_conf(pip: PipConfig) -> str:
+    lines = {
+        "index-url": pip.index_url,
+        "extra-index-url": " ".join(pip.extra_index_urls),
+        "find-links": " ".join(pip.find_links),
+        "trusted-host": " ".join(pip.trusted_hosts),
+        "cert": pip.cert,
+        "no-index": "true" if pip.no_index else "",
+    }
+    body = "".join(f"{key} = {value}\n" for key, value in lines.items() if value)
+    return f"[global]\n{body}" if body else ""
+
+
+def _indexes(pip: PipConfig) -> list[str]:
+    """The main index ("" is pip's default) and the others that a build can reach.
+
+    In place of a folder of this host, whose wheels come as a context, the next index becomes the main one:
+    a build never asks the public index where the host does not.
+    """
+    extra = list(filter(is_remote, pip.extra_index_urls))
+    if not pip.index_url or is_remote(pip.index_url):
+        return [pip.index_url, *extra]
+    return extra or [""]
+
+
+def _reachable(apt: AptConfig) -> AptConfig:
+    """A mirror in a folder of this host is none for a build."""
+    return apt if is_remote(apt.security_mirror) else replace(apt, security_mirror="")

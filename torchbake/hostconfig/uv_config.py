@@ -1,0 +1,29 @@
+"""The host's pip settings as uv's configuration: in a file, as an argument would show a password to every process."""
+
+import json
+from urllib.parse import urlsplit
+
+from torchbake.hostconfig.pip_config import PipConfig, local_folder
+
+
+def uv_toml(pip: PipConfig) -> str:
+    """The text of a uv.toml; empty where there is nothing to say."""
+    # A JSON string or list of strings is the same in TOML.
+    lines: dict[str, object] = {
+        "index-url": _absolute(pip.index_url),
+        "extra-index-url": [_absolute(url) for url in pip.extra_index_urls],
+        "find-links": [_absolute(place) for place in pip.find_links],
+        "allow-insecure-host": list(pip.trusted_hosts),
+        "no-index": pip.no_index,
+    }
+    written = {key: value for key, value in lines.items() if value}
+    if "extra-index-url" in written:
+        # pip takes the best version of all indexes; uv's default, the first index that has the name, is another tool's.
+        written["index-strategy"] = "unsafe-best-match"
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items())
+
+
+def _absolute(place: str) -> str:
+    """A folder is written from the root: in a file, uv reads it from the file's own folder."""
+    folder = None if not place or urlsplit(place).scheme else local_folder(place)
+    return str(folder.absolute()) if folder else place

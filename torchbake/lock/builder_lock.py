@@ -1,0 +1,67 @@
+"""``images/builder.lock``: the builder's own tool, uv, in the version that also resolves."""
+
+from pathlib import Path
+
+from torchbake.core.files import write_text
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.image_lock import differences_of
+from torchbake.lock.lockfile import Lock, assign_layers, format_lock, parse_lock, read_lock_text
+from torchbake.lock.uv import Question, resolve
+
+_AGAIN = "Make it anew, and read what changed: nox -s lock -- all --upgrade-builder"
+
+
+def builder_lock_path(root: Path) -> Path:
+    return root / "images" / "builder.lock"
+
+
+def builder_lock_text(root: Path) -> str:
+    """Raises LockError when there is none."""
+    path = builder_lock_path(root)
+    text = read_lock_text(path, "all")
+    _checked(text, path)
+    return text
+
+
+def read_builder_lock(root: Path) -> Lock:
+    """Raises LockError when there is none, or when it holds more than uv."""
+    path = builder_lock_path(root)
+    return _checked(read_lock_text(path, "all"), path)
+
+
+def _checked(text: str, path: Path) -> Lock:
+    lock = parse_lock(text, str(path))
+    held = [f"{pin.name}=={pin.version}" for pin in lock.pins.values()]
+    if held != [lock.inputs] or set(lock.pins) != {"uv"}:
+        raise LockError(
+            f"{path}: holds {', '.join(held)}, and not uv alone.",
+            hint=_AGAIN,
+        )
+    return lock
+
+
+def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -> bool:
+    """Lock uv, unless it is locked already; whether the file is another one now. Raises LockError."""
+    path = builder_lock_path(root)
+    if path.exists() and not upgrade:
+        return False
+    from importlib.metadata import version  # noqa: PLC0415 - 10 ms that a run with a lock need not spend
+
+    text = format_lock(_locked(f"uv=={version('uv')}", config))
+    if path.exists() and read_lock_text(path, "all") == text:
+        return False
+    write_text(path, text)
+    return True
+
+
+def check_builder_online(lock: Lock, config: PipConfig) -> None:
+    """Raises LockError unless the indexes serve every locked file."""
+    differences = differences_of(lock, _locked(lock.inputs, config))
+    if differences:
+        raise LockError(f"images/builder.lock: {differences[0]}.", hint=_AGAIN)
+
+
+def _locked(requirement: str, config: PipConfig) -> Lock:
+    pins = resolve(Question(requirements=(requirement,), python="3.11"), config)
+    return Lock(inputs=requirement, layers=assign_layers(pins))

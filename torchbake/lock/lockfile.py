@@ -1,0 +1,195 @@
+"""``requirements.lock``: what it says, and in which layer each wheel goes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from torchbake.core.files import read_text
+from torchbake.errors import LockError
+
+Layer: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+
+_PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s\\;]+)")
+_HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
+_SECTION = re.compile(r"^# --- layer (\w+)", flags=re.MULTILINE)
+_TORCH_WHEELS = {"torch", "triton"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """One locked wheel. ``via`` are the packages that need it; empty for what the row itself asks for."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """All wheels of an image by layer, and the inputs they were locked from."""
+
+    inputs: str
+    layers: Mapping[Layer, tuple[Pin, ...]]
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        return {pin.name: pin for layer in LAYERS for pin in self.layers[layer]}
+
+    @property
+    def cuda(self) -> str | None:
+        """CUDA's exact version, that of its run-time library; None where no wheel carries one."""
+        return self._version("nvidia-cuda-runtime")
+
+    @property
+    def cudnn(self) -> str | None:
+        return self._version("nvidia-cudnn")
+
+    @property
+    def nccl(self) -> str | None:
+        return self._version("nvidia-nccl")
+
+    def _version(self, stem: str) -> str | None:
+        for name, pin in self.pins.items():
+            if re.fullmatch(rf"{stem}(-cu\d+)?", name):
+                return pin.version
+        return None
+
+
+def parse_pins(text: str) -> tuple[Pin, ...]:
+    """The pins of uv's (or pip-compile's) output, in its order."""
+    pins: list[Pin] = []
+    for block in re.split(r"\n(?=\S)", text):
+        match = _PIN.match(block)
+        if match:
+            via = re.findall(r"^\s+#\s+(?:via\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)\s*$", block, flags=re.MULTILINE)
+            pins.append(
+                Pin(
+                    name=canonicalize_name(match["name"]),
+                    version=match["version"],
+                    hashes=tuple(sorted(_HASH.findall(block))),
+                    via=tuple(canonicalize_name(name) for name in via if name != "via"),
+                )
+            )
+    return tuple(pins)
+
+
+def assign_layers(pins: Iterable[Pin]) -> dict[Layer, tuple[Pin, ...]]:
+    """Each wheel's layer.
+
+    The NVIDIA libraries that torch needs come first and are shared by every image with the same wheels;
+    NVIDIA wheels that only the row asks for (nvcc) would break that, so they go to ``devel``.
+    """
+    pins = tuple(pins)
+    needed = _needed_by("torch", pins)
+    layers: dict[Layer, list[Pin]] = {layer: [] for layer in LAYERS}
+    for pin in sorted(pins, key=lambda pin: pin.name):
+        layers[_layer(pin, needed)].append(pin)
+    return {layer: tuple(found) for layer, found in layers.items()}
+
+
+def format_lock(lock: Lock) -> str:
+    """The file's text: a header, then the pins by layer. ``parse_lock`` reads it back."""
+    lines = [
+        "# Locked by torchbake; `nox -s lock` makes it anew. pip and uv install it as it is.",
+        f"# inputs: {lock.inputs}",
+    ]
+    for layer in LAYERS:
+        lines += ["#", f"# --- layer {layer}"]
+        for pin in lock.layers[layer]:
+            hashes = [f"    --hash={digest}" for digest in pin.hashes]
+            lines.append(" \\\n".join([f"{pin.name}=={pin.version}", *hashes]))
+            lines += [f"    # via {name}" for name in pin.via]
+    return "\n".join(lines) + "\n"
+
+
+def parse_lock(text: str, name: str) -> Lock:
+    """Read a lock back. Raises LockError when it is not one of ours, to the byte; ``name`` is for the message."""
+    inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
+    layers: dict[Layer, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
+    for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
+        match = _SECTION.match(section)
+        if match and match[1] in LAYERS:
+            layers[match[1]] = parse_pins(section)
+    lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
+    what = _damage(text, lock)
+    if what:
+        raise LockError(f"{name}: {what}.", hint="Make it anew: nox -s lock -- ID.")
+    return lock
+
+
+def read_lock_text(path: Path, selector: str) -> str:
+    """A lock's text; ``selector`` is what makes it. Raises LockError: missing, or no text."""
+    hint = f"Make it: nox -s lock -- {selector}"
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        raise LockError(f"{path}: there is no lock.", hint=hint) from None
+    except UnicodeDecodeError as error:
+        raise LockError(f"{path}: is not UTF-8 text (byte {error.start}).", hint=hint) from None
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}.", hint=f"Put it right, or remove it. {hint}") from None
+
+
+def _damage(text: str, lock: Lock) -> str:
+    if not lock.inputs or not lock.pins:
+        return "it is no lock that torchbake wrote"
+    unhashed = [pin.name for pin in lock.pins.values() if not pin.hashes]
+    if unhashed:
+        return f"{unhashed[0]} has no hash"
+    whole = re.findall(_SECTION, text) == list(LAYERS) and text.endswith("\n") and not text.endswith("\\\n")
+    return _foreign(text, lock) if whole else "it is not whole: its end, or a layer, is missing"
+
+
+def _foreign(text: str, lock: Lock) -> str:
+    """What in the text a lock never holds: installers obey every line, so there may be none but our own."""
+    written = format_lock(lock)
+    if text != written:
+        pairs = enumerate(zip_longest(text.split("\n"), written.split("\n")), 1)
+        number, (line, _) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+        return f"line {number} is none that torchbake wrote: {line!r}"
+    pins = [pin for layer in LAYERS for pin in lock.layers[layer]]
+    odd = [pin for pin in pins if not _is_version(pin.version)]
+    if odd:
+        return f"{odd[0].name} has no version but {odd[0].version!r}"
+    if len(lock.pins) != len(pins):
+        return "it has a package twice"
+    return "" if assign_layers(pins) == lock.layers else "a package is in a layer where it does not belong"
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def unasked(lock: Lock, asked: Iterable[str]) -> list[str]:
+    """The packages that none of ``asked`` needs, directly or through others, as far as the lock itself tells."""
+    pins = lock.pins
+    return sorted(pins.keys() - set().union(*(_needed_by(name, pins.values()) for name in asked if name in pins)))
+
+
+def _layer(pin: Pin, needed: set[str]) -> Layer:
+    if pin.name in _TORCH_WHEELS:
+        return "torch"
+    if pin.name.startswith("nvidia-"):
+        return "nvidia" if pin.name in needed else "devel"
+    return "site"
+
+
+def _needed_by(root: str, pins: Iterable[Pin]) -> set[str]:
+    needed, grown = {root}, True
+    while grown:
+        more = {pin.name for pin in pins if needed & set(pin.via)} - needed
+        needed |= more
+        grown = bool(more)
+    return needed

@@ -1,0 +1,99 @@
+"""uv as the resolver: requirements in, pinned and hashed wheels out."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.uv_config import uv_toml
+from torchbake.lock.lockfile import Pin, parse_pins
+
+# The oldest C library that torch's own wheels accept; a lock for it installs on every base.
+PLATFORM = "x86_64-manylinux_2_28"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What uv is asked. ``preferred`` are pins, a line each, that are kept where they still fit."""
+
+    requirements: tuple[str, ...]
+    python: str
+    preferred: str = ""
+
+
+def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
+    """Every wheel that the requirements need, with hashes.
+
+    ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's own words.
+    """
+    # A source distribution would run code of its author on the builder; wheels are only unpacked.
+    words = ["--generate-hashes", "--only-binary", ":all:"]
+    return _compile(question, config, words, exclude=exclude)
+
+
+def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+    """The newest stable version of each package for a Python, alone; of sources too, unless ``wheels``.
+
+    Nothing is built: versions are all that is asked for. Raises LockError when a package has none.
+    """
+    words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
+    pins = _compile(Question(requirements=tuple(names), python=python), config, words)
+    return {pin.name: pin.version for pin in pins}
+
+
+def _compile(
+    question: Question, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
+) -> tuple[Pin, ...]:
+    import uv  # noqa: PLC0415 - only a run that locks needs it
+
+    with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder:
+        output = Path(folder) / "requirements.lock"
+        if question.preferred:
+            output.write_text(question.preferred)
+        settings = Path(folder) / "uv.toml"  # the folder is this user's alone
+        settings.write_text(uv_toml(config))
+        command = [str(uv.find_uv_bin()), *_arguments(question.python), *words, "--config-file", str(settings)]
+        done = subprocess.run(
+            [*command, "--output-file", str(output), "-"],
+            input="\n".join((*question.requirements, *exclude)),
+            env=_environment(config),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise LockError(_last_words(done.stderr), hint="Correct the row's versions or packages, or the index.")
+        return parse_pins(output.read_text())
+
+
+def _arguments(python: str) -> list[str]:
+    arguments = ["pip", "compile", "--quiet", "--no-header"]
+    return [*arguments, "--python-version", python, "--python-platform", PLATFORM]
+
+
+_OWN_INDEXES = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+    *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
+)
+
+
+def _environment(config: PipConfig) -> dict[str, str]:
+    environment = dict(os.environ, UV_PYTHON_DOWNLOADS="never", NO_COLOR="1")
+    environment.pop("VIRTUAL_ENV", None)
+    if uv_toml(config):
+        for name in _OWN_INDEXES:
+            environment.pop(name, None)  # uv would take it before what our file says
+    if config.cert:
+        environment["SSL_CERT_FILE"] = config.cert
+    if config.proxy:
+        environment |= {"HTTP_PROXY": config.proxy, "HTTPS_PROXY": config.proxy}
+    return environment
+
+
+def _last_words(stderr: str) -> str:
+    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    return "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it said nothing")

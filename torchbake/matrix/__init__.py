@@ -1,0 +1,1 @@
+"""From `matrix.yaml` to image specs: read, validate, expand, select, and give out tags."""

@@ -1,0 +1,169 @@
+"""``docs/matrix.md``: every key of matrix.yaml as the model's own schema has it. Pure.
+
+What a key means, and its example, stand beside the key in ``matrix.py``; there is no other list of them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from torchbake.matrix.expand import expand
+from torchbake.matrix.model import Matrix, validate_matrix
+from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.tags import PARTS
+from torchbake.matrix.yaml_source import parse_document
+
+MARK = "<!-- from torchbake/matrix/model.py; `nox -s schema` writes it -->\n"
+_SCALARS = {"string": "text", "integer": "number", "boolean": "true or false"}
+
+Node = Mapping[str, Any]
+
+
+def with_reference(page: str) -> str:
+    """The page with the words that stand above its mark, and the reference made anew below."""
+    schema = Matrix.model_json_schema()
+    whole = whole_example(schema)
+    parts = (*key_tables(schema), _tag_parts(whole), f"## A whole matrix\n\n```yaml\n{whole}```\n")
+    return f"{page.partition(MARK)[0]}{MARK}\n" + "\n".join(parts)
+
+
+def key_tables(schema: Node) -> list[str]:
+    """A section for each mapping of the file, in the file's order; what has several places comes last."""
+    titles = _titles(schema)
+    parts = [_section("The file", schema, schema)]
+    parts += [_section(f"`{title}`", schema["$defs"][name], schema, places) for name, (title, places) in titles.items()]
+    return parts
+
+
+def whole_example(schema: Node) -> str:
+    """A matrix made of the examples of the keys on top."""
+    examples = {key: _ordered(node["examples"][0], node, schema) for key, node in schema["properties"].items()}
+    return yaml.safe_dump(examples, sort_keys=False, default_flow_style=None, width=110)
+
+
+def example_of(key: str, node: Node, schema: Node) -> str:
+    """A key with its example, as one line of YAML."""
+    example = {key: _ordered(node["examples"][0], node, schema)}
+    written = yaml.safe_dump(example, sort_keys=False, default_flow_style=True, width=10_000)
+    return written.strip()[1:-1]  # what stands between the braces is YAML without them too
+
+
+def _ordered(value: Any, node: Node, schema: Node) -> Any:
+    """A value with its keys in the order of the model: pydantic sorts those of examples."""
+    if "$ref" in node:
+        return _ordered(value, schema["$defs"][_name(node)], schema)
+    if isinstance(value, list):
+        return [_ordered(one, node.get("items", {}), schema) for one in value]
+    if isinstance(value, dict):
+        known = node.get("properties") or dict.fromkeys(value, _values(node))
+        return {key: _ordered(value[key], inner, schema) for key, inner in known.items() if key in value}
+    return value
+
+
+def _titles(schema: Node) -> dict[str, tuple[str, list[str]]]:
+    """By model: the heading of its section, and its places in the file where they are several."""
+    places: dict[str, list[str]] = {}
+    for name, path in _walk(schema, schema, ""):
+        places.setdefault(name, []).append(path)
+    alone = {name: (paths[0], list[str]()) for name, paths in places.items() if len(paths) == 1}
+    shared = {name: (name.lower(), paths) for name, paths in places.items() if len(paths) > 1}
+    return alone | shared
+
+
+def _walk(schema: Node, node: Node, path: str) -> Iterator[tuple[str, str]]:
+    """Each model below a node, by name, with the path of keys to it: `*` is any name, `[]` any entry of a list."""
+    for key, value in node.get("properties", {}).items():
+        for name, steps in _models(value):
+            here = f"{path}{key}{steps}"
+            yield name, here
+            yield from _walk(schema, schema["$defs"][name], f"{here}.")
+
+
+def _models(node: Node) -> Iterator[tuple[str, str]]:
+    """The models that a value holds, with the steps to each."""
+    if "$ref" in node:
+        yield _name(node), ""
+    inner = [("[]", node.get("items")), (".*", _values(node)), *(("", one) for one in node.get("anyOf", ()))]
+    for step, value in ((step, value) for step, value in inner if value):
+        for name, steps in _models(value):
+            yield name, step + steps
+
+
+def _name(node: Node) -> str:
+    return str(node["$ref"]).rpartition("/")[2]
+
+
+def _values(node: Node) -> Node:
+    """What the values of a mapping with names of the user's own are."""
+    extra = node.get("additionalProperties")
+    return next(iter(node.get("patternProperties", {}).values()), extra if isinstance(extra, dict) else {})
+
+
+def _section(heading: str, model: Node, schema: Node, places: Iterable[str] = ()) -> str:
+    titles = _titles(schema)
+    lines = [f"## {heading}", "", model["description"], ""]
+    if places:
+        lines += [f"It stands at {', '.join(f'`{place}`' for place in places)}.", ""]
+    lines += ["| key | what it is | type | default | example |", "| --- | --- | --- | --- | --- |"]
+    for key, node in model["properties"].items():
+        default = _default(node) if key not in model.get("required", ()) else "must be given"
+        cells = (f"`{key}`", node["description"], _kind(node, titles), default, f"`{example_of(key, node, schema)}`")
+        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _default(node: Node) -> str:
+    value = node.get("default")
+    if _is_empty(value):
+        return "not set" if value is None and node.get("type") != "object" else "empty"
+    if "$ref" in node:
+        return "those of its keys"
+    shown = value if isinstance(value, str) else yaml.safe_dump([value], default_flow_style=True).strip()[1:-1]
+    return f"`{shown}`"
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_empty, value.values()))
+    return value is None or value in ("", [])
+
+
+def _kind(node: Node, titles: Mapping[str, tuple[str, list[str]]]) -> str:
+    """What a value may be, in words."""
+    if "$ref" in node:
+        title = titles[_name(node)][0]
+        return f"[`{title}`](#{anchor(title)})"
+    choices = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
+    if choices:
+        return _kind(choices[0], titles) + (", or a list of such" if len(choices) > 1 else "")
+    if node["type"] == "array":
+        return "list: " + _kind(node["items"], titles)
+    if node["type"] == "object":
+        return f"{_names(node)} to: {_kind(_values(node), titles)}"
+    kinds = [node["type"]] if isinstance(node["type"], str) else node["type"]
+    words = [" or ".join(_SCALARS[kind] for kind in kinds)]
+    words += [f"`{node['pattern']}`"] if "pattern" in node else []
+    words += [f"{node['minLength']} characters or more"] if "minLength" in node else []
+    return ", ".join(words)
+
+
+def _names(node: Node) -> str:
+    pattern = next(iter(node.get("patternProperties", ())), "")
+    return f"mapping, names `{pattern}`," if pattern else "mapping, any names,"
+
+
+def anchor(title: str) -> str:
+    """The link to a heading, as GitHub makes it."""
+    return re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")
+
+
+def _tag_parts(matrix: str) -> str:
+    """The parts of the forms of tags, with what each is for the first image of a matrix."""
+    document = parse_document(matrix, Path("docs/matrix.md"))
+    spec = next(one for one in expand(validate_matrix(document), document).specs if isinstance(one, ImageSpec))
+    lines = ["## Parts of a tag", "", "What forms of `tags.rolling` may name.", ""]
+    lines += [f"| part | of {spec.id} |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| `{{{part}}}` | `{value(spec)}` |" for part, value in PARTS.items()), ""])

@@ -1,0 +1,314 @@
+"""``matrix.yaml`` as a validated model: the only hand-edited list of versions.
+
+Every problem in the file is reported at once, each with file, line and key.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from torchbake.core.suggest import nearest
+from torchbake.errors import MatrixError
+from torchbake.matrix import validators
+from torchbake.matrix.field_types import (
+    Accelerators,
+    Cudnn,
+    Indexes,
+    LabelText,
+    Name,
+    Names,
+    PythonVersion,
+    Repository,
+    Torches,
+    Waivers,
+)
+from torchbake.matrix.yaml_source import Document, Location, read_document
+
+
+class _Model(BaseModel):
+    # A nested model's own validator is never used: built only when asked for, none of them costs a start its time.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Packages(_Model):
+    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
+
+    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
+        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
+    )
+    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
+        (),
+        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
+    )
+
+    def __add__(self, other: "Packages") -> "Packages":
+        return Packages(
+            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
+            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
+        )
+
+
+class Base(_Model):
+    """A distribution that images stand on, by a name that stands in their ids."""
+
+    image: Annotated[str, AfterValidator(validators.image)] = Field(
+        description="where an image registry has it: a name and a tag, no digest", examples=["debian:bookworm-slim"]
+    )
+    suite: Name = Field(
+        description="the Debian suite it is bootstrapped from where no registry answers", examples=["bookworm"]
+    )
+    python: PythonVersion = Field(description="the suite's own Python, for which wheels are locked", examples=["3.11"])
+
+
+class Flavor(_Model):
+    """What an image is for, by a name that stands in its id."""
+
+    packages: Packages = Field(
+        Packages(), description="added to each image of the flavor", examples=[{"apt": ["g++", "python3-dev"]}]
+    )
+    cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9][0-9]*$")], Packages] = Field(
+        default_factory=dict,
+        description="added where the row has CUDA of that major",
+        examples=[{"cuda12": {"pip": ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}}],
+    )
+    headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
+    waive: Waivers
+
+
+class Defaults(_Model):
+    """What every row has unless it says otherwise."""
+
+    cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
+    trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
+    packages: Packages = Field(
+        Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
+    )
+
+
+class Row(_Model):
+    """Torch versions on accelerators, bases and flavors: every combination is an image."""
+
+    torch: Torches = Field(
+        description="versions of torch, each in full; 2.0.0 or later for CUDA", examples=[["2.10.0", "2.9.1"]]
+    )
+    accelerator: Accelerators = Field(
+        description="what it computes on: cpu, or CUDA by its major and minor", examples=["cuda12.8"]
+    )
+    base: Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
+    flavor: Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    cudnn: Cudnn | None = Field(
+        None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
+    )
+    trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
+    packages: Packages = Field(
+        Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
+    )
+    indexes: Indexes
+    waive: Waivers
+
+
+class Exclude(_Model):
+    """Combinations that are not built. Every axis that is named must match; one that excludes nothing is an error."""
+
+    torch: Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
+    accelerator: Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
+    base: Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
+    flavor: Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
+    reason: Annotated[str, AfterValidator(validators.one_line)] = Field(
+        min_length=8,
+        description="why; `list --explain` shows it",
+        examples=["extensions are built once, on the older C library"],
+    )
+
+
+class ImageAddition(_Model):
+    """Additions for the images of the rows whose id is this, or fits this glob; one that no image fits is an error."""
+
+    packages: Packages = Field(
+        Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
+    )
+    trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
+    waive: Waivers
+
+
+class InitImage(_Model):
+    """An init container with its own version, in a repository beside the other. Its name is that of its template."""
+
+    version: Annotated[str, AfterValidator(validators.a_version)] = Field(
+        description="its version, which is its tag", examples=["1.0.0"]
+    )
+    base: str = Field(
+        description="the name in `bases:` of what its program is compiled on; nothing of it stays in the image",
+        examples=["debian12"],
+    )
+    waive: Waivers
+
+
+class TagDefaults(_Model):
+    """What a tag means where it says nothing: a form that leaves a part out is about images with this value alone."""
+
+    accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = Field(
+        "cuda", description="cpu, or CUDA as wide or exact as wanted: cuda, cuda12, cuda12.8", examples=["cuda12"]
+    )
+    base: str = Field(description="a name of `bases:`", examples=["debian12"])
+    flavor: str = Field("runtime", description="a name of `flavors:`", examples=["runtime"])
+
+
+class Tags(_Model):
+    """The rolling tags: which forms there are, and what stands behind the short ones."""
+
+    defaults: TagDefaults = Field(
+        description="what stands behind a part that a form leaves out", examples=[{"base": "debian12"}]
+    )
+    rolling: tuple[str, ...] = Field(
+        min_length=1,
+        description="forms, most specific first; of all images that one could name, the highest version holds the tag",
+        examples=[["{torch}-{cuda}", "{minor}", "latest"]],
+    )
+
+
+class Matrix(_Model):
+    """The whole of matrix.yaml."""
+
+    repository: Repository = Field(
+        description="the images' repository, without a registry host", examples=["acme/pytorch"]
+    )
+    source: LabelText = Field(
+        "",
+        description="where the sources live and holes are reported; the org.opencontainers.image.source label",
+        examples=["https://github.com/acme/images"],
+    )
+    licenses: LabelText = Field(
+        "BSD-3-Clause",
+        description="an SPDX expression; the org.opencontainers.image.licenses label",
+        examples=["BSD-3-Clause"],
+    )
+    defaults: Defaults = Field(
+        Defaults(),
+        description="what every row has unless it says otherwise",
+        examples=[{"packages": {"pip": ["numpy"]}}],
+    )
+    indexes: Indexes
+    bases: dict[Name, Base] = Field(
+        min_length=1,
+        description="the distributions, by name",
+        examples=[{"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}}],
+    )
+    flavors: dict[Name, Flavor] = Field(
+        min_length=1,
+        description="what images are for, by name",
+        examples=[{"runtime": {}, "devel": {"headers": True, "packages": {"apt": ["g++"]}}}],
+    )
+    rows: tuple[Row, ...] = Field(
+        min_length=1,
+        description="the images, as products of their axes",
+        examples=[[{"torch": "2.10.0", "accelerator": "cuda12.8", "base": "debian12", "flavor": ["runtime", "devel"]}]],
+    )
+    exclude: tuple[Exclude, ...] = Field(
+        (),
+        description="combinations of the rows that are not built",
+        examples=[[{"flavor": "devel", "reason": "nobody builds extensions here"}]],
+    )
+    images: dict[str, ImageAddition] = Field(
+        default_factory=dict,
+        description="additions for single images, by id or glob",
+        examples=[{"2.10.0-cuda12.8-*": {"packages": {"pip": ["einops"]}}}],
+    )
+    init: dict[Name, InitImage] = Field(
+        default_factory=dict,
+        description="init containers, by name",
+        examples=[{"volume-permissions": {"version": "1.0.0", "base": "debian12"}}],
+    )
+    tags: Tags = Field(
+        description="the rolling tags", examples=[{"defaults": {"base": "debian12"}, "rolling": ["{torch}", "latest"]}]
+    )
+
+
+def load_matrix(path: Path) -> tuple[Matrix, Document]:
+    """Read and validate; raises MatrixError that lists every problem with file, line and key."""
+    document = read_document(path)
+    return validate_matrix(document), document
+
+
+def validate_matrix(document: Document) -> Matrix:
+    """The model behind a document. Raises MatrixError."""
+    if not isinstance(document.data, dict):
+        what = "is empty" if document.data is None else "is not a mapping of keys"
+        raise MatrixError(
+            f"{document.path}:1: {what}.",
+            hint="It needs at least: repository, bases, flavors, rows and tags.",
+        )
+    try:
+        return Matrix.model_validate(document.data)
+    except ValidationError as error:
+        # pydantic counts a list's good entries: a list of bad ones alone is not also too short.
+        real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
+        raise problems(document, [_explain(found) for found in real]) from None
+
+
+def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
+    """One error for all that is wrong, in the file's order."""
+    unique = dict.fromkeys(found)  # one mistake in a row shows in each of its combinations
+    lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
+    head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
+    return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
+
+
+def _explain(problem: Any) -> tuple[Location, str]:
+    location: Location = tuple(part for part in problem["loc"] if part != "[key]")
+    kind, value = problem["type"], problem.get("input")
+    if kind == "extra_forbidden":
+        return location, _unknown_key(location)
+    if kind == "missing":
+        return location, "is missing"
+    if kind == "value_error":
+        return location, str(problem["ctx"]["error"])
+    if kind == "string_pattern_mismatch":
+        return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}"
+    shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
+    said = _PLAIN.get(kind) or problem["msg"][0].lower() + problem["msg"][1:]
+    return location, said + shown
+
+
+# pydantic's words name Python's types, which a YAML file does not have.
+_PLAIN = {
+    "tuple_type": "should be a list",
+    "dict_type": "should be a mapping",
+    "model_type": "should be a mapping",
+    "string_type": "should be one value",
+    "too_short": "needs at least one entry",
+}
+
+
+def _kind(value: Any) -> str:
+    names: dict[type, str] = {dict: "mapping", list: "list"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _unknown_key(location: Location) -> str:
+    known = _known_keys(location[:-1])
+    near = nearest(str(location[-1]), known, count=1)
+    guess = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}" if known else ""
+    return f"unknown key {location[-1]!r}{guess}"
+
+
+def _known_keys(location: Location) -> list[str]:
+    """The keys a mapping at ``location`` may have, read off the JSON Schema so that there is one list."""
+    schema = Matrix.model_json_schema()
+    node: dict[str, Any] = schema
+    for part in location:
+        node = _resolve(schema, node)
+        if isinstance(part, int):
+            node = node.get("items", {})
+        else:
+            extra: Any = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
+            node = node.get("properties", {}).get(part) or (extra if isinstance(extra, dict) else {})
+    return list(_resolve(schema, node).get("properties", {}))
+
+
+def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+    return node

@@ -1,0 +1,124 @@
+"""The tags an image carries, as one pure function over the whole matrix.
+
+A form such as ``{minor}-{accelerator}`` is a tag with parts. A part that a form leaves out must have its
+default value, so ``2.10-cuda12.8`` never names a devel image. Of all images that a tag could name, the
+highest version holds it: an old patch release never moves a shorter tag.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from string import Formatter
+from typing import Any
+
+from torchbake.matrix.accelerator import Accelerator
+from torchbake.matrix.model import TagDefaults, Tags, problems
+from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.matrix.yaml_source import Document, Location
+from torchbake.oci.tag_names import reserved
+
+PARTS: dict[str, Callable[[ImageSpec], str]] = {
+    "torch": lambda spec: spec.torch,
+    "minor": lambda spec: ".".join(map(str, spec.version.release[:2])),
+    "accelerator": lambda spec: "-".join(
+        filter(None, (str(spec.accelerator), f"cudnn{spec.cudnn}" if spec.cudnn else ""))
+    ),
+    "cuda": lambda spec: str(spec.accelerator),
+    "family": lambda spec: spec.accelerator.family,
+    "flavor": lambda spec: spec.flavor,
+    "base": lambda spec: spec.base.name,
+}
+_LITERAL = re.compile(r"[A-Za-z0-9._-]*")  # what OCI allows in a tag
+_ACCELERATOR_PARTS = {"accelerator", "cuda", "family"}
+
+
+def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
+    """Every image's rolling tags by id, most specific first; the id itself is always the first.
+
+    Raises MatrixError, with each form's line, for forms that are none and for two images that claim one tag.
+    """
+    tags: dict[str, list[str]] = {spec.id: [_own_tag(spec)] for spec in specs}
+    images = [spec for spec in specs if isinstance(spec, ImageSpec)]
+    taken = {(spec.repository, _own_tag(spec)): spec.id for spec in specs}
+    wrong: list[tuple[Location, str]] = []
+    for number, form in enumerate(rules.rolling):
+        try:
+            holders = _holders(form, images, rules.defaults)
+        except ValueError as error:
+            wrong.append((("tags", "rolling", number), str(error)))
+            continue
+        for tag, holder in holders.items():
+            first = taken.setdefault((holder.repository, tag), holder.id)
+            if first != holder.id:
+                wrong.append((("tags", "rolling", number), _claimed_twice(form, tag, first, holder.id)))
+            elif tag not in tags[holder.id]:
+                tags[holder.id].append(tag)
+    if wrong:
+        raise problems(document, wrong)
+    for spec in specs:
+        if isinstance(spec, InitSpec):
+            tags[spec.id] += _init_tags(spec)
+    return {name: tuple(found) for name, found in tags.items()}
+
+
+def parts_of(form: str) -> frozenset[str]:
+    """The parts that a form names. Raises ValueError for one that does not exist, and for what no tag can hold."""
+    try:
+        pieces = list(Formatter().parse(form))
+    except ValueError as error:
+        raise ValueError(f"{form!r}: {error}; write parts as {{torch}}") from None
+    named = frozenset(name for _, name, _, _ in pieces if name is not None)
+    unknown = named - PARTS.keys()
+    if unknown:
+        raise ValueError(f"{form!r}: unknown part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
+    plain = all(_LITERAL.fullmatch(text) and not spec and not conversion for text, _, spec, conversion in pieces)
+    if not plain or not form or form[0] in ".-":
+        raise ValueError(
+            f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and starts with none of the last two"
+        )
+    return named
+
+
+def _own_tag(spec: Spec) -> str:
+    return spec.release if isinstance(spec, InitSpec) else spec.id
+
+
+def _init_tags(spec: InitSpec) -> list[str]:
+    release = spec.version.release
+    if spec.version.is_prerelease:
+        return []
+    shorter = [".".join(map(str, release[:length])) for length in range(len(release) - 1, 0, -1)]
+    return [*shorter, "latest"]
+
+
+def _holders(form: str, images: Iterable[ImageSpec], defaults: TagDefaults) -> dict[str, ImageSpec]:
+    named = parts_of(form)
+    holders: dict[str, ImageSpec] = {}
+    for spec in images:
+        if spec.version.is_prerelease or not _fits(spec, named, defaults):
+            continue
+        tag = form.format(**{part: PARTS[part](spec) for part in named})
+        reason = reserved(tag)
+        if reason:
+            raise ValueError(f"{form!r}: the tag {tag!r} {reason}")
+        holder = holders.get(tag)
+        if holder and _rank(holder) == _rank(spec):
+            raise ValueError(_claimed_twice(form, tag, holder.id, spec.id))
+        if holder is None or _rank(holder) < _rank(spec):
+            holders[tag] = spec
+    return holders
+
+
+def _claimed_twice(form: str, tag: str, first: str, second: str) -> str:
+    return f"{form!r}: two images claim the tag {tag!r}: {first} and {second}; name the part that tells them apart"
+
+
+def _fits(spec: ImageSpec, named: frozenset[str], defaults: TagDefaults) -> bool:
+    return (
+        ("base" in named or spec.base.name == defaults.base)
+        and ("flavor" in named or spec.flavor == defaults.flavor)
+        and (bool(named & _ACCELERATOR_PARTS) or defaults.accelerator in spec.accelerator.names)
+    )
+
+
+def _rank(spec: ImageSpec) -> tuple[Any, Accelerator, int]:
+    return spec.version, spec.accelerator, int(spec.cudnn or 0)

@@ -1,0 +1,98 @@
+"""What a text of matrix.yaml may be. Each ends up in a Dockerfile, a label, a file's name or the words of a tool.
+
+A function gives back the text, in its normal form where it has one, and raises ValueError with what is wrong.
+"""
+
+import re
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from torchbake.errors import UsageError
+from torchbake.matrix.accelerator import parse_accelerator
+from torchbake.oci.reference import parse_reference
+from torchbake.oci.tag_names import reserved
+
+
+def a_version(text: str) -> str:
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        raise ValueError(f"{text!r} is not a version (PEP 440), such as 2.10.0") from None
+    if version.local or version.epoch:
+        raise ValueError(f"{text!r} has a local version or an epoch; the accelerator says which wheel it is")
+    return str(version)
+
+
+def torch_version(text: str) -> str:
+    version = a_version(text)
+    if len(Version(version).release) < 3:
+        raise ValueError(f"{text!r} is not the whole version of a torch; write it in full, in quotes, such as '2.10.0'")
+    return version
+
+
+def name(text: str) -> str:
+    reason = reserved(text)
+    if reason:
+        raise ValueError(f"{text!r} {reason}; choose another name")
+    return text
+
+
+def accelerator(text: str) -> str:
+    return str(parse_accelerator(text))
+
+
+def one_line(text: str) -> str:
+    """One line of text that anything may show."""
+    odd = next((mark for mark in text if not mark.isprintable()), None)
+    if odd is not None:
+        raise ValueError(f"{text!r} holds {odd!r}; write it on one line, without control characters")
+    return text
+
+
+def requirement(text: str) -> str:
+    one_line(text)
+    try:
+        parsed = Requirement(text.replace("{torch}", "1").replace("{cuda}", "1"))
+    except InvalidRequirement:
+        raise ValueError(f"{text!r} is not a pip requirement (PEP 508), such as einops>=0.8") from None
+    if parsed.url:
+        raise ValueError(f"{text!r} names a URL, which no lock holds; put the wheel in an index or a find-links folder")
+    return text
+
+
+def apt_package(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?", text):
+        raise ValueError(f"{text!r} is not a Debian package name, such as libgl1")
+    if text.endswith("-"):
+        raise ValueError(f"{text!r} takes away a package: apt reads a last - so")
+    if ".+" in text:
+        raise ValueError(f"{text!r} is a pattern to apt, which would install all that fits it")
+    return text
+
+
+def image(text: str) -> str:
+    try:
+        reference = parse_reference(text)
+    except UsageError as error:
+        raise ValueError(error.message) from None
+    if reference.digest:
+        raise ValueError(f"{text!r} has a digest; name a tag: which digest it is, is recorded when the base is made")
+    return text
+
+
+def quoted(text: str) -> str:
+    """A text that stands between quotes in a Dockerfile."""
+    odd = next((mark for mark in text if mark in '"\\$'), None)
+    if odd is not None:
+        raise ValueError(f"{text!r} stands in labels, where {odd} would end the text or mean something else")
+    return one_line(text)
+
+
+def index(text: str) -> str:
+    if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%+/-]*)?", text):
+        raise ValueError(
+            f"{text!r} is no address of an index, such as https://download.pytorch.org/whl/cpu; one with a login "
+            "is the host's: TORCHBAKE_INDEX_CPU"
+        )
+    return text

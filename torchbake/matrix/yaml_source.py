@@ -1,0 +1,139 @@
+"""A YAML file as plain values, with the line of every key.
+
+Scalars stay the text that was written: `torch: 2.10` is the version "2.10", never the number 2.1.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from torchbake.core.files import read_text
+from torchbake.errors import MatrixError
+
+Location: TypeAlias = tuple[str | int, ...]
+
+_DEEPEST = 50
+_MOST = 200_000  # ten thousand rows have fewer
+
+try:  # libyaml, ten times faster, where the wheel has it
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # pragma: no cover - depends on how PyYAML was built
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Document:
+    """``data`` holds dicts, lists, strings and None; ``lines`` maps a path of keys to its 1-based line."""
+
+    path: Path
+    data: Any
+    lines: dict[Location, int]
+
+    def line(self, location: Location) -> int:
+        """The line of ``location``, or of its nearest parent that stands in the file."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return self.lines.get(location, 1)
+
+    def where(self, location: Location) -> str:
+        """``file:line: key.path``, as editors and CI logs link it."""
+        key = ".".join(str(part) for part in location)
+        return f"{self.path}:{self.line(location)}" + (f": {key}" if key else "")
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file. Raises MatrixError (no such file, not UTF-8, syntax, duplicate key)."""
+    return parse_document(_read_text(path), path)
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """Parse YAML text; ``path`` only names it in messages."""
+    try:
+        _check_depth(text, path)
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise _syntax_error(path, error) from None
+    lines: dict[Location, int] = {}
+    data = None if node is None else _value(node, (), lines, path, frozenset())
+    return Document(path=path, data=data, lines=lines)
+
+
+def _check_depth(text: str, path: Path) -> None:
+    """Composing descends by recursion, in C without an end to it; going through the events does not."""
+    depth = line = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1 if event.start_mark else line
+        if depth > _DEEPEST:
+            raise MatrixError(
+                f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
+                hint="A matrix needs six; look for brackets that nobody closes.",
+            )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        raise MatrixError(
+            f"{path}: no such file.", hint="Run in the project's folder, or name the file: --matrix FILE."
+        ) from None
+    except IsADirectoryError:
+        raise MatrixError(f"{path}: is a folder, not a file.", hint="Name the file: --matrix FILE.") from None
+    except PermissionError:
+        raise MatrixError(f"{path}: permission denied.", hint="Make the file readable.") from None
+    except UnicodeDecodeError as error:
+        raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
+    except OSError as error:
+        raise MatrixError(f"{path}: {error.strerror}.", hint="Name a plain file: --matrix FILE.") from None
+
+
+def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
+    mark = getattr(error, "problem_mark", None)
+    where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    context = getattr(error, "context", None)
+    said = f"{problem} ({context})" if context else str(problem)
+    return MatrixError(
+        f"{where}: YAML syntax: {said}",
+        hint="Check the indentation, colons and quotes at and above that line.",
+    )
+
+
+def _value(node: yaml.Node, location: Location, lines: dict[Location, int], path: Path, above: frozenset[int]) -> Any:
+    lines.setdefault(location, node.start_mark.line + 1)
+    if len(lines) > _MOST:
+        raise MatrixError(
+            f"{path}:{node.start_mark.line + 1}: holds more than {_MOST} values once its aliases are filled in.",
+            hint="Use fewer aliases, or split the matrix.",
+        )
+    if id(node) in above:
+        raise MatrixError(f"{path}:{node.start_mark.line + 1}: an alias contains itself.", hint="Remove the alias.")
+    above = above | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, location, lines, path, above)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*location, i), lines, path, above) for i, item in enumerate(node.value)]
+    return None if node.tag.endswith(":null") else node.value
+
+
+def _mapping(
+    node: yaml.MappingNode, location: Location, lines: dict[Location, int], path: Path, above: frozenset[int]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise MatrixError(f"{path}:{line}: a key must be a plain word.", hint="Write `key: value`.")
+        key = key_node.value
+        if key in result:
+            first = lines[(*location, key)]
+            raise MatrixError(
+                f"{path}:{line}: {'.'.join(map(str, (*location, key)))}: duplicate key, first on line {first}.",
+                hint="Keep one of the two.",
+            )
+        lines[(*location, key)] = line
+        result[key] = _value(value_node, (*location, key), lines, path, above)
+    return result

@@ -1,0 +1,1 @@
+"""Images as data: references, tag names, labels, manifests, layouts and layers. No registry and no engine."""

@@ -1,0 +1,149 @@
+"""Two packed images that should be one: the first thing in which they differ, layer by layer."""
+
+import hashlib
+import itertools
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torchbake.errors import ReproduceError
+from torchbake.oci.labels import steps_in
+from torchbake.oci.layer_stream import LOOK, UNREADABLE, unpacked
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Where two images part: a layer (counted from 1) or the config, and what differs first in it."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Of two images by their manifests' digests. They are the same where there are no differences."""
+
+    digests: tuple[str, str]
+    layers: int
+    equal: int
+    differences: tuple[Difference, ...]
+
+
+def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison:
+    """Compare two images, each by its layout and digest. Raises ReproduceError for one that is not whole."""
+    sides = [_Side(layout, digest) for layout, digest in (first, second)]
+    pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
+    equal = sum(1 for one, other in pairs if one == other)
+    found = [_config(sides), *_layers(sides)]
+    if first[1] != second[1] and not any(found):
+        found.append(Difference(where="manifest", what="its own fields or their order"))
+    return Comparison(
+        digests=(first[1], second[1]),
+        layers=len(pairs),
+        equal=equal,
+        differences=tuple(difference for difference in found if difference),
+    )
+
+
+class _Side:
+    """One of the two."""
+
+    def __init__(self, layout: Layout, digest: str) -> None:
+        manifest = layout.find(digest)
+        if manifest is None:
+            raise ReproduceError(f"{layout.folder} does not hold all of {digest}.", hint="Run it once more.")
+        self.layout, self.manifest = layout, manifest
+        data = layout.path(manifest.config.digest).read_bytes()
+        self.config = Manifest(data=data, media_type=manifest.config.media_type).content
+
+    def steps(self) -> list[str]:
+        """What made each layer, by the image's own history."""
+        return steps_in(self.config)
+
+
+def _config(sides: Sequence[_Side]) -> Difference | None:
+    """Layers are named by their own differences: what the config repeats of them is left out here."""
+    one, other = ({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides)
+    path = _first_key(one, other)
+    return Difference(where="config", what=path) if path else None
+
+
+def _first_key(one: Any, other: Any, path: str = "") -> str:
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted({*one, *other})
+        return next(filter(None, (_first_key(one.get(key), other.get(key), f"{path}.{key}") for key in keys)), "")
+    if one == other:
+        return ""
+    return f"{path.removeprefix('.')}: {json.dumps(one)} and {json.dumps(other)}"
+
+
+def _layers(sides: Sequence[_Side]) -> Iterator[Difference]:
+    steps = sides[0].steps()
+    pairs = itertools.zip_longest(*(side.manifest.layers for side in sides))
+    for number, (one, other) in enumerate(pairs, start=1):
+        if one == other:
+            continue
+        made_by = f" ({steps[number - 1][:60]})" if number <= len(steps) else ""
+        where = f"layer {number}{made_by}"
+        if one is None or other is None:
+            yield Difference(where=where, what=f"only the {'first' if other is None else 'second'} has it")
+            continue
+        paths = [side.layout.path(blob.digest) for side, blob in zip(sides, (one, other), strict=True)]
+        yield Difference(where=where, what=first_difference(*paths))
+
+
+def first_difference(one: Path, other: Path) -> str:
+    """The first entry in which two layers differ, and how. Raises ReproduceError for what is no layer."""
+    try:
+        for mine, theirs in itertools.zip_longest(_entries(one), _entries(other)):
+            if mine != theirs:
+                return _told(mine, theirs)
+    except UNREADABLE as error:
+        raise ReproduceError(f"{one} or {other} is no layer: {error}") from None
+    return "the same entries, packed otherwise"
+
+
+def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
+    if mine is None or theirs is None:
+        entry, which = (mine, "first") if mine else (theirs, "second")
+        return f"{entry['name'] if entry else ''}: only the {which} has it"
+    if mine["name"] != theirs["name"]:
+        return f"{mine['name']} where the other has {theirs['name']}"
+    differing = (f"{key} {mine[key]} and {theirs[key]}" for key in mine if mine[key] != theirs[key])
+    return f"{mine['name']}: {', '.join(differing)}"
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
+    with path.open("rb") as file, unpacked(file, file.peek(LOOK)[:LOOK]) as stream, read(fileobj=stream) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            yield {
+                "name": member.name,
+                "type": member.type.decode(),
+                "mode": oct(member.mode),
+                "owner": f"{member.uid}:{member.gid}",
+                "link": member.linkname,
+                "time": _time(member),
+                "size": member.size,
+                "content": hashlib.file_digest(content, "sha256").hexdigest()[:12] if content else "",  # type: ignore[arg-type]
+                "attributes": {key: value for key, value in member.pax_headers.items() if key != "mtime"},
+            }
+
+
+def _time(member: tarfile.TarInfo) -> str:
+    exact = member.pax_headers.get("mtime", "")  # tarfile rounds it to what a float holds
+    try:
+        shown = datetime.fromtimestamp(int(member.mtime), UTC).isoformat()
+    except (OSError, OverflowError, ValueError):  # a time that no calendar has
+        shown = f"{member.mtime} s"
+    return f"{shown} ({exact})" if exact else shown

@@ -1,0 +1,153 @@
+"""One image after the other from lock to registry, by the commands that users type; makes room on the disk."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from torchbake.build.buildx import prune
+from torchbake.build.source_date import revision
+from torchbake.checks.verdict import Outcome
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.client import Engine, is_local
+from torchbake.errors import CheckError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.layout import Layout
+from torchbake.proof.record import Proof, Seconds
+
+
+class StepError(CheckError):
+    """A step of one image that did not end well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofRun:
+    """``where`` are the options that name the registry; ``room`` the bytes that must be free before an image."""
+
+    project: Project
+    engine: Engine
+    where: tuple[str, ...]
+    gpu: str
+    room: int
+    say: Callable[[str], None]
+    done: list[Spec] = field(default_factory=list)
+
+    def prove(self, spec: Spec, files: Callable[[Spec], str]) -> Proof:
+        """Build, test and publish one image; what goes wrong is in its record. ``files`` are as the build left them."""
+        self._make_room(spec)
+        facts: dict[str, Any] = {}
+        seconds: dict[str, float] = {}
+        problem = ""
+        try:
+            for name, step in (("build", self._build), ("test", self._test), ("publish", self._publish)):
+                started = time.monotonic()
+                try:
+                    facts |= step(spec)
+                finally:
+                    seconds[name] = round(time.monotonic() - started, 1)
+        except StepError as error:
+            problem = error.message
+        self.done.append(spec)
+        return Proof(
+            id=spec.id,
+            files=files(spec),
+            revision=revision(self.project.root),
+            tested=datetime.now(UTC).isoformat(timespec="seconds"),
+            problem=problem,
+            seconds=Seconds(**seconds),
+            **facts,
+        )
+
+    def _build(self, spec: Spec) -> dict[str, Any]:
+        image = self._command("build", spec.id, "--locked", "--reproducible")
+        if image["status"] not in ("built", "up-to-date"):
+            raise StepError(f"build: {image['reason']}")
+        return {"unpacked_bytes": image["size_bytes"] or 0}
+
+    def _test(self, spec: Spec) -> dict[str, Any]:
+        image = self._command("test", spec.id, "--gpu", self.gpu)
+        checks = {str(outcome): [one for one in image["checks"] if one["outcome"] == outcome] for outcome in Outcome}
+        failed = ", ".join(one["id"] for one in checks[Outcome.FAILED])
+        if image["problem"] or failed or not checks[Outcome.PASSED]:
+            raise StepError(f"test: {image['problem'] or failed or 'nothing was checked'}")
+        return {
+            "counts": image["counts"],
+            "not_run": _reasons(checks[Outcome.NOT_RUN]),
+            "waived": _reasons(checks[Outcome.WAIVED]),
+        }
+
+    def _publish(self, spec: Spec) -> dict[str, Any]:
+        image = self._command("publish", spec.id, *self.where)
+        if image["problem"]:
+            raise StepError(f"publish: {image['problem']}")
+        if image["action"] == "held":
+            raise StepError("publish: this release was rolled back, and stays so until nox -s promote")
+        if image["digest"] != image["tested"]:
+            raise StepError(f"publish: the registry has another build of the same inputs ({image['digest']})")
+        manifest = Layout(folder=self.project.layout).find(image["digest"])
+        return {
+            "digest": image["digest"],
+            "tag": image["tag"],
+            "packed_bytes": sum(blob.size for blob in manifest.layers) if manifest else 0,
+        }
+
+    def _command(self, verb: str, name: str, *options: str) -> dict[str, Any]:
+        """What a command says of an image. Its messages go to the terminal. Raises StepError."""
+        matrix = str(self.project.document.path.absolute())
+        words = [sys.executable, "-m", "torchbake", verb, name, *options, "--matrix", matrix, "--format", "json"]
+        self.say(f"{verb} {name}")
+        code, text = _run(words)
+        try:
+            (image,) = json.loads(text)["images"]
+        except (ValueError, KeyError):
+            raise StepError(f"{verb}: ended with exit code {code}") from None
+        found: dict[str, Any] = image
+        return found
+
+    def _make_room(self, spec: Spec) -> None:
+        """Where the disk is short: drop finished images that share no CUDA with the next one, and the build cache."""
+        free = self._free()
+        if free >= self.room:
+            return
+        self.say(f"{free / 1e9:.0f} GB are free: dropping finished images and the build cache from the engine")
+        tags = self.project.tags
+        for old in [old for old in self.done if _stack(old) != _stack(spec)]:
+            self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
+            self.done.remove(old)
+        Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
+        prune(None)
+
+    def _free(self) -> int:
+        """Bytes, on the fuller of the disks that an image is written to; those of an engine elsewhere are not ours."""
+        folders = [self.project.root]
+        if is_local(self.engine):
+            folders.append(self.engine.folder)
+        return min(shutil.disk_usage(folder).free for folder in folders if folder.exists())
+
+
+def _reasons(checks: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return {check["id"]: check["reason"].strip().partition("\n")[0] for check in checks}
+
+
+def _stack(spec: Spec) -> tuple[str, ...]:
+    """Images of one stack have most layers in common."""
+    return (spec.torch, str(spec.accelerator)) if isinstance(spec, ImageSpec) else (spec.id,)
+
+
+def _run(words: Sequence[str]) -> tuple[int, str]:
+    """A command's exit code and stdout. When we are interrupted, it is asked to end, and waited for."""
+    process = subprocess.Popen(words, cwd=TOOLKIT, stdout=subprocess.PIPE, text=True)
+    try:
+        text, _ = process.communicate()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+    return process.returncode, text

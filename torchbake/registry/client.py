@@ -1,0 +1,258 @@
+"""What a registry holds, and how it is changed: manifests, blobs, tags.
+
+The protocol is the OCI distribution specification 1.1. Nothing is believed by its name alone: what is read by a digest
+is hashed, and what was written is asked for again.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlsplit
+
+from requests.utils import parse_header_links
+
+from torchbake.core.json_text import read_object
+from torchbake.errors import RegistryError
+from torchbake.oci.manifest import (
+    DIGEST,
+    DOCKER,
+    DOCKER_LIST,
+    INDEX,
+    MANIFEST,
+    Blob,
+    Manifest,
+    UnsoundError,
+    sha256,
+    shown,
+    type_of,
+)
+from torchbake.oci.reference import Repository
+from torchbake.registry.http import MISCALLED, Answer
+from torchbake.registry.origin import led_to, path_of
+from torchbake.registry.transport import ATTEMPTS, Request, StatusError, Transport
+
+_ACCEPT = ", ".join((MANIFEST, INDEX, DOCKER, DOCKER_LIST))
+_LARGEST_MANIFEST = 4 * 2**20  # bytes; what registries must take at least, by the specification
+_LARGEST_CONFIG = 8 * 2**20  # ours has some thousand
+_LARGEST_LIST = 32 * 2**20  # a page of tags, of a registry that gives all of them at once
+_LARGEST_READ = 64 * 2**20  # the largest file that is read into memory: a bill of materials has one or two million
+_MOST_PAGES, _MOST_TAGS = 10_000, 1_000_000
+_CHUNK = 2**20
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_SIZE = re.compile(r"[0-9]{1,18}")
+
+Count = Callable[[int], None]
+
+
+class Registry:
+    """One repository of a registry. Safe for many threads. Everything may raise RegistryError."""
+
+    def __init__(self, transport: Transport, repository: Repository) -> None:
+        self._transport = transport
+        self.repository = repository
+        self._pull = f"repository:{repository.path}:pull"
+        self._push = f"repository:{repository.path}:pull,push"
+
+    def manifest(self, key: str) -> Manifest | None:
+        """The manifest of a tag or a digest; None where there is none."""
+        for _ in range(ATTEMPTS):
+            answer = self._transport.send(
+                Request(
+                    method="GET", path=self._path("manifests", key), good=(200, 404), headers={"Accept": _ACCEPT},
+                    most=_LARGEST_MANIFEST,
+                ),
+                self._pull,
+            )  # fmt: skip
+            if answer.status == 404:
+                return None
+            found = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
+            told = answer.headers.get("Docker-Content-Digest", found.digest)
+            wanted = key if key.startswith("sha256:") else told
+            if found.digest == wanted == told:
+                return found
+        raise UnsoundError(f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {found.digest}.")
+
+    def digest(self, tag: str) -> str | None:
+        """What a tag points at, without fetching it; None where there is no such tag."""
+        answer = self._transport.send(
+            Request(method="HEAD", path=self._path("manifests", tag), good=(200, 404), headers={"Accept": _ACCEPT}),
+            self._pull,
+        )
+        if answer.status == 404:
+            return None
+        told = answer.headers.get("Docker-Content-Digest")
+        if told and not DIGEST.fullmatch(told):
+            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is no digest.")
+        if told:
+            return told
+        found = self.manifest(tag)  # a registry that does not say it for a HEAD
+        return found.digest if found else None
+
+    def put(self, manifest: Manifest, key: str) -> None:
+        """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
+        if len(manifest.data) > _LARGEST_MANIFEST:
+            raise RegistryError(f"A manifest of {len(manifest.data)} bytes is more than registries take.")
+        self._transport.send(
+            Request(
+                method="PUT", path=self._path("manifests", key), good=(201,), body=lambda: manifest.data,
+                headers={"Content-Type": manifest.media_type},
+            ),
+            self._push,
+        )  # fmt: skip
+        found = self.digest(key)
+        if found != manifest.digest:
+            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {found}.")
+
+    def has(self, blob: Blob) -> bool:
+        """Whether the blob is there, in its whole size."""
+        return self.size_of(blob.digest) == blob.size
+
+    def size_of(self, digest: str) -> int | None:
+        """The bytes of a blob; None where it is not there."""
+        answer = self._transport.send(
+            Request(method="HEAD", path=self._path("blobs", digest), good=(200, 404)), self._pull
+        )
+        if answer.status == 404:
+            return None
+        size = answer.headers.get("Content-Length", "")
+        if not _SIZE.fullmatch(size):
+            raise UnsoundError(f"{self.repository} has {digest}, and says of its size: {size[:200]!r}.")
+        return int(size)
+
+    def mount(self, blob: Blob, source: str) -> bool:
+        """Take a blob over from another repository of the same registry; False where that cannot be done."""
+        try:
+            answer = self._transport.send(
+                Request(
+                    method="POST", path=self._path("blobs/uploads", ""), good=(201, 202),
+                    params={"mount": blob.digest, "from": source},
+                ),
+                f"{self._push} repository:{source}:pull",
+            )  # fmt: skip
+        except StatusError:
+            return False  # not allowed to read there: then it is sent
+        return answer.status == 201
+
+    def upload(self, blob: Blob, path: Path, count: Count = lambda _: None) -> None:
+        """Send a file as a blob; ``count`` hears of bytes as they go, and of a minus when they must go again."""
+        sent = 0
+
+        def read(file: BinaryIO) -> Iterator[bytes]:
+            nonlocal sent
+            while piece := file.read(_CHUNK):
+                yield piece
+                sent += len(piece)
+                count(len(piece))
+
+        def body() -> Any:
+            nonlocal sent
+            count(-sent)
+            sent = 0
+            return _Sized(read(path.open("rb")), blob.size)
+
+        for attempt in range(ATTEMPTS):
+            try:
+                self._send(blob, body)
+                return
+            except StatusError as error:
+                # An upload that the registry has forgotten, or a body that broke on its way: begin anew.
+                if attempt + 1 == ATTEMPTS or not set(error.codes) & {
+                    "BLOB_UPLOAD_UNKNOWN",
+                    "BLOB_UPLOAD_INVALID",
+                    "DIGEST_INVALID",
+                    "SIZE_INVALID",
+                }:
+                    raise
+
+    def _send(self, blob: Blob, body: Callable[[], Any]) -> None:
+        """POST for a place, then PUT: one request for the whole blob."""
+        began = self._transport.send(
+            Request(method="POST", path=self._path("blobs/uploads", ""), good=(202,)), self._push
+        )
+        try:
+            place = led_to(began.url, began.headers["Location"])
+        except (KeyError, ValueError) as error:
+            why = "names no place for it" if isinstance(error, KeyError) else str(error)
+            raise RegistryError(f"{self.repository} begins an upload, and {why}.", hint=MISCALLED) from None
+        self._transport.send(
+            Request(
+                method="PUT", path=f"{place}{'&' if urlsplit(place).query else '?'}digest={quote(blob.digest)}",
+                good=(201,), body=body, headers={"Content-Type": "application/octet-stream"},
+            ),
+            self._push,
+        )  # fmt: skip
+
+    def config(self, manifest: Manifest) -> dict[str, Any]:
+        """An image's configuration."""
+        blob = manifest.config
+        if blob.size > _LARGEST_CONFIG:
+            raise UnsoundError(f"{self.repository}: the configuration {blob.digest} has {blob.size} bytes.")
+        return Manifest(data=self.read(blob), media_type=blob.media_type).content
+
+    def read(self, blob: Blob) -> bytes:
+        """A small blob, hashed."""
+        if blob.size > _LARGEST_READ:
+            raise UnsoundError(f"{self.repository}: {blob.digest} has {blob.size} bytes, too many for a text.")
+        for _ in range(ATTEMPTS):
+            answer = self._transport.send(
+                Request(method="GET", path=self._path("blobs", blob.digest), most=blob.size), self._pull
+            )
+            if sha256(answer.data) == blob.digest:
+                return answer.data
+        raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
+
+    def tags(self) -> tuple[str, ...]:
+        """All tags, sorted; none where the repository does not exist."""
+        found, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
+        while path not in asked and len(asked) < _MOST_PAGES and len(found) < _MOST_TAGS:
+            asked.add(path)
+            request = Request(method="GET", path=path, good=(200, 404), most=_LARGEST_LIST)
+            answer = self._transport.send(request, self._pull)
+            if answer.status == 404:
+                return ()
+            found.update(_tags_in(answer, self.repository))
+            path = _next(answer, self.repository)
+            if not path:
+                return tuple(sorted(found))
+        raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
+
+    def _path(self, kind: str, name: str) -> str:
+        return f"{self.repository.path}/{kind}/{name}"
+
+
+class _Sized:
+    """A body of known length: else requests would send it in chunks, which registries refuse for a PUT."""
+
+    def __init__(self, pieces: Iterator[bytes], length: int) -> None:
+        self._pieces, self._length = pieces, length
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._pieces
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _tags_in(answer: Answer, repository: Repository) -> list[str]:
+    """One page of a list."""
+    try:
+        tags = read_object(answer.data).get("tags") or []
+    except ValueError as error:
+        raise UnsoundError(f"{repository} answers with what is no list of tags: {error}.") from None
+    odd = (
+        [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
+    )
+    if odd:
+        raise UnsoundError(f"{repository} lists among its tags {shown(odd)}, which are none.")
+    return list(tags)
+
+
+def _next(answer: Answer, repository: Repository) -> str:
+    """Where a list goes on; empty at its end. It is asked of the registry itself, whatever host its answer names."""
+    links = parse_header_links(answer.headers.get("Link", ""))
+    url = next((link["url"] for link in links if link.get("rel") == "next"), "")
+    try:
+        return path_of(answer.url, url) if url else ""
+    except ValueError as error:
+        raise UnsoundError(f"{repository} lists more tags at {url[:200]!r}, which is no address: {error}.") from None

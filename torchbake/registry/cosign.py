@@ -1,0 +1,252 @@
+"""Signatures by cosign, of digests in a registry: https://docs.sigstore.dev/cosign/
+
+Keys never pass through here: cosign reads them itself, and their password from COSIGN_PASSWORD.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from torchbake.errors import SignatureError
+from torchbake.oci.reference import Repository
+from torchbake.registry.credentials import config_key, find_login
+
+_TIMEOUT = 300  # seconds for one call; a keyless one asks two services
+_MISSING = "cosign is not installed"
+_UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
+_OTHERS = "no matching signatures"
+_PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
+_HINTS = {  # by what cosign says
+    "inappropriate ioctl": "The key's password is to be in COSIGN_PASSWORD (set, and empty, for a key without one).",
+    "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
+    "TUF remote mirror": "Without a way to the public transparency log: --no-transparency-log",
+    "rekor": "Without a way to the public transparency log: --no-transparency-log",
+}
+
+
+class Verifier(Protocol):
+    """Verifies signatures."""
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing is verified, or signed; empty when it is."""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        """Why a digest's signature does not hold; empty when it does."""
+
+
+class Signer(Verifier, Protocol):
+    """Signs digests of one registry's repositories, and believes its own signatures."""
+
+    @property
+    def how(self) -> str:
+        """In words for a release record."""
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        """Sign, then verify what was signed. Raises SignatureError."""
+
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        """Whether all of them are signed, so that there is nothing to sign. Raises SignatureError as `problem` does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle:
+    """Signs and verifies nothing, for a reason."""
+
+    hindrance: str
+
+    @property
+    def how(self) -> str:
+        return f"not-run: {self.hindrance}"
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        """Nothing."""
+
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        return False
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        return self.hindrance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Whose signatures are believed: a public key (file or KMS address), or an identity and who vouches for it.
+
+    ``name`` is the key as its user knows it, where that is another one.
+    """
+
+    key: str = ""
+    name: str = ""
+    identity: str = ""
+    issuer: str = ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        if self.key:
+            return ("--key", self.key)
+        return ("--certificate-identity-regexp", self.identity, "--certificate-oidc-issuer-regexp", self.issuer)
+
+    def __str__(self) -> str:
+        return f"the key {self.name or self.key}" if self.key else f"{self.identity}, for whom {self.issuer} vouches"
+
+    def __bool__(self) -> bool:
+        return bool(self.key or (self.identity and self.issuer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosign:
+    """The cosign program. ``plain``: the registry may speak HTTP. ``log``: use the public transparency log."""
+
+    program: str
+    plain: bool = False
+    log: bool = True
+    hindrance: str = ""
+
+    def run(self, *arguments: str, host: str = "") -> str:
+        """Its standard output. Raises SignatureError with what it says of its failure."""
+        with _settings(host) as settings:
+            try:
+                done = subprocess.run(
+                    [self.program, *arguments], env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+                    capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                raise SignatureError(f"cosign {arguments[0]} did not end within {_TIMEOUT} s.") from None
+            except OSError as error:
+                raise SignatureError(f"{self.program} cannot be run: {error.strerror}") from None
+        if done.returncode < 0:
+            raise SignatureError(f"cosign {arguments[0]} was killed by signal {-done.returncode}.")
+        if done.returncode:
+            said = _complaint(done.stderr) or f"ended with {done.returncode}"
+            hint = next((hint for words, hint in _HINTS.items() if words in said), None)
+            raise SignatureError(f"cosign {arguments[0]}: {said}", hint=hint)
+        return done.stdout
+
+    @property
+    def registry_arguments(self) -> tuple[str, ...]:
+        # For HTTP, `sign` wants the first and `verify` the second, whatever their help says (cosign 2.5).
+        return ("--allow-http-registry", "--allow-insecure-registry") if self.plain else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosignSigner:
+    """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty).
+
+    It believes that key, of which a public one is enough for that; keyless, it believes ``trust``, and without it
+    nobody: everybody has some identity.
+    """
+
+    cosign: Cosign
+    key: str = ""
+    trust: Trust = Trust()
+    hindrance: str = ""
+
+    @property
+    def how(self) -> str:
+        return f"cosign, {'with a key' if self.key else 'keyless'}"
+
+    def sign(self, repository: Repository, digests: Sequence[str]) -> None:
+        names = [f"{repository}@{digest}" for digest in digests]
+        arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *self.cosign.registry_arguments]
+        arguments += ["--key", self.key] if self.key else []
+        self.cosign.run("sign", *arguments, *names, host=repository.host)
+        with self._verifier() as verifier:
+            for digest in digests:
+                problem = verifier.problem(repository, digest)
+                if problem:
+                    raise SignatureError(f"{repository}@{digest} was signed, and it does not verify: {problem}")
+
+    def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
+        with self._verifier() as verifier:
+            return not any(verifier.problem(repository, digest) for digest in digests)
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        if not self.key and not self.trust:
+            return "not signed by anybody who is believed: name whom with --identity and --issuer"
+        with self._verifier() as verifier:
+            return verifier.problem(repository, digest)
+
+    @contextlib.contextmanager
+    def _verifier(self) -> Iterator["CosignVerifier"]:
+        """Of our own signatures. A keyless one of nobody in particular is asked to hold, not whose it is."""
+        if not self.key:
+            yield CosignVerifier(cosign=self.cosign, trust=self.trust or Trust(identity=".*", issuer=".*"))
+            return
+        with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
+            file.write(self._public)
+            file.flush()
+            trust = Trust(key=file.name if self._public else self.key, name=self.key)
+            yield CosignVerifier(cosign=self.cosign, trust=trust)
+
+    @cached_property
+    def _public(self) -> str:
+        """The public part of the key; empty where the key is a public one itself."""
+        try:
+            return self.cosign.run("public-key", "--key", self.key)
+        except SignatureError as error:
+            if _PUBLIC in error.message:
+                return ""
+            raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosignVerifier:
+    """Believes the signatures of ``trust``."""
+
+    cosign: Cosign
+    trust: Trust
+    hindrance: str = ""
+
+    def problem(self, repository: Repository, digest: str) -> str:
+        arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
+        arguments += [] if self.cosign.log else ["--insecure-ignore-tlog=true"]
+        try:
+            self.cosign.run("verify", *arguments, "--output", "json", f"{repository}@{digest}", host=repository.host)
+        except SignatureError as error:
+            if any(word in error.message for word in _UNSIGNED):
+                return "not signed"
+            if _OTHERS in error.message:
+                why = error.message.partition(_OTHERS)[2].strip(": ")
+                return f"signed, but not by {self.trust}" + (f" ({why})" if why else "")
+            return " ".join(filter(None, (error.message, error.hint)))
+        return ""
+
+
+def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
+    """The program on the PATH."""
+    program = shutil.which("cosign")
+    return Cosign(program=program, plain=plain, log=log) if program else Idle(hindrance=_MISSING)
+
+
+def _complaint(text: str) -> str:
+    """The error among what cosign wrote; it says it twice."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    errors = [line.partition("Error: ")[2] for line in lines if "Error: " in line]
+    return " ".join(errors[-1:] or lines[-2:])
+
+
+@contextlib.contextmanager
+def _settings(host: str) -> Iterator[dict[str, str]]:
+    """Environment variables by which cosign logs in and trusts as we do; a login of the environment goes by a file."""
+    settings = {}
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE")
+    if bundle:
+        settings["SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE"] = bundle
+    login = find_login(host) if host else None
+    if login is None or not login.password:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="torchbake-cosign-") as folder:
+        secret = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+        Path(folder, "config.json").write_text(json.dumps({"auths": {config_key(host): {"auth": secret}}}))
+        yield settings | {"DOCKER_CONFIG": folder}

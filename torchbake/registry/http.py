@@ -1,0 +1,204 @@
+"""One request over HTTP and its answer, bounded: in bytes, in time and in redirects; a login goes to its origin alone.
+
+Proxies and certificate authorities are the environment's, as requests reads them. Nothing else is: no ``~/.netrc``, no
+cookies. Redirects are followed here, as a library that follows them also decides who gets the login.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+
+from torchbake.errors import RegistryError
+from torchbake.registry.origin import Origin, led_to, origin_of
+
+_TIMEOUT = (10, 120)  # seconds to connect, and between two bytes
+_LONGEST = 600  # seconds until an answer is there whole; layers are sent, and never fetched here
+_HOPS = 10
+_ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
+_WORDS = 2**16  # bytes of an answer that only says what went wrong
+_AT_ONCE = 2**16
+MISCALLED = "Does it know how it is called outside? A proxy before it says so by X-Forwarded-Proto and Host."
+_BROKEN = (
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+)
+
+
+class PassingError(Exception):
+    """What passes by itself; ``after`` is how long the registry asked us to wait."""
+
+    def __init__(self, error: RegistryError, after: float | None = None) -> None:
+        super().__init__(error.message)
+        self.error, self.after = error, after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One request. ``body`` makes its body anew for each try; ``most`` bytes of a good answer are taken.
+
+    ``authorization`` is for ``home`` alone. With ``stay`` redirects to other origins are not followed: for tokens,
+    whose requests may hold a secret in their body.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Callable[[], Any] | None = None
+    most: int = 2**20
+    authorization: str = field(default="", repr=False)
+    home: Origin
+    stay: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer, read whole. ``url`` is where it came from, after redirects. Names of ``headers`` have no case."""
+
+    url: str
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    data: bytes
+
+    @property
+    def origin(self) -> Origin:
+        return origin_of(self.url)
+
+
+class Exchange:
+    """Speaks for one registry, ``name``, which errors name. Safe for many threads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._local = threading.local()
+
+    def send(self, call: Call) -> Answer:
+        """The answer, after redirects. Raises RegistryError, and PassingError for what is worth another try."""
+        for _ in range(_HOPS):
+            answer = self._once(call)
+            followed = _ALWAYS if call.method in ("GET", "HEAD") else _SAME_METHOD
+            if answer.status not in followed or "Location" not in answer.headers:
+                return answer
+            try:
+                url = led_to(call.url, answer.headers["Location"])
+            except ValueError as error:
+                hint = (
+                    f"Is {self._name} told what it is called outside? A proxy before it says so by X-Forwarded-Proto."
+                )
+                raise RegistryError(f"{self._who(call)} redirects, and {error}.", hint=hint) from None
+            if call.stay and origin_of(url) != call.home:
+                return answer
+            call = replace(call, url=url)
+        raise RegistryError(f"{self._name} redirects without end, the last time to {call.url[:200]}.")
+
+    def speaks_tls(self, url: str) -> bool:
+        """Whether an HTTPS server is there, whoever it is."""
+        try:
+            self._session.get(url, timeout=_TIMEOUT, stream=True).close()
+        except requests.exceptions.SSLError as error:
+            return "WRONG_VERSION_NUMBER" not in str(error) and "RECORD_LAYER" not in str(error)
+        except requests.RequestException:
+            return False
+        return True
+
+    def _once(self, call: Call) -> Answer:
+        who = self._who(call)
+        headers = dict(call.headers)
+        if call.authorization and origin_of(call.url) == call.home:
+            headers["Authorization"] = call.authorization
+        try:
+            with self._session.request(
+                call.method, call.url, headers=headers, data=call.body() if call.body else None, timeout=_TIMEOUT,
+                stream=True, allow_redirects=False,
+            ) as answer:  # fmt: skip
+                return Answer(
+                    url=call.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,
+                    data=_read(answer, call, who),
+                )  # fmt: skip
+        except requests.exceptions.SSLError as error:
+            raise RegistryError(
+                f"{who} does not prove who it is: {_last(error)}",
+                hint="Name its CA by REQUESTS_CA_BUNDLE=FILE, or say --plain-http if it speaks no TLS.",
+            ) from None
+        except _BROKEN as error:
+            raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
+        except (requests.RequestException, HTTPError, ValueError) as error:
+            raise RegistryError(f"{who} answers {call.method} with what is no HTTP: {_last(error)}") from None
+
+    def _who(self, call: Call) -> str:
+        """Who is to blame: the registry, or a host that it named."""
+        origin = origin_of(call.url)
+        own = str(origin) == self._name or (origin == call.home and not call.stay)
+        return self._name if own else f"{origin}, to which {self._name} leads,"
+
+    @property
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = _Session()
+        return session
+
+
+class _Session(requests.Session):
+    """Sends what it is given, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.auth = _AsItIs()
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        self.headers["Accept-Encoding"] = "identity"  # a packed answer could unpack to any size
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, HTTPAdapter(pool_maxsize=4))
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: else requests reads the whole body of a redirect even where it is told not to follow."""
+
+
+class _AsItIs(requests.auth.AuthBase):
+    """Leaves a request as it is; without one, requests looks into ``~/.netrc``."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _read(answer: requests.Response, call: Call, who: str) -> bytes:
+    """The body of an answer, as it was sent. Of one that is no success, its beginning."""
+    good = answer.status_code // 100 == 2
+    packed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
+    if packed and good and call.method != "HEAD":
+        raise RegistryError(f"{who} packs its answer ({answer.headers['Content-Encoding']}), which nobody asked for.")
+    try:
+        data = b"" if packed else _pieces(answer.raw, call.most if good else _WORDS)
+    except TimeoutError:
+        raise RegistryError(f"{who} has not ended its answer after {_LONGEST} s.") from None
+    except HTTPError as error:
+        raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
+    if good and len(data) > call.most:
+        raise RegistryError(f"{who} answers {call.method} {call.url[:200]} with more than {call.most} bytes.")
+    return data
+
+
+def _pieces(raw: Any, most: int) -> bytes:
+    """All there is, or a little more than ``most`` bytes of it. Raises TimeoutError."""
+    pieces, length, end = [], 0, time.monotonic() + _LONGEST
+    # read1 returns what is there: a body that comes byte by byte must not keep us until it is whole.
+    while length <= most and (piece := raw.read1(_AT_ONCE, decode_content=False)):
+        pieces.append(piece)
+        length += len(piece)
+        if time.monotonic() > end:
+            raise TimeoutError
+    return b"".join(pieces)
+
+
+def _last(error: Exception) -> str:
+    """The innermost of requests' wrappings, in a line."""
+    return " ".join(str(error).split())[-200:]

@@ -1,0 +1,39 @@
+"""What is said of an image beside it in a registry: its bill of materials and its provenance."""
+
+from functools import partial
+from pathlib import Path
+
+from torchbake.engine.export import Content, Source
+from torchbake.oci.labels import VERSION_LABEL, labels_in
+from torchbake.oci.manifest import Manifest
+from torchbake.oci.tag_names import PROVENANCE, SBOM
+from torchbake.registry.artifact import Artifact
+from torchbake.release.candidate import Supply
+from torchbake.release.provenance import MEDIA_TYPE, provenance_text
+from torchbake.sbom.image_scan import sbom_of, unread
+
+SBOM_TYPE = "application/vnd.cyclonedx+json"
+_CREATED = "org.opencontainers.image.created"
+
+
+def supply_of(name: str, source: Source, memory: Path) -> Supply:
+    """Where an image of the repository ``name`` is, and its description; ``memory`` remembers what layers hold."""
+    return Supply(source=source, describe=partial(describe, name, memory=memory), needs=unread(memory))
+
+
+def describe(name: str, content: Content, memory: Path) -> tuple[Artifact, ...]:
+    """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
+    labels = _labels(content)
+    created = labels.get(_CREATED)
+    sbom = sbom_of(content, memory, name=name, version=labels.get(VERSION_LABEL, ""), created=created)
+    provenance = provenance_text(name, content.manifest.digest, labels)
+    return (
+        Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),
+        Artifact(name=PROVENANCE, media_type=MEDIA_TYPE, text=provenance),
+    )
+
+
+def _labels(content: Content) -> dict[str, str]:
+    blob = content.manifest.config
+    config = Manifest(data=content.path(blob).read_bytes(), media_type=blob.media_type).content
+    return labels_in(config)

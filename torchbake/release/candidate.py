@@ -1,0 +1,65 @@
+"""What is released: a tested image with its content, what is said of it, and what became of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torchbake.engine.export import Content, Source
+from torchbake.oci.manifest import Manifest
+from torchbake.registry.artifact import Artifact
+from torchbake.release.decide import Decision
+from torchbake.release.record import Judgement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last."""
+
+    id: str
+    digest: str
+    labels: Mapping[str, str]
+    tags: tuple[str, ...]
+    verdict: Judgement | None
+    waived: Mapping[str, str] = field(default_factory=dict)
+
+
+def _nothing(_: Content) -> tuple[Artifact, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """Where a candidate's content is, and what is said of it: artifacts that will lie beside the image.
+
+    ``needs`` are layers, by digest, that ``describe`` must read even where the registry has them.
+    """
+
+    source: Source
+    describe: Callable[[Content], Sequence[Artifact]] = _nothing
+    needs: Callable[[str], bool] = lambda digest: False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What went over the wire: bytes and layers that were sent, and bytes of all layers."""
+
+    bytes: int
+    layers: int
+    whole: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """Content that is in the registry and has no tag yet, and what is said of it."""
+
+    manifest: Manifest
+    artifacts: tuple[Artifact, ...]
+    sent: Sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due."""
+
+    decision: Decision
+    tested: str
+    sent: Sent | None = None

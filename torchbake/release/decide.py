@@ -1,0 +1,188 @@
+"""What a repository holds of an image: its revisions and rolling tags; and what a release would do to them. Pure.
+
+All tags but the immutable ones roll, the image's own tag first of all: that one says which revision is the current one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from packaging.version import Version
+
+from torchbake.oci.labels import ID, INPUTS, LABEL, VERSION_LABEL
+from torchbake.oci.tag_names import ImmutableTag
+
+Action = Literal["release", "finish", "nothing", "held"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """Of all images that a rolling tag could name, the one with the highest rank holds it."""
+
+    versions: tuple[Version, ...]
+
+    def __lt__(self, other: "Rank") -> bool:
+        return self.versions < other.versions
+
+
+def rank_of(labels: Mapping[str, str]) -> Rank | None:
+    """From an image's labels: torch, then CUDA, then cuDNN; an init image's own version. None: not one of ours."""
+    release = labels.get(VERSION_LABEL, "")
+    if ID not in labels:
+        return None
+    texts = [labels.get(f"{LABEL}.{part}", "0") for part in ("torch", "cuda", "cudnn")]
+    try:
+        return Rank(versions=tuple(map(Version, texts if f"{LABEL}.torch" in labels else [release])))
+    except ValueError:  # no version, or one of more digits than Python reads
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """An image in a registry, under one tag: its digest and labels."""
+
+    digest: str
+    labels: Mapping[str, str]
+
+    @property
+    def inputs(self) -> str:
+        return self.labels.get(INPUTS, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What a repository holds of one image. ``newest`` is its newest revision's image, ``recorded`` whether that has
+    a release record of its own that has ended: a release without one was not finished. ``rolling`` has every rolling
+    tag that the image should hold, with what is there.
+
+    ``back_to`` is the digest that somebody went back to from the newest revision (None: nobody did). ``taken`` is the
+    highest revision that was ever set, also where only its record is left.
+    """
+
+    newest_tag: ImmutableTag | None
+    newest: Held | None
+    recorded: bool
+    rolling: Mapping[str, Held | None]
+    back_to: str | None = None
+    taken: int = -1
+
+    def next_tag(self, name: str) -> ImmutableTag:
+        newest = self.newest_tag.revision if self.newest_tag else -1
+        return ImmutableTag(name=name, revision=max(newest, self.taken) + 1)
+
+    def is_held(self, own: Held | None) -> bool:
+        """Whether somebody went back from the newest revision, and nobody forward since. ``own``: the own tag's image.
+
+        Where a release has ended, its own tag is at it, unless somebody moved it. Before that, only who went back says
+        so; and it holds for as long as the tag stays where he put it.
+        """
+        if own is None or self.newest is None or own.digest == self.newest.digest:
+            return False
+        return self.recorded or own.digest == self.back_to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """A rolling tag to set: what it points at before (None: nothing) and after."""
+
+    tag: str
+    before: str | None
+    after: str
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What is to be done. ``kept``: rolling tags that stay where they are, with the reason.
+
+    ``release``: a new revision; ``finish``: one that was begun before; ``nothing``: it is there; ``held``: it is there,
+    and somebody has rolled back from it.
+    """
+
+    action: Action
+    tag: ImmutableTag
+    digest: str
+    moves: tuple[Move, ...]
+    kept: Mapping[str, str]
+
+    @property
+    def due(self) -> tuple[Move, ...]:
+        """The moves that change something."""
+        return tuple(move for move in self.moves if move.changes)
+
+
+def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing) -> Decision:
+    """What publishing this image means. ``name`` is its own tag, the first of the standing's rolling tags.
+
+    The same inputs make the same image: what the registry holds stays, or is finished. Labels are anybody's to write:
+    whether it may be finished is for `verification` to say, where its digest is another one. Other inputs are the
+    revision after the newest one. Raises ValueError where the newest revision cannot be one of this image's.
+    """
+    inputs = labels.get(INPUTS, "")
+    newest, tag = standing.newest, standing.newest_tag
+    if newest and newest.labels.get(ID) != labels.get(ID):
+        raise ValueError(f"{tag} holds {newest.labels.get(ID) or 'an image of somebody else'}")
+    if newest is None or tag is None:
+        return _decision("release", standing.next_tag(name), digest, labels, standing)
+    if newest.inputs != inputs or not inputs:
+        return _decision("release", standing.next_tag(name), digest, labels, standing)
+    if standing.is_held(standing.rolling.get(name)):
+        return Decision(action="held", tag=tag, digest=newest.digest, moves=(), kept={})
+    decision = _decision("finish", tag, newest.digest, newest.labels, standing)
+    if standing.recorded and not decision.due:
+        return Decision(action="nothing", tag=tag, digest=newest.digest, moves=decision.moves, kept=decision.kept)
+    return decision
+
+
+def without_moves(decision: Decision, *, recorded: bool) -> Decision:
+    """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has ended before."""
+    action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
+    kept = {move.tag: "left to `promote --finish`" for move in decision.due}
+    return replace(decision, action=action, moves=(), kept={**decision.kept, **kept})
+
+
+def _decision(
+    action: Action, tag: ImmutableTag, digest: str, labels: Mapping[str, str], standing: Standing
+) -> Decision:
+    moves, kept = moves_to(digest, labels, standing.rolling)
+    return Decision(action=action, tag=tag, digest=digest, moves=moves, kept=kept)
+
+
+def moves_to(
+    digest: str, labels: Mapping[str, str], rolling: Mapping[str, Held | None]
+) -> tuple[tuple[Move, ...], dict[str, str]]:
+    """The moves of rolling tags to an image, in their order, and which are kept and why.
+
+    An older release never takes a tag from a newer one, and nobody takes a tag from an image that is not ours.
+    """
+    moves, kept = [], {}
+    for tag, held in rolling.items():
+        reason = _why_kept(labels, held)
+        if reason:
+            kept[tag] = reason
+        else:
+            moves.append(Move(tag=tag, before=held.digest if held else None, after=digest))
+    return tuple(moves), kept
+
+
+def _why_kept(labels: Mapping[str, str], held: Held | None) -> str:
+    if held is None or held.labels.get(ID) == labels.get(ID):
+        return ""
+    theirs, ours = rank_of(held.labels), rank_of(labels)
+    who = held.labels.get(ID, "")
+    if theirs is None or ours is None:
+        return f"it holds an image that is not ours ({held.digest[:19]})"
+    return f"{who} is newer" if ours < theirs else ""
+
+
+def as_json(decision: Decision) -> dict[str, Any]:
+    return {
+        "action": decision.action,
+        "tag": str(decision.tag),
+        "digest": decision.digest,
+        "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in decision.due],
+        "kept": dict(decision.kept),
+    }

@@ -1,0 +1,79 @@
+"""Sets an immutable tag, with what lies beside its image: once, and never over what somebody else has released."""
+
+from collections.abc import Mapping
+
+from torchbake.errors import RegistryError
+from torchbake.oci.manifest import UnsoundError
+from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
+from torchbake.registry.artifact import put_artifact
+from torchbake.registry.client import Registry
+from torchbake.release.candidate import Parcel
+from torchbake.release.record import Record, read_record
+
+_HINT = "Publish again: it finds the next revision. Let machines wait for each other: docs/releases.md#several-at-once"
+
+
+def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
+    """Set the tag, asked for before and after; what is said of the image is there before it is.
+
+    Gives the digests of what lies beside it, by name. Raises RegistryError where the tag is another release's.
+    """
+    manifest = parcel.manifest
+    taken = registry.digest(tag)
+    if taken not in (None, manifest.digest):
+        raise RegistryError(
+            f"{registry.repository}:{tag} was taken by another release meanwhile ({taken}).", hint=_HINT
+        )
+    attached = {}
+    for artifact in parcel.artifacts:
+        beside = put_artifact(registry, artifact, manifest)
+        registry.put(beside, artifact_tag(tag, artifact.name))
+        attached[artifact.name] = beside.digest
+    if taken is None:
+        registry.put(manifest, tag)
+        _give_way(registry, tag, {tag: manifest.digest, **_beside(tag, attached)})
+    return attached
+
+
+def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
+    """Put back what another machine has released under a new tag since it was asked for; then raise RegistryError.
+
+    That its record is there tells that it was first: a record is written after the tag, and a revision that has one is
+    never set again.
+    """
+    try:
+        theirs = read_record(registry, tag)
+    except UnsoundError:
+        return
+    if theirs is None or theirs.tag != tag or theirs.digest == ours[tag]:
+        return
+    for where, digest in places_of(theirs).items():
+        manifest = registry.manifest(digest)
+        if manifest and registry.digest(where) == ours.get(where):
+            registry.put(manifest, where)
+    raise RegistryError(
+        f"{registry.repository}:{tag} was released by somebody else at the same moment ({theirs.digest}), "
+        "and was put back.",
+        hint=_HINT,
+    )
+
+
+def expect(registry: Registry, places: Mapping[str, str]) -> None:
+    """Raises RegistryError for a tag that does not point, any more, at the digest that was set."""
+    for tag, digest in places.items():
+        found = registry.digest(tag)
+        if found != digest:
+            raise RegistryError(
+                f"{registry.repository}:{tag} was set to {digest}, and now is {found or 'gone'}: "
+                "somebody else releases there at the same time.",
+                hint=_HINT,
+            )
+
+
+def places_of(record: Record) -> dict[str, str]:
+    """The tags of a release, without its record's, and what they point at."""
+    return {record.tag: record.digest, **_beside(record.tag, record.attached)}
+
+
+def _beside(tag: str, attached: Mapping[str, str]) -> dict[str, str]:
+    return {artifact_tag(tag, name): attached[name] for name in ARTIFACTS if name in attached}

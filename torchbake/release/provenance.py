@@ -1,0 +1,65 @@
+"""How an image came to be, as an in-toto statement with a SLSA provenance predicate. Pure.
+
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance
+
+It is what the builder says of itself, on the machine that built: SLSA build level 1 and no more.
+"""
+
+import json
+from collections.abc import Mapping
+
+from torchbake.oci.labels import ID, INPUTS, LABEL
+
+MEDIA_TYPE = "application/vnd.in-toto+json"
+STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "https://github.com/torchbake/torchbake/blob/main/docs/supply-chain.md#build-type-v1"
+BUILDER = "https://github.com/torchbake/torchbake"
+_OCI = "org.opencontainers.image"
+_DIRTY = "-dirty"
+
+
+def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
+    """The statement of an image: its name, its manifest's digest and its labels. The same for the same image."""
+    statement = {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": _digest(digest)}],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {"image": labels.get(ID, ""), "source": labels.get(f"{_OCI}.source", "")},
+                "internalParameters": {
+                    "inputs": labels.get(INPUTS, ""),
+                    "versions": {
+                        key.removeprefix(f"{LABEL}."): value
+                        for key, value in sorted(labels.items())
+                        if key.startswith(f"{LABEL}.") and key not in (ID, INPUTS)
+                    },
+                },
+                "resolvedDependencies": _dependencies(labels),
+            },
+            "runDetails": {"builder": {"id": BUILDER}},
+        },
+    }
+    return json.dumps(statement, indent=2) + "\n"
+
+
+def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
+    """The commit and the base; what was changed since the commit is said, as nobody can fetch it."""
+    found: list[dict[str, object]] = []
+    revision = labels.get(f"{_OCI}.revision", "")
+    if revision:
+        source: dict[str, object] = {
+            "uri": f"git+{labels.get(f'{_OCI}.source', '')}",
+            "digest": {"gitCommit": revision.removesuffix(_DIRTY)},
+        }
+        found.append(source | ({"annotations": {"changedSince": True}} if revision.endswith(_DIRTY) else {}))
+    if labels.get(f"{_OCI}.base.digest"):
+        name = labels.get(f"{_OCI}.base.name") or "bootstrapped from Debian packages"
+        found.append({"name": name, "digest": _digest(labels[f"{_OCI}.base.digest"])})
+    return found
+
+
+def _digest(digest: str) -> dict[str, str]:
+    algorithm, _, value = digest.partition(":")
+    return {algorithm: value}

@@ -1,0 +1,82 @@
+"""What a repository of a registry holds of our images, asked for when it is needed. Nothing here changes it."""
+
+import time
+from collections.abc import Collection
+
+from torchbake.errors import RegistryError
+from torchbake.oci.labels import labels_in
+from torchbake.oci.manifest import Manifest, UnsoundError
+from torchbake.oci.tag_names import HELD, artifact_tag, record_tag, recorded_of, revisions_of
+from torchbake.registry.client import Registry
+from torchbake.release.decide import Held, Standing
+from torchbake.release.record import record_of
+
+_LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
+
+
+class Holdings:
+    """One repository. Safe for many threads. Everything may raise RegistryError."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._images: dict[str, Held] = {}
+
+    def standing(self, name: str, tags: Collection[str]) -> Standing:
+        """What there is of the image whose own tag is ``name``."""
+        there = frozenset(self._registry.tags())
+        revisions, taken = revisions_of(name, there), recorded_of(name, there)
+        newest = revisions[-1] if revisions else None
+        image = self._listed(str(newest)) if newest else None
+        held = artifact_tag(str(newest), HELD)
+        return Standing(
+            newest_tag=newest,
+            newest=image,
+            recorded=image is not None and record_tag(str(newest)) in there and self._is_recorded(str(newest), image),
+            rolling=self.rolling(tags, there),
+            back_to=self._registry.digest(held) if held in there else None,
+            taken=taken[-1].revision if taken else -1,
+        )
+
+    def rolling(self, tags: Collection[str], there: Collection[str]) -> dict[str, Held | None]:
+        """What each of the tags points at; ``there``: all tags of the registry."""
+        return {tag: self._listed(tag) if tag in there else None for tag in tags}
+
+    def look(self, tag: str) -> Held | None:
+        """The image under a tag; None where there is none."""
+        digest = self._registry.digest(tag)
+        return self.image(digest) if digest else None
+
+    def image(self, digest: str) -> Held | None:
+        """The image of a digest; an index, or what is no image, has no labels. None where there is none."""
+        if digest not in self._images:
+            manifest = self._registry.manifest(digest)
+            if manifest is None:
+                return None
+            self._images[digest] = Held(digest=digest, labels=self._labels(manifest))
+        return self._images[digest]
+
+    def _labels(self, manifest: Manifest) -> dict[str, str]:
+        try:
+            return {} if manifest.is_index else labels_in(self._registry.config(manifest))
+        except UnsoundError:
+            return {}
+
+    def manifest(self, digest: str) -> Manifest:
+        found = self._registry.manifest(digest)
+        if found is None:
+            raise RegistryError(f"{self._registry.repository} does not hold {digest}.")
+        return found
+
+    def _is_recorded(self, tag: str, image: Held) -> bool:
+        """Whether its release has ended."""
+        found = record_of(self._registry, tag, image.digest)
+        return found is not None and found.record.state == "released"
+
+    def _listed(self, tag: str) -> Held:
+        """The image under a tag that is there; somebody may be writing it just now, so it is asked for again."""
+        for _ in range(_LOOKS):
+            held = self.look(tag)
+            if held:
+                return held
+            time.sleep(_BETWEEN_LOOKS)
+        raise RegistryError(f"{self._registry.repository} lists the tag {tag}, but does not serve it.")

@@ -1,0 +1,59 @@
+"""Brings an image's content to a repository: what is not there, and nothing twice."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from torchbake.engine.export import Content
+from torchbake.errors import EngineError, RegistryError
+from torchbake.oci.manifest import Blob
+from torchbake.registry.client import Registry
+from torchbake.release.candidate import Candidate, Parcel, Sent, Supply
+
+_UPLOADS = 3  # side by side
+Tell = Callable[[str], None]
+Count = Callable[[Blob, int], None]  # bytes of a blob that went; a minus where they must go again
+
+
+class Delivery:
+    """To one repository; ``mounts`` are others of the registry that may have layers already. No tag is set here."""
+
+    def __init__(self, registry: Registry, mounts: Sequence[str]) -> None:
+        self._registry, self._mounts = registry, mounts
+
+    def send(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Parcel:
+        """All that the image's manifest needs. Raises RegistryError and EngineError."""
+        with tempfile.TemporaryDirectory(prefix="torchbake-publish-") as folder:
+            tell("reading the image")
+            content = supply.source.take_out(
+                candidate.digest, Path(folder), lambda digest: supply.needs(digest) or not self._there(digest)
+            )
+            if content.manifest.digest != candidate.digest:
+                raise EngineError(f"{candidate.digest} was tested, and is handed out as {content.manifest.digest}.")
+            tell("sending layers")
+            blobs = content.manifest.blobs
+            with ThreadPoolExecutor(_UPLOADS + 1) as pool:
+                described = pool.submit(supply.describe, content)
+                needed = list(pool.map(lambda blob: self._upload(content, blob, count), blobs))
+        sizes = [blob.size for blob, sent in zip(blobs, needed, strict=True) if sent]
+        whole = sum(blob.size for blob in content.manifest.layers)
+        return Parcel(
+            manifest=content.manifest,
+            artifacts=tuple(described.result()),
+            sent=Sent(bytes=sum(sizes), layers=len(sizes), whole=whole),
+        )
+
+    def _there(self, digest: str) -> bool:
+        return self._registry.size_of(digest) is not None
+
+    def _upload(self, content: Content, blob: Blob, count: Count) -> bool:
+        """Whether it had to be sent."""
+        if self._registry.has(blob) or any(self._registry.mount(blob, source) for source in self._mounts):
+            return False
+        path = content.path(blob)
+        if not path.exists():
+            raise RegistryError(f"{self._registry.repository} had {blob.digest}, and now it has not.", hint="Again.")
+        self._registry.upload(blob, path, partial(count, blob))
+        return True

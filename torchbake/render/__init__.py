@@ -1,0 +1,1 @@
+"""From an image spec and its lock to a Dockerfile. Pure."""

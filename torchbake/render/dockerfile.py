@@ -1,0 +1,216 @@
+"""Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import RenderError
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
+from torchbake.matrix.wheel_indexes import variable
+from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
+
+HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
+CUDA_HOME = "/usr/local/cuda"
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """Who an image runs as. Any other uid of group 0 may take its place."""
+
+    name: str = "torch"
+    uid: int = 1001
+    home: str = "/home/torch"
+    workdir: str = "/app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Wheels that are installed in one build stage, each into a layer of its own below ``root``."""
+
+    layer: str
+    root: str
+    comment: str
+    on_path: bool = True
+    trim: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """One wheel's layer."""
+
+    stage: str
+    source: str
+    root: str
+
+
+USER = User()
+_NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
+_TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
+_DEVEL = Group(
+    layer="devel",
+    root="/nvidia",
+    comment="NVIDIA's compilers, which the row asks for",
+    on_path=False,
+    trim=False,
+)
+
+
+def dockerfile_path(root: Path, spec: Spec) -> Path:
+    return root / "images" / spec.id / "Dockerfile"
+
+
+def render(spec: Spec, lock: Lock | None) -> str:
+    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError."""
+    name = f"{spec.id if isinstance(spec, InitSpec) else 'pytorch'}.Dockerfile.j2"
+    values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
+    try:
+        text = _environment().get_template(name).render(header=HEADER, spec=spec, user=USER, **values)
+    except jinja2.TemplateNotFound as error:
+        raise RenderError(
+            f"templates/{error.name}: no such template, which {spec.id} needs.",
+            hint="Add it, or remove the image from `init:` in matrix.yaml.",
+        ) from None
+    except jinja2.TemplateSyntaxError as error:
+        raise RenderError(f"{error.filename}:{error.lineno}: {error.message}", hint="Correct the template.") from None
+    except jinja2.UndefinedError as error:
+        raise RenderError(f"templates/{name}: {error.message}", hint="Correct the template's name for it.") from None
+    return text.rstrip("\n") + "\n"
+
+
+def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
+    if lock is None:
+        raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: nox -s lock -- {spec.id}")
+    return lock
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        bytecode_cache=_compiled_templates(),
+        loader=jinja2.FileSystemLoader(TOOLKIT / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
+    folder = TOOLKIT / ".torchbake" / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
+
+
+def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
+    groups = _groups(lock)
+    return {
+        "summary": summary(spec, lock),
+        "venv": VENV,
+        "toolbox": TOOLBOX,
+        "groups": groups,
+        "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
+        "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
+        "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
+        "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
+        "beside": bool(lock.layers["nvidia"]),
+        "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
+        "environment": _environment_variables(spec, lock),
+        "labels": _labels(spec, _versions(spec, lock), title=f"PyTorch {spec.torch} {spec.accelerator} {spec.flavor}"),
+    }
+
+
+def _init_values(spec: InitSpec) -> dict[str, Any]:
+    return {"labels": _labels(spec, {}, title=spec.id)}
+
+
+def _groups(lock: Lock) -> list[Group]:
+    return [group for group in (_NVIDIA, _TORCH, _DEVEL) if lock.layers[group.layer]]  # type: ignore[index]
+
+
+def _copy(group: Group, name: str) -> Copy:
+    return Copy(stage=group.layer, source=f"/layers/{name}", root=group.root)
+
+
+def summary(spec: ImageSpec, lock: Lock) -> str:
+    """``torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11``."""
+    names = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "python": "Python"}
+    return ", ".join(f"{names.get(key, key)} {value}" for key, value in _versions(spec, lock).items() if value)
+
+
+def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
+    """The labels that say what an image is: all of ours, and its version, but for what only a build can fill in.
+
+    ``lock`` is None for init images. Raises RenderError.
+    """
+    versions = {} if isinstance(spec, InitSpec) else _versions(spec, _required(spec, lock))
+    labels = dict(_labels(spec, versions, title=""))
+    ours = (key for key in labels if key.startswith(f"{LABEL}.") or key == VERSION_LABEL)
+    return {key: labels[key] for key in ours if not labels[key].startswith("${")}
+
+
+def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
+    return {
+        "torch": lock.pins["torch"].version,
+        "cuda": lock.cuda,
+        "cudnn": lock.cudnn,
+        "nccl": lock.nccl,
+        "python": spec.base.python,
+    }
+
+
+def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]:
+    path = f"{VENV}/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    variables = {
+        "HOME": USER.home,
+        "LANG": "C.UTF-8",
+        "PATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHON_VERSION": spec.base.python,
+        "TORCHBAKE_ID": spec.id,
+        "VIRTUAL_ENV": VENV,
+    }
+    if lock.cuda:
+        variables |= {
+            "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+            # CUDA runs on every driver of its major: https://docs.nvidia.com/deploy/cuda-compatibility/
+            "NVIDIA_REQUIRE_CUDA": f"cuda>={spec.accelerator.version[0]}.0",
+            "NVIDIA_VISIBLE_DEVICES": "all",
+        }
+    if not spec.headers:  # no addr2line, without which torch loses the message of an error whose C++ stack is asked for
+        variables["TORCH_DISABLE_ADDR2LINE"] = "1"
+    if spec.headers and lock.cuda:
+        variables |= {
+            "CUDA_HOME": CUDA_HOME,
+            "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
+        }
+    return sorted(variables.items())
+
+
+def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[tuple[str, str]]:
+    image = "org.opencontainers.image"
+    labels = {
+        f"{image}.title": title,
+        VERSION_LABEL: spec.release if isinstance(spec, InitSpec) else spec.id,
+        f"{image}.licenses": spec.licenses,
+        f"{image}.source": spec.source,
+        f"{image}.revision": "${REVISION}",
+        f"{image}.created": "${CREATED}",
+        f"{image}.base.name": "${BASE_NAME}" if isinstance(spec, ImageSpec) else "scratch",
+        f"{image}.base.digest": "${BASE_DIGEST}" if isinstance(spec, ImageSpec) else None,
+        BASE: "${BASE_SOURCE}" if isinstance(spec, ImageSpec) else None,
+        f"{LABEL}.id": spec.id,
+        f"{LABEL}.inputs": "${INPUTS}",
+        f"{LABEL}.flavor": spec.flavor if isinstance(spec, ImageSpec) else None,
+        **{f"{LABEL}.{key}": value for key, value in versions.items()},
+    }
+    return [(key, value) for key, value in sorted(labels.items()) if value]

@@ -1,0 +1,1 @@
+"""One page with all images: collected, modelled, drawn."""

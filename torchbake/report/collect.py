@@ -1,0 +1,177 @@
+"""What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torchbake.build.base_image import find_base
+from torchbake.build.plan import ref_of, why_build
+from torchbake.build.prepare import Preparation
+from torchbake.checks.reports import Reports
+from torchbake.checks.verdict import Verdict
+from torchbake.core.json_text import read_json
+from torchbake.engine.client import Engine, answering
+from torchbake.engine.image import Image
+from torchbake.errors import LockError, RegistryError, TorchbakeError
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.labels import steps_in
+from torchbake.oci.manifest import Manifest
+from torchbake.oci.tag_names import SBOM, revisions_of
+from torchbake.registry.artifact import read_artifact
+from torchbake.registry.client import Registry
+from torchbake.release.record import read_record
+from torchbake.report.image_facts import InEngine, InRegistry, Known
+from torchbake.report.layer_sharing import Layer, Step, chain, match_steps, name_layers
+
+_SIDE_BY_SIDE = 8  # images that a registry is asked about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """Reads what is known of a project's images. ``engine`` is None, and ``problem`` says why, where none answers."""
+
+    project: Project
+    preparation: Preparation
+    engine: Engine | None
+    problem: str = ""
+
+    def known(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> Known:
+        """Everything. ``registries`` are by the specs' repository; none: no registry is asked.
+
+        Raises EngineError and RegistryError where one falls silent; what is wrong with one release is told there.
+        """
+        present = self._present(specs)
+        released = released_in(specs, self.project.tags, registries) if registries else {}
+        return Known(
+            engine=self.problem,
+            registry=registry,
+            present=present,
+            released=released,
+            locks=self._locks(specs),
+            verdicts=self._verdicts(specs, present, released),
+        )
+
+    def _present(self, specs: Sequence[Spec]) -> dict[str, InEngine]:
+        if self.engine is None:
+            return {}
+        images, found = self.engine.images(), {}
+        for spec in specs:
+            image = images.get(ref_of(spec, self.project.tags[spec.id]))
+            if image:
+                found[spec.id] = look_into(self.engine, spec, image, self._stale(spec, image))
+        return found
+
+    def _stale(self, spec: Spec, image: Image) -> str | None:
+        """Why it would be built again; None when its base was never fetched here, so that nobody can tell."""
+        base = find_base(spec.base, self.project.state)
+        if base is None:
+            return None
+        try:
+            return why_build(self.preparation.job(spec, base), image, force=False)
+        except TorchbakeError as error:
+            return error.message
+
+    def _locks(self, specs: Sequence[Spec]) -> dict[str, Lock]:
+        """Those that hold; an image without one shows what its row says."""
+        locks = {}
+        for spec in specs:
+            if isinstance(spec, ImageSpec):
+                try:
+                    locks[spec.id] = read_lock(self.project.root, spec)
+                except LockError:
+                    continue
+        return locks
+
+    def _verdicts(
+        self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
+    ) -> dict[str, Verdict]:
+        """Those of the very images that are there: the engine's, else the released one."""
+        reports, verdicts = Reports(folder=self.project.root / "reports"), {}
+        for spec in specs:
+            image = present.get(spec.id) or released.get(spec.id)
+            verdict = reports.find(spec.id, image.digest) if image else None
+            if verdict and image and verdict.digest == image.digest:
+                verdicts[spec.id] = verdict
+        return verdicts
+
+
+def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:
+    """An image's layers and sizes, as its engine counts them."""
+    api: Any = engine.client.api
+    with answering():
+        attributes = api.inspect_image(image.digest)
+        history = api.history(image.digest)
+    steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
+    unpacked = sum(step.size for step in steps)
+    # The containerd store counts both forms of an image, the older ones have but the unpacked one.
+    packed = image.size_bytes - unpacked if engine.containerd_store else 0
+    keys = chain((attributes.get("RootFS") or {}).get("Layers") or ())
+    return InEngine(
+        digest=image.digest,
+        labels=image.labels,
+        unpacked=unpacked,
+        packed=packed if packed > 0 else None,
+        layers=match_steps(keys, steps, base=_base_name(spec)),
+        stale=stale,
+    )
+
+
+def released_in(
+    specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], registries: Mapping[str, Registry]
+) -> dict[str, InRegistry]:
+    """The newest release of each image that has one. Raises RegistryError when a registry does not answer."""
+    there = {name: registry.tags() for name, registry in registries.items()}
+
+    def look(spec: Spec) -> InRegistry | None:
+        own = tags[spec.id][0]
+        revisions = [str(tag) for tag in revisions_of(own, there[spec.repository])]
+        return _newest(registries[spec.repository], spec, revisions) if revisions else None
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        found = pool.map(look, specs)
+        return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
+
+
+def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegistry | None:
+    tag = revisions[-1]
+    manifest = registry.manifest(tag)
+    if manifest is None:
+        return None  # it went since the tags were listed
+    release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
+    try:
+        return replace(
+            release,
+            layers=_layers(registry, manifest, spec),
+            packages=_packages(registry, tag),
+            record=read_record(registry, tag),
+            before=read_record(registry, revisions[-2]) if len(revisions) > 1 else None,
+        )
+    except RegistryError as error:
+        return replace(release, problem=error.message)
+
+
+def _packages(registry: Registry, tag: str) -> int | None:
+    """How many packages a bill of materials lists; None for none, or one that is none: `validate` tells why."""
+    try:
+        found = read_artifact(registry, tag, SBOM)
+        components = read_json(found[1])["components"] if found else None
+    except (RegistryError, ValueError, LookupError, TypeError):
+        return None
+    return len(components) if isinstance(components, list) else None
+
+
+def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:
+    """Packed layers by their blobs, named after the history in the image's config: it says which lines made one."""
+    return name_layers(
+        [(blob.digest, blob.size) for blob in manifest.layers],
+        steps_in(registry.config(manifest)),
+        base=_base_name(spec),
+    )
+
+
+def _base_name(spec: Spec) -> str:
+    return f"base: {spec.base.name}" if isinstance(spec, ImageSpec) else ""

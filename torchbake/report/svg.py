@@ -1,0 +1,56 @@
+"""Charts as inline SVG: pure functions from numbers to markup that needs no script, font or style of others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from torchbake.core.sizes import human
+from torchbake.report.layer_sharing import Breakdown
+
+WIDTH = 1000  # units of a bar's box; the page stretches it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A piece of a bar. ``kind`` is its class in the page's styles; ``label`` is shown under the pointer."""
+
+    size: float
+    kind: str
+    label: str = ""
+
+
+def parts_of(breakdown: Breakdown) -> tuple[Part, ...]:
+    """An image's layers for `bar`: what is its own first, then what it shares, each from large to small."""
+    ordered = sorted(breakdown.layers, key=lambda layer: (bool(layer.others), -layer.size, layer.name))
+    return tuple(
+        Part(size=layer.size, kind="shared" if layer.others else "own", label=f"{layer.name}: {human(layer.size)}")
+        for layer in ordered
+    )
+
+
+def totals_of(breakdown: Breakdown) -> tuple[Part, ...]:
+    """An image in two pieces: its own bytes, and those it shares."""
+    return (Part(size=breakdown.own, kind="own"), Part(size=breakdown.shared, kind="shared"))
+
+
+def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) -> Markup:
+    """Pieces side by side; ``whole`` is what the full width stands for. ``title`` is what a screen reader says."""
+    pieces, start = [], 0.0
+    for part in parts:
+        width = WIDTH * part.size / whole if whole else 0.0
+        if width:
+            pieces.append(_piece(part, start, width, height))
+        start += width
+    head = Markup('<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">')
+    return head.format(WIDTH, height, title) + Markup("").join(pieces) + Markup("</svg>")
+
+
+def _piece(part: Part, start: float, width: float, height: int) -> Markup:
+    label = Markup("<title>{}</title>").format(part.label) if part.label else Markup("")
+    text = Markup('<rect class="{}" x="{}" width="{}" height="{}">{}</rect>')
+    return text.format(part.kind, _short(start), _short(width), height, label)
+
+
+def _short(number: float) -> str:
+    return f"{number:.3f}".rstrip("0").rstrip(".")

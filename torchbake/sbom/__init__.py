@@ -1,0 +1,1 @@
+"""What an image holds, read from its layers, and which licenses that has: CycloneDX and SPDX."""

@@ -1,0 +1,144 @@
+"""An image's bill of materials: CycloneDX 1.6 as JSON, the same bytes for the same image.
+
+The format: https://cyclonedx.org/docs/1.6/json/. Names of packages are package URLs:
+https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
+"""
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component_evidence import ComponentEvidence, Occurrence
+from cyclonedx.model.license import DisjunctiveLicense, License, LicenseAcknowledgement, LicenseExpression
+from cyclonedx.model.tool import ToolRepository
+from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.spdx import fixup_id
+from packageurl import PackageURL
+
+from torchbake.sbom import spdx
+from torchbake.sbom.package_metadata import System
+from torchbake.sbom.packages import Contents, Package
+
+_DECLARED = LicenseAcknowledgement.DECLARED  # said by the package; nobody compared texts
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # in place of today, which would be other bytes tomorrow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The image: its repository's name, its version, its manifest's digest, and when it was created (RFC 3339)."""
+
+    name: str
+    version: str
+    digest: str
+    created: str | None = None
+
+
+def sbom_text(subject: Subject, contents: Contents) -> str:
+    """The bill of materials of an image, ending in a newline. Pure: it depends on nothing but its arguments."""
+    created = _moment(subject.created)
+    image = _image(subject)
+    components = [_component(package, contents.system) for package in contents.packages]
+    bom = Bom(
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, subject.digest),
+        components=components,
+        metadata=BomMetaData(
+            timestamp=created or _LONG_AGO,
+            component=image,
+            tools=ToolRepository(components=[Component(type=ComponentType.APPLICATION, name="torchbake")]),
+        ),
+    )
+    bom.register_dependency(image, components)
+    data = json.loads(JsonV1Dot6(bom).output_as_string())
+    data.setdefault("components", [])
+    if created is None:
+        del data["metadata"]["timestamp"]
+    return json.dumps(_ordered(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _ordered(value: Any) -> Any:
+    """Every list in one order: all of them are sets here, and the library's order of some depends on chance."""
+    if isinstance(value, dict):
+        return {key: _ordered(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return sorted(map(_ordered, value), key=lambda part: json.dumps(part, sort_keys=True))
+    return value
+
+
+def _moment(created: str | None) -> datetime | None:
+    """None where it is not said, or by no time that can be read."""
+    try:
+        moment = datetime.fromisoformat(created or "")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _image(subject: Subject) -> Component:
+    """By the purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest."""
+    purl = PackageURL(type="oci", name=subject.name.rpartition("/")[2].lower(), version=subject.digest)
+    return Component(
+        type=ComponentType.CONTAINER,
+        name=subject.name,
+        version=subject.version or None,
+        purl=purl,
+        bom_ref=purl.to_string(),
+    )
+
+
+def _component(package: Package, system: System) -> Component:
+    purl = purl_of(package, system)
+    places = [Occurrence(location=place) for place in package.locations]
+    return Component(
+        type=ComponentType.LIBRARY,
+        name=package.name,
+        version=package.version or None,
+        purl=purl,
+        bom_ref=purl.to_string(),
+        licenses=_licences(package),
+        evidence=ComponentEvidence(occurrences=places) if places else None,
+    )
+
+
+def purl_of(package: Package, system: System) -> PackageURL:
+    """The package's URL; a Debian package's also names its source package, by which advisories name it."""
+    if package.kind == "python":
+        return PackageURL(type="pypi", name=package.name, version=package.version or None)
+    qualifiers = {"arch": package.architecture, "distro": "-".join(filter(None, (system.id, system.version)))}
+    if (package.source, package.source_version) != (package.name, package.version):
+        qualifiers["upstream"] = f"{package.source}@{package.source_version}"
+    return PackageURL(
+        type="deb",
+        namespace=system.id or "debian",
+        name=package.name,
+        version=package.version or None,
+        qualifiers={name: value for name, value in qualifiers.items() if value},
+    )
+
+
+def _licences(package: Package) -> Sequence[License]:
+    """One expression, or a list of ids and names: CycloneDX allows no mixture of both.
+
+    The licences of a Debian package's files hold together, so they are an expression where all of them can be in one.
+    """
+    said = package.licences
+    if len(said) > 1 and package.kind == "debian" and all(map(spdx.expression, said)):
+        return [_expression(" AND ".join(f"({one})" if " OR " in one else one for one in said))]
+    if len(said) == 1 and spdx.expression(said[0]) and not fixup_id(said[0]):
+        return [_expression(said[0])]
+    return [_single(one) for one in said]
+
+
+def _expression(value: str) -> License:
+    return LicenseExpression(value, acknowledgement=_DECLARED)
+
+
+def _single(said: str) -> License:
+    known = fixup_id(said) if spdx.expression(said) else None
+    if known:
+        return DisjunctiveLicense(id=known, acknowledgement=_DECLARED)
+    return DisjunctiveLicense(name=said, acknowledgement=_DECLARED)

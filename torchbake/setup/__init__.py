@@ -1,0 +1,1 @@
+"""From a bare machine to an engine that builds, and back."""

@@ -1,0 +1,1 @@
+"""Proving what a registry serves, from the registry alone and by pulling it."""

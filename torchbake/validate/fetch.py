@@ -1,0 +1,129 @@
+"""Asks a registry for what it serves; an answer that does not come is a fact like any other."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torchbake.errors import RegistryError
+from torchbake.oci.labels import labels_in
+from torchbake.oci.manifest import Blob, Manifest, UnsoundError
+from torchbake.oci.tag_names import ARTIFACTS, RECORD, ImmutableTag, artifact_tag, recorded_of
+from torchbake.registry.artifact import subject_of, text_of
+from torchbake.registry.client import Registry
+from torchbake.release.record import parse_record
+from torchbake.validate.facts import Beside, Image, Piece, Revision, Served, Shelf
+
+_WANTED = ("linux", "amd64")
+
+Look = Callable[[str], None]
+
+
+class Survey:
+    """One repository, asked once for each digest and blob. Nothing here raises RegistryError."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._images: dict[str, Image | str] = {}  # by digest; a text is how the manifest is damaged
+        self._sizes: dict[str, int | None] = {}
+
+    def shelf(self, tags: Sequence[str], look: Look = lambda _: None) -> Shelf:
+        """All that there is of an image whose rolling tags are ``tags``, its own first."""
+        repository = str(self._registry.repository)
+        look("its tags")
+        try:
+            there, unlisted = self._registry.tags(), ""
+        except RegistryError as error:
+            there, unlisted = (), error.message
+            if not hasattr(error, "status"):  # nothing answers at all: asking for each tag would only take time
+                silent = {tag: Served(tag=tag, silence=error.message) for tag in tags}
+                return Shelf(repository=repository, tags=silent, unlisted=unlisted)
+        served = {tag: self.look_up(tag, look) for tag in tags}
+        revisions = tuple(self._revision(tag, there, look) for tag in recorded_of(tags[0], there))
+        return Shelf(repository=repository, tags=served, revisions=revisions, unlisted=unlisted)
+
+    def look_up(self, key: str, look: Look = lambda _: None) -> Served:
+        """What is served for a tag or a digest."""
+        look(key)
+        digest = None
+        try:
+            digest = self._registry.digest(key)
+            found = self._content(digest) if digest else None
+        except UnsoundError as error:
+            return Served(tag=key, digest=digest or "", damage=error.message)
+        except RegistryError as error:
+            return Served(tag=key, silence=error.message)
+        if isinstance(found, str):
+            return Served(tag=key, digest=digest, damage=found)
+        return Served(tag=key, digest=digest, image=found)
+
+    def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
+        served, record = self.look_up(str(tag), look), None
+        places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
+        beside = {name: self._beside(place) for name, place in places.items() if place in there}
+        said = beside.get(RECORD, Beside())
+        problem = said.unread
+        if said.digest and not problem:
+            try:
+                record = parse_record(said.data, f"{self._registry.repository}:{places[RECORD]}")
+            except RegistryError as error:
+                problem = error.message
+        return Revision(tag=tag, served=served, record=record, problem=problem, beside=beside)
+
+    def _beside(self, tag: str) -> Beside:
+        """An artifact by its own tag."""
+        digest = None
+        try:
+            manifest = self._registry.manifest(tag)
+            if manifest is None:
+                return Beside()
+            digest, subject = manifest.digest, subject_of(manifest)
+            return Beside(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
+        except RegistryError as error:
+            return Beside(digest=digest, unread=error.message)
+
+    def _content(self, digest: str) -> Image | str:
+        if digest not in self._images:
+            try:
+                self._images[digest] = self._read(digest)
+            except UnsoundError as error:
+                self._images[digest] = error.message
+        return self._images[digest]
+
+    def _read(self, digest: str) -> Image | str:
+        manifest = self._registry.manifest(digest)
+        if manifest is None:
+            return f"{digest} is what the tag points at, and it is not there"
+        if not manifest.is_index:
+            return self._image(manifest)
+        child = next((blob.digest for blob, platform in manifest.images if platform == "/".join(_WANTED)), None)
+        if child is None:
+            there = tuple(platform for _, platform in manifest.images)
+            return Image(digest=manifest.digest, platforms=there, labels={}, pieces=())
+        found = self._registry.manifest(child)
+        return f"its image {child} for {'/'.join(_WANTED)} is not there" if found is None else self._image(found)
+
+    def _image(self, manifest: Manifest) -> Image:
+        pieces = tuple(self._piece(blob) for blob in manifest.blobs)
+        config, unread = {}, ""
+        try:
+            config = self._config(manifest, pieces[-1])
+        except UnsoundError as error:
+            unread = error.message
+        platform = "/".join(str(config.get(key, "")) for key in ("os", "architecture"))
+        return Image(
+            digest=manifest.digest,
+            platforms=(platform,) if platform != "/" else (),
+            labels=labels_in(config),
+            pieces=pieces,
+            unread=unread,
+        )
+
+    def _config(self, manifest: Manifest, piece: Piece) -> dict[str, Any]:
+        blob = manifest.config
+        if piece.found != blob.size:
+            raise UnsoundError(f"{blob.digest} has {piece.found or 'no'} bytes")
+        return self._registry.config(manifest)
+
+    def _piece(self, blob: Blob) -> Piece:
+        if blob.digest not in self._sizes:
+            self._sizes[blob.digest] = self._registry.size_of(blob.digest)
+        return Piece(digest=blob.digest, size=blob.size, found=self._sizes[blob.digest])

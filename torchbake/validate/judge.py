@@ -1,0 +1,327 @@
+"""What a registry serves, judged against what the matrix promises. Pure: facts and promises in, checks out.
+
+A tag is judged in steps: the registry answers, the tag is there, its manifest is what its digest says. Where a step
+fails, what needs it is not run.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
+from torchbake.release.decide import Held, moves_to, rank_of
+from torchbake.render.dockerfile import promised_labels
+from torchbake.validate.expect import Versions, disagreements
+from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
+from torchbake.validate.judge_attestations import IMAGE, signed_parts, unsigned, wrong_provenance, wrong_sbom
+from torchbake.validate.remedies import MOVE, RELEASE, REMOVE, Unknown
+
+PLATFORM = "linux/amd64"
+SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
+NOTHING_EXPECTED = "nothing is expected: say --expect torch=VERSION"
+_SILENCE = "the registry did not answer"
+_STRANGER = "it is no release of this image"
+UNASKED = Signatures(hindrance="no --key and no --identity was given")
+
+Inside = tuple[CheckResult, ...]  # what `pull`, `versions` and `suite` found of one digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What the matrix promises of an image. ``tags``: its own, then the rolling ones.
+
+    ``versions`` and ``fixed`` labels are what its id alone says, true of every revision; ``labels`` are what its row
+    and lock say today, true of the newest one. ``unlocked``: why the lock cannot be read. ``waivers`` are image checks
+    that it may fail, with the reasons.
+    """
+
+    id: str
+    tags: tuple[str, ...]
+    fixed: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    versions: Versions = field(default_factory=dict)
+    release: str = ""  # an init image's
+    unlocked: str = ""
+    waivers: Mapping[str, str] = field(default_factory=dict)
+
+
+def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, unlocked: str = "") -> Promise:
+    """``lock`` is None for init images, and where ``unlocked`` says why there is none."""
+    fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
+    labels = {} if unlocked else promised_labels(spec, lock)
+    waivers = dict(spec.waivers)
+    if not isinstance(spec, ImageSpec):
+        return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
+    cuda = spec.accelerator.cuda
+    versions = {"torch": spec.torch, "cuda": cuda, "cudnn": spec.cudnn, "python": spec.base.python}
+    return Promise(
+        id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
+        versions=versions if cuda else {**versions, "nccl": None}, unlocked=unlocked, waivers=waivers,
+    )  # fmt: skip
+
+
+def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
+    """The revision that the image's own tag points at; where that is none, the newest that was released."""
+    there = [revision for revision in shelf.revisions if revision.digest]
+    own = shelf.tags[promise.tags[0]].digest
+    pointed = [revision for revision in there if revision.digest == own]
+    finished = [revision for revision in there if revision.record and revision.record.state == "released"]
+    return next((found[-1] for found in (pointed, finished, there) if found), None)
+
+
+def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
+    """The digests that are this image's: those of its revisions, and what its own tag points at."""
+    served = (shelf.tags[promise.tags[0]], *(revision.served for revision in shelf.revisions))
+    return frozenset(one.image.digest for one in served if one.image)
+
+
+def judge(
+    promise: Promise,
+    shelf: Shelf,
+    inside: Mapping[str, Inside],
+    known: Collection[str] = (),
+    signatures: Signatures = UNASKED,
+) -> dict[str, tuple[CheckResult, ...]]:
+    """The checks of each tag of an image: its rolling tags, then its revisions.
+
+    ``inside`` has what containers found, and ``signatures`` what was found of them, by digest. ``known`` are the ids
+    of the whole matrix: a rolling tag that is held by a newer image which the matrix does not know is not judged.
+    """
+    judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
+    found = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
+    return found | {str(one.tag): tuple(judging.immutable(one)) for one in shelf.revisions}
+
+
+def judge_reference(
+    served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = UNASKED
+) -> tuple[CheckResult, ...]:
+    """The checks of an image that the matrix does not promise; ``expected`` are the versions that it must have."""
+    steps, stop = _steps(served, f"{served.tag} is not there")
+    labels = _when("labels", _unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
+    parts = {IMAGE: served.digest or ""}
+    signed = _told("signature", stop, lambda: unsigned(signatures, repository, parts))
+    return (*steps, labels, signed, *_inside(served, inside, stop))
+
+
+@dataclass(frozen=True)
+class _Judging:
+    promise: Promise
+    shelf: Shelf
+    inside: Mapping[str, Inside]
+    known: frozenset[str]
+    signatures: Signatures
+
+    @property
+    def current(self) -> Revision | None:
+        return current_of(self.promise, self.shelf)
+
+    def rolling(self, served: Served) -> Iterator[CheckResult]:
+        steps, stop = _steps(served, self._missing(served.tag))
+        yield from steps
+        yield _when("rolling", stop, lambda image: self._place(served, image), served)
+        revision = next((one for one in reversed(self.shelf.revisions) if one.digest == served.digest), None)
+        yield self._labels(served, stop, revision)
+        yield self._signed(revision, {IMAGE: served.digest or ""}, stop)
+        yield from _inside(served, self.inside, stop)
+
+    def immutable(self, revision: Revision) -> Iterator[CheckResult]:
+        served, record = revision.served, revision.record
+        released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
+        steps, stop = _steps(served, f"{served.tag} {released}")
+        yield from steps
+        yield _check("record", self._unrecorded(revision), served.silence and _SILENCE)
+        unknown = "" if record else "there is no release record to compare with"
+        yield _when("immutable", stop or unknown, lambda _: _overwritten(revision), served)
+        yield self._labels(served, stop, revision)
+        yield from self._described(revision, stop)
+        yield self._signed(revision, signed_parts(revision), stop)
+        yield from _inside(served, self.inside, stop)
+
+    def _described(self, revision: Revision, stop: str) -> Iterator[CheckResult]:
+        """What is said of the image beside it."""
+        served, where = revision.served, self.shelf.repository
+        again = self._publish() if revision == self.shelf.revisions[-1] else ""
+        stop = _unread(served, stop) or ("it is not what was released" if _overwritten(revision) else "")
+        torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
+        yield _told("sbom", stop, lambda: wrong_sbom(where, revision, torch, again))
+        yield _told("provenance", stop, lambda: wrong_provenance(where, revision, again))
+
+    def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: str) -> CheckResult:
+        stop = stop or ("" if revision else _STRANGER)
+        newest = revision is not None and revision == self.shelf.revisions[-1]
+        again = self._publish().partition(": ")[2] if newest else ""
+        return _told("signature", stop, lambda: unsigned(self.signatures, self.shelf.repository, parts, again))
+
+    def _missing(self, tag: str) -> str:
+        if self.shelf.unlisted:
+            return f"{tag} is not there"
+        if self.current is None:
+            return f"{tag} is not there, and no release of {self.promise.id}\n{self._publish()}"
+        return f"{tag} is not there; it should point at {self.current.name}\n{self._promote(self.current)}"
+
+    def _place(self, served: Served, image: Image) -> str:
+        """Whether a rolling tag is where the rules put it; if not, where that is."""
+        own, current = self.shelf.tags[self.promise.tags[0]], self.current
+        if self.shelf.unlisted:
+            if served.tag == own.tag:
+                return Unknown(f"its releases are not known, as the registry lists no tags: {self.shelf.unlisted}")
+            return "" if served.digest == own.digest else f"points at {served.who}, {own.tag} at {own.who}"
+        if current is None:
+            return f"points at {served.who}, but there is no release of {self.promise.id}\n{self._publish()}"
+        if served.digest == current.digest:
+            return ""
+        if self._is_newer(image.labels):
+            return Unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
+        wrong = f"points at {served.who}, and should point at {current.name}"
+        held = Held(digest=image.digest, labels=image.labels)
+        kept = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
+        first = f"{REMOVE}, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
+        return f"{wrong}\n{first}{self._promote(current)}"
+
+    def _is_newer(self, labels: Mapping[str, str]) -> bool:
+        """Whether this is a newer image than the promised one, that the matrix does not know."""
+        ours, theirs = rank_of(self._ours), rank_of(labels)
+        unknown = labels.get(ID, "") not in ("", *self.known)
+        return unknown and ours is not None and theirs is not None and ours < theirs
+
+    @property
+    def _ours(self) -> dict[str, str]:
+        """The labels that the image has, or must have."""
+        versions = {f"{LABEL}.{key}": value for key, value in self.promise.versions.items() if value}
+        return {**versions, **self.promise.fixed, **self.promise.labels}
+
+    def _unrecorded(self, revision: Revision) -> str:
+        """What is wrong with a release record; only the newest revision can still be finished."""
+        record, newest = revision.record, revision == self.shelf.revisions[-1]
+        again = f"\n{self._publish()}" if newest else ""
+        if revision.problem or record is None:
+            return revision.problem or f"{revision.tag} has no release record: its release was not finished{again}"
+        if (record.tag, record.id) != (str(revision.tag), self.promise.id):
+            return f"the record of {revision.tag} is that of {record.tag}, image {record.id}"
+        if record.state == "begun" and newest:
+            return f"its release was begun at {record.released}, and is not finished{again}"
+        return ""
+
+    def _labels(self, served: Served, stop: str, revision: Revision | None) -> CheckResult:
+        newest = revision is None or revision == self.shelf.revisions[-1]
+        inputs = revision.record.inputs if revision and revision.record else ""
+
+        def problem(image: Image) -> str:
+            wrong = wrong_labels(self.promise, image.labels, newest=newest, inputs=inputs)
+            if not wrong and newest:
+                return Unknown(self.promise.unlocked)
+            return "; ".join(wrong) + (f"\n{self._publish()}" if newest and revision else "")
+
+        return _when("labels", _unread(served, stop), problem, served)
+
+    def _publish(self) -> str:
+        return f"{RELEASE}: nox -s build test publish -- {self.promise.id} --registry {self._registry}"
+
+    def _promote(self, revision: Revision) -> str:
+        where = f"--registry {self._registry} --to {revision.tag.revision}"
+        return f"{MOVE}: nox -s promote -- {self.promise.id} {where}"
+
+    @property
+    def _registry(self) -> str:
+        return self.shelf.repository.rpartition("/")[0]
+
+
+def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, inputs: str = "") -> list[str]:
+    """A sentence for each label that lies. ``inputs`` are the release record's (empty: not known).
+
+    The newest revision must be what the row and the lock say today; older ones were made by other locks, and must be
+    what the id says.
+    """
+    if labels.get(ID) != promise.id:
+        return [f"{ID} is {labels.get(ID) or 'missing'}, not {promise.id}"]
+    wanted = {**promise.fixed, **(promise.labels if newest else {}), **({INPUTS: inputs} if inputs else {})}
+    wrong = [
+        f"{key} is {labels.get(key) or 'missing'}, not {value}"
+        for key, value in wanted.items()
+        if labels.get(key) != value
+    ]
+    if newest and not promise.unlocked:
+        ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
+        return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
+    told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
+    return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
+
+
+def _steps(served: Served, missing: str) -> tuple[list[CheckResult], str]:
+    """The checks that every tag has, and why those after them cannot run (empty: they can)."""
+    found, stop = [], ""
+    for name, problem, then in (
+        ("answers", served.silence, _SILENCE),
+        ("exists", "" if served.digest else missing, "there is no such tag"),
+        ("manifest", served.damage, "its manifest is damaged"),
+    ):
+        found.append(_check(name, problem, stop))
+        stop = stop or (then if problem else "")
+    found.append(_when("blobs", stop, _lost, served))
+    found.append(_when("platform", _unread(served, stop), _elsewhere, served))
+    return found, stop
+
+
+def _unread(served: Served, stop: str) -> str:
+    return stop or (f"its config cannot be read: {served.image.unread}" if served.image and served.image.unread else "")
+
+
+def _lost(image: Image) -> str:
+    """Which blobs are not there, or not whole."""
+    wrong = [
+        f"{piece.digest} is not there"
+        if piece.found is None
+        else f"{piece.digest} has {piece.found} bytes, not {piece.size}"
+        for piece in image.pieces
+        if piece.found != piece.size
+    ]
+    if not wrong:
+        return image.unread
+    return f"{len(wrong)} of {len(image.pieces)} blobs: {wrong[0]}" + "".join(f"\n{one}" for one in wrong[1:])
+
+
+def _elsewhere(image: Image) -> str:
+    there = ", ".join(image.platforms) or "no platform"
+    return "" if PLATFORM in image.platforms else f"it is for {there}, not for {PLATFORM}"
+
+
+def _overwritten(revision: Revision) -> str:
+    if revision.served.digest == revision.digest:
+        return ""
+    return f"{revision.tag} was overwritten: {short(revision.digest)} was released, and it is {revision.served.who} now"
+
+
+def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> str:
+    told = versions_in(labels)
+    if not expected or not told:
+        return Unknown("no label names a version" if expected else NOTHING_EXPECTED)
+    return "; ".join(f"by its labels {one}" for one in disagreements(expected, told))
+
+
+def _inside(served: Served, inside: Mapping[str, Inside], stop: str) -> Inside:
+    """What a container found of the tag's image; only images of the tag's own are pulled."""
+    stop = stop or ("" if served.image and served.image.digest in inside else _STRANGER)
+    if stop or served.image is None:
+        return tuple(_check(name, "", stop) for name in ("pull", "versions"))
+    return inside[served.image.digest]
+
+
+def _when(name: str, stop: str, problem: Callable[[Image], str], served: Served) -> CheckResult:
+    """A check of an image, unless something before it stops it."""
+    if stop or served.image is None:
+        return _check(name, "", stop or "there is no image")
+    image = served.image
+    return _told(name, "", lambda: problem(image))
+
+
+def _told(name: str, stop: str, problem: Callable[[], str]) -> CheckResult:
+    """A check of whose problem only is asked where nothing stops it."""
+    found = "" if stop else problem()
+    return _check(name, "", stop or found) if stop or isinstance(found, Unknown) else _check(name, found)
+
+
+def _check(name: str, problem: str, stop: str = "") -> CheckResult:
+    outcome = Outcome.NOT_RUN if stop else Outcome.FAILED if problem else Outcome.PASSED
+    return CheckResult(id=f"registry.{name}", outcome=outcome, reason=stop or problem)

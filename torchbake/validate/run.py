@@ -1,0 +1,232 @@
+"""A run of validations: images and references side by side, each asked of its registry, pulled, judged and reported."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from torchbake.checks.reports import Reports, Tested
+from torchbake.checks.smoke_run import Session
+from torchbake.checks.verdict import CheckResult, Outcome, Verdict
+from torchbake.engine.client import Engine
+from torchbake.engine.containers import RUN, remove, undisturbed
+from torchbake.errors import TorchbakeError
+from torchbake.oci.reference import Reference, Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.cosign import Idle, Verifier
+from torchbake.ui import console
+from torchbake.ui.progress_board import Board, board
+from torchbake.validate.expect import Versions, most_exact
+from torchbake.validate.facts import Image, Served, Shelf, Signatures, short
+from torchbake.validate.fetch import Survey
+from torchbake.validate.judge import NOTHING_EXPECTED, UNASKED, Inside, Promise, judge, judge_reference, own_digests
+from torchbake.validate.judge_attestations import signed_digests
+from torchbake.validate.pull import Look, Looker, Question
+
+SUITE = "validate"
+_NO_DIGEST = "none"
+_NOBODY = Idle(hindrance=UNASKED.hindrance)  # verifies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What was found of one tag. ``ref`` is its whole name, ``row`` its image in the matrix (empty: none)."""
+
+    ref: str
+    row: str
+    served: Served
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.served.image.labels if self.served.image else {}
+
+
+class Subject(Protocol):
+    """What is validated."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def validate(self, looker: Looker, look: Look) -> list[Found]:
+        """Ask for it, look into it and judge it, tag by tag. May raise EngineError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """An image of the matrix; ``known`` are the ids of all of them, ``verifier`` verifies signatures."""
+
+    promise: Promise
+    registry: Registry
+    known: frozenset[str]
+    verifier: Verifier = _NOBODY
+
+    @property
+    def name(self) -> str:
+        return self.promise.id
+
+    @property
+    def where(self) -> str:
+        return str(self.registry.repository)
+
+    def validate(self, looker: Looker, look: Look) -> list[Found]:
+        shelf = Survey(self.registry).shelf(self.promise.tags, look)
+        own = own_digests(self.promise, shelf)
+        inside = {image.digest: looker.look_into(self._question(image), look) for image in _images(shelf, own)}
+        signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
+        served = {**shelf.tags, **{str(one.tag): one.served for one in shelf.revisions}}
+        return [
+            Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
+            for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
+        ]
+
+    def _question(self, image: Image) -> Question:
+        promise = self.promise
+        expected = most_exact(promise.versions, image.labels)
+        question = _question(self.registry.repository, image, expected, release=promise.release, row=promise.id)
+        return replace(question, waivers=promise.waivers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """Any image reference, and the versions that are expected of it; without them, those of its labels."""
+
+    reference: Reference
+    registry: Registry
+    expected: Versions
+    verifier: Verifier = _NOBODY
+
+    @property
+    def name(self) -> str:
+        return str(self.reference)
+
+    @property
+    def where(self) -> str:
+        return self.reference.repository.host
+
+    def validate(self, looker: Looker, look: Look) -> list[Found]:
+        served = Survey(self.registry).look_up(self.reference.key, look)
+        inside: dict[str, Inside] = {}
+        if served.image:
+            expected = most_exact(self.expected, served.image.labels) if not self.expected else self.expected
+            question = _question(self.registry.repository, served.image, expected)
+            inside[served.image.digest] = looker.look_into(question, look)
+        repository = self.registry.repository
+        signatures = _verify(self.verifier, repository, [served.digest] if served.digest else [], look)
+        checks = judge_reference(served, self.expected, inside, str(repository), signatures)
+        return [Found(ref=self.name, row="", served=served, checks=checks)]
+
+
+def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
+    """Ask for each digest once."""
+    if verifier.hindrance:
+        return Signatures(hindrance=verifier.hindrance)
+    problems = {}
+    for digest in digests:
+        look(f"signature of {short(digest)}")
+        problems[digest] = verifier.problem(repository, digest)
+    return Signatures(problems=problems)
+
+
+def _images(shelf: Shelf, digests: frozenset[str]) -> list[Image]:
+    """The images that are to be looked into, each once."""
+    served = (*shelf.tags.values(), *(one.served for one in shelf.revisions))
+    images = {one.image.digest: one.image for one in served if one.image}
+    return [image for digest, image in images.items() if digest in digests]
+
+
+def _question(
+    repository: Repository, image: Image, expected: Versions, *, release: str = "", row: str = ""
+) -> Question:
+    """What cannot be pulled whole is not pulled."""
+    broken = image.unread or any(piece.found != piece.size for piece in image.pieces)
+    hindrance = "not all of it is there" if broken else "" if expected or release else NOTHING_EXPECTED
+    return Question(
+        repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
+        hindrance=hindrance, row=row,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateRun:
+    """Validations of several subjects. ``engine`` is None where nothing is looked into."""
+
+    looker: Looker
+    reports: Reports
+    session: Session
+    engine: Engine | None
+
+    def run(self, subjects: Sequence[Subject], *, jobs: int) -> list[Tested]:
+        """What was found, tag by tag, in the order of the subjects; each report is kept as soon as it is there.
+
+        Raises KeyboardInterrupt after all that was made is gone again.
+        """
+        with board(len(subjects), doing="validating") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures: list[Future[list[Tested]]] = []
+            try:
+                futures += [pool.submit(self._one, subject, shown) for subject in subjects]
+                waiting = set(futures)
+                while waiting:
+                    # A bounded wait, so that Ctrl-C is seen at once on every platform.
+                    waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED).not_done
+                return [tested for future in futures for tested in future.result()]
+            except BaseException:
+                with undisturbed():
+                    self._stop(futures)
+                raise
+
+    def _one(self, subject: Subject, shown: Board) -> list[Tested]:
+        started, clock = datetime.now(UTC), time.monotonic()
+        shown.start(subject.name, f"at {subject.where}")
+        try:
+            found = subject.validate(self.looker, self._teller(subject, shown))
+        except TorchbakeError as error:
+            shown.end(subject.name, error.message, good=False)
+            return [Tested(name=subject.name, ref=subject.where, problem=error.message)]
+        seconds = round((time.monotonic() - clock) / len(found), 2)
+        tested = [self._keep(one, started.isoformat(timespec="seconds"), seconds) for one in found]
+        bad = sum(one.outcome is not Outcome.PASSED for one in tested)
+        shown.end(subject.name, f"{bad} of {len(tested)} tags did not pass" if bad else _good(tested), good=not bad)
+        return tested
+
+    def _teller(self, subject: Subject, shown: Board) -> Look:
+        def look(text: str) -> None:
+            if self.session.stopping.is_set():
+                raise KeyboardInterrupt
+            shown.look(subject.name, text)
+
+        return look
+
+    def _keep(self, found: Found, started: str, seconds: float) -> Tested:
+        verdict = Verdict(
+            image=found.ref,
+            id=found.row,
+            digest=found.served.digest or _NO_DIGEST,
+            suite=SUITE,
+            gpu="off",
+            started=started,
+            seconds=seconds,
+            checks=found.checks,
+        )
+        page = self.reports.keep(found.ref, verdict, found.labels, partial=False)
+        return Tested(name=found.ref, ref=found.ref, verdict=verdict, report=page)
+
+    def _stop(self, futures: Sequence[Future[list[Tested]]]) -> None:
+        """End what runs; each thread removes what it made."""
+        console.say("stopping; removing what was started …", style="yellow")
+        self.session.stopping.set()
+        self.looker.stop()
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        if self.engine:
+            remove(self.engine, RUN, self.session.id)
+
+
+def _good(tested: Sequence[Tested]) -> str:
+    return f"{len(tested)} {'tags' if len(tested) > 1 else 'tag'} good"

@@ -1,1 +1,0 @@
-"""One module a verb: what the command line can do."""
