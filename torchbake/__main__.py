@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from torchbake.commands import COMMANDS
 from torchbake.errors import InstallError
 
 
@@ -17,7 +18,7 @@ def main() -> int:
         if "_ARGCOMPLETE" in os.environ:
             from torchbake import completion  # noqa: PLC0415 - for a shell that asks alone
 
-            completion.answer(cli.VERBS, cli.make_parser)
+            completion.answer(list(COMMANDS), cli.make_parser)
         return cli.main(sys.argv[1:])
     except ModuleNotFoundError as error:
         missing = InstallError(

@@ -1,4 +1,4 @@
-"""The command line: finds the verb, parses its options, runs it, and turns an error into an exit code."""
+"""The command line: finds the command, parses its options, runs it, and turns an error into an exit code."""
 
 import argparse
 import gc
@@ -11,17 +11,14 @@ from pathlib import Path
 from types import ModuleType
 
 from torchbake import MATRIX_VARIABLE, __version__
+from torchbake.commands import COMMANDS
 from torchbake.core.suggest import nearest
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui import console
-
-# In the order of the flow; `nox -l` and `--help` show them so.
-VERBS = (
-    "setup", "teardown", "list", "tags", "schema", "lock", "base", "render", "build", "reproduce", "test", "smoke",
-    "sbom", "publish", "promote", "rollback", "validate", "report", "images",
-)  # fmt: skip
+from torchbake.ui.typed import as_typed
 
 _VERSION = f"torchbake {__version__}"
+_START = "torchbake" if Path(sys.argv[0]).name == "torchbake" else "python -m torchbake"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,8 +28,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"See: {self.prog} --help")
 
 
-def load_verb(name: str) -> ModuleType:
-    """The module behind a verb: SUMMARY, EXAMPLES, add_arguments(parser) and run(args) -> exit code."""
+def load_command(name: str) -> ModuleType:
+    """The module behind a command: EXAMPLES, add_arguments(parser) and run(args) -> exit code."""
     gc.disable()  # while modules load there is nothing to collect, and looking takes a tenth of the time
     try:
         return importlib.import_module(f"torchbake.commands.{name}")
@@ -42,16 +39,16 @@ def load_verb(name: str) -> ModuleType:
 
 
 def make_parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one verb, its help ending in examples."""
-    verb = load_verb(name)
+    """The parser of one command, its help ending in examples."""
+    module = load_command(name)
     parser = _Parser(
-        prog=f"nox -s {name} --",
-        description=verb.SUMMARY,
-        epilog="examples:\n" + "\n".join(f"  {line}" for line in verb.EXAMPLES),
+        prog=as_typed(f"nox -s {name} --"),
+        description=COMMANDS[name],
+        epilog="examples:\n" + "\n".join(f"  {as_typed(line)}" for line in module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    verb.add_arguments(parser)
+    module.add_arguments(parser)
     parser.add_argument("--version", action="version", version=_VERSION, help="show the toolkit's version, and end")
     parser.add_argument(
         "--matrix",
@@ -64,15 +61,15 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _overview() -> str:
-    width = max(map(len, VERBS))
-    lines = [f"  {name:<{width}}  {load_verb(name).SUMMARY}" for name in VERBS]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: python -m torchbake VERB [OPTIONS]",
+            f"usage: {_START} COMMAND [OPTIONS]",
             "",
             *lines,
             "",
-            "Each verb has --help; --version says which toolkit this is.",
+            "Each command has --help; --version says which toolkit this is.",
         ]
     )
 
@@ -85,20 +82,20 @@ def _run(argv: Sequence[str]) -> int:
         print(_overview())
         return 0 if argv else UsageError.exit_code
     name, *rest = argv
-    if name not in VERBS:
-        near = nearest(name, VERBS)
-        raise UsageError(f"There is no verb {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
+    if name not in COMMANDS:
+        near = nearest(name, COMMANDS)
+        raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     args = _parse(name, rest)
-    code: int = load_verb(name).run(args)
+    code: int = load_command(name).run(args)
     return code
 
 
 def _parse(name: str, words: list[str]) -> argparse.Namespace:
-    """The options of a verb. `nox -s setup build -- cpu` hands `cpu` to both; setup leaves it to the other."""
+    """The options of a command. `nox -s setup build -- cpu` hands `cpu` to both; setup leaves it to the other."""
     parser = make_parser(name)
-    if not getattr(load_verb(name), "SHARES_COMMAND_LINE", False):
+    if not getattr(load_command(name), "SHARES_COMMAND_LINE", False):
         return parser.parse_args(words)
-    # Only with a selector among them can the words be meant for another verb; `--yes` alone is a mistake.
+    # Only with a selector among them can the words be meant for another command; `--yes` alone is a mistake.
     args, others = parser.parse_known_args(words)
     if not any(word for word in others if not word.startswith("-")):
         return parser.parse_args(words)
@@ -107,7 +104,7 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one verb and return its exit code; never raises for what a user can cause."""
+    """Run one command and return its exit code; never raises for what a user can cause."""
     # nox shows every library's debug lines; a line for each request would bury ours.
     for library in ("docker", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -1,7 +1,7 @@
-"""The Python environment in which nox runs the verbs: made once, by uv or pip, from what pyproject.toml lists.
+"""The Python environment in which nox runs the commands of a checkout: made once, by uv or pip, from pyproject.toml.
 
 nox could do it by a header in the noxfile, but then pip writes to stdout at every call. The standard library alone
-is imported here: of nox's own environment nothing but nox is known.
+is imported here: of nox's own environment nothing but nox is known. An installed torchbake has its packages beside it.
 """
 
 import fcntl
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchbake import MATRIX_VARIABLE
+from torchbake.core.paths import CHECKOUT, TOOLKIT
 from torchbake.errors import InstallError, TorchbakeError
 
 _READY = "torchbake-ready"  # written last: an environment without it was cut off
@@ -23,15 +24,15 @@ _PASSED_ON = {signal.SIGINT, signal.SIGTERM}
 _SI_KERNEL = 0x80  # a signal of the terminal, which every process there gets; asm-generic/siginfo.h
 
 
-def run_verb(root: Path, words: Sequence[str], *, folder: Path) -> int:
-    """Run a verb of the toolkit in ``root`` as if typed in ``folder``; its exit code."""
+def run_command(words: Sequence[str], *, project: Path, folder: Path) -> int:
+    """Run a command on the matrix in the folder ``project``, as if typed in ``folder``; its exit code."""
     try:
-        python = ensure(root)
+        start = [str(ensure(TOOLKIT)), str(TOOLKIT)] if CHECKOUT else [sys.executable, "-m", "torchbake"]
     except TorchbakeError as error:
         print(error.text, file=sys.stderr)
         return error.exit_code
-    env = {MATRIX_VARIABLE: str(root / "matrix.yaml"), **os.environ}
-    return run([str(python), str(root), *words], folder=folder, env=env)
+    env = {MATRIX_VARIABLE: str(project / "matrix.yaml"), **os.environ}
+    return run([*start, *words], folder=folder, env=env)
 
 
 def ensure(root: Path) -> Path:

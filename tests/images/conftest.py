@@ -15,7 +15,7 @@ from tests.images.containers import Containers
 from tests.images.facts import GATHERERS, Facts
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
 from torchbake.engine.containers import remove_leftovers
 
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
     group.addoption("--results", type=Path, metavar="FILE", help="write a JSON list of results")
     group.addoption(
-        "--layers-cache", type=Path, metavar="DIR", default=TOOLKIT / ".torchbake/layers",
+        "--layers-cache", type=Path, metavar="DIR", default=cache_folder() / "layers",
         help="where layers that were read are remembered",
     )  # fmt: skip
 

@@ -27,6 +27,7 @@ from tests.pipelines import (
 )
 from tests.unit.test_house import NOXFILE
 from torchbake import cli
+from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
 
 IMAGES, VALIDATE = (TOOLKIT / ".github/workflows" / name for name in ("images.yml", "validate.yml"))
@@ -112,7 +113,7 @@ def test_there_are_files_to_check() -> None:
 @pytest.mark.parametrize(("sessions", "words"), list(commands()), ids=" ".join)
 def test_every_session_and_option_exists(sessions: list[str], words: list[str]) -> None:
     for session in sessions:
-        if session in cli.VERBS:
+        if session in COMMANDS:
             assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace)
         else:
             assert re.search(rf"(?m)^def {session}\(session", NOXFILE)

@@ -15,14 +15,14 @@ from rich.text import Text
 
 from tests.unit.conftest import SMALL
 from torchbake import MATRIX_VARIABLE, __version__, cli
+from torchbake.commands import COMMANDS, schema
 from torchbake.commands import list as listing
-from torchbake.commands import schema
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import INTERRUPTED, RegistryError, StorageError, TorchbakeError, UsageError, all_errors
 from torchbake.ui import console
 
 MATRIX = str(TOOLKIT / "matrix.yaml")
-every_verb = pytest.mark.parametrize("verb", cli.VERBS)
+every_verb = pytest.mark.parametrize("verb", COMMANDS)
 every_error = pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.__name__)
 Streams = pytest.CaptureFixture[str]
 
@@ -53,9 +53,9 @@ def err(capsys: Streams, *argv: str, code: int) -> str:
 
 @every_verb
 def test_a_verb_says_what_it_is_for_and_shows_examples(verb: str, capsys: Streams) -> None:
-    module = cli.load_verb(verb)
+    module = cli.load_command(verb)
     help_text = out(capsys, verb, "--help")
-    assert module.SUMMARY in " ".join(help_text.split())
+    assert COMMANDS[verb] in " ".join(help_text.split())
     assert module.EXAMPLES
     assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES)
 
@@ -67,7 +67,7 @@ def test_every_option_of_a_verb_has_help(verb: str) -> None:
 
 @every_verb
 def test_the_examples_of_a_verb_are_lines_that_it_takes(verb: str) -> None:
-    for example in cli.load_verb(verb).EXAMPLES:
+    for example in cli.load_command(verb).EXAMPLES:
         line = re.search(rf"nox -s {verb}(?: -- ([^|>)]*))?", example)
         assert line
         words = shlex.split(line[1] or "", comments=True)
@@ -77,7 +77,7 @@ def test_the_examples_of_a_verb_are_lines_that_it_takes(verb: str) -> None:
 @pytest.mark.parametrize("argv", [["--help"], ["-h"]])
 def test_the_overview_names_every_verb(argv: list[str], capsys: Streams) -> None:
     text = out(capsys, *argv)
-    assert all(f"  {verb} " in text and cli.load_verb(verb).SUMMARY in text for verb in cli.VERBS)
+    assert all(f"  {verb} " in text and summary in text for verb, summary in COMMANDS.items())
 
 
 def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Streams) -> None:
@@ -87,8 +87,8 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["biuld"], ("no verb 'biuld'", "'build'?")),
-        (["xyzzy"], ("no verb 'xyzzy'",)),
+        (["biuld"], ("no command 'biuld'", "'build'?")),
+        (["xyzzy"], ("no command 'xyzzy'",)),
         (["list", "--fromat", "json"], ("--fromat", "list -- --help")),
         (["list", "all", "--format", "xml"], ("'xml'", "json")),
         (["list", "all", "--form", "json"], ("--form",)),

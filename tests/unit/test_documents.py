@@ -14,11 +14,12 @@ import yaml
 from tests.e2e.broken.everything import BROKEN
 from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
 from torchbake import __version__, cli
+from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.project import Project
 
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
-COMMANDS = [command for page, text in TEXTS.items() for command in commands(page, text)]
+TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
 OF_PYTEST = ("unit", "e2e")
 every_page = pytest.mark.parametrize("page", TEXTS)
@@ -28,15 +29,15 @@ Chosen = Callable[[Sequence[str], str], list[str]]
 def test_every_kind_of_document_is_read() -> None:
     pages = {"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/development.md", ".github/pull_request_template.md"}
     assert pages | {".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"} <= TEXTS.keys()
-    assert pages | {".github/ISSUE_TEMPLATE/bug.yml"} <= {command.page for command in COMMANDS} | {"SECURITY.md"}
-    assert len(COMMANDS) > 150
+    assert pages | {".github/ISSUE_TEMPLATE/bug.yml"} <= {command.page for command in TYPED} | {"SECURITY.md"}
+    assert len(TYPED) > 150
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
+@pytest.mark.parametrize("command", TYPED, ids=str)
 def test_a_command_is_taken(command: Command) -> None:
     assert command.sessions
     for session in command.sessions:
-        if session in cli.VERBS:
+        if session in COMMANDS:
             if command.words:  # without any it may be no more than a mention
                 check_verb(session, command)
         else:
@@ -47,7 +48,7 @@ def test_a_command_is_taken(command: Command) -> None:
 
 def check_verb(verb: str, command: Command) -> None:
     parser = cli.make_parser(verb)
-    shares = getattr(cli.load_verb(verb), "SHARES_COMMAND_LINE", False) and len(command.sessions) > 1
+    shares = getattr(cli.load_command(verb), "SHARES_COMMAND_LINE", False) and len(command.sessions) > 1
     if {"--help", "--version"} & {*command.words}:  # these end the process
         with pytest.raises(SystemExit, match=r"^0$"):
             parser.parse_args(command.words)

@@ -16,7 +16,7 @@ import pytest
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
 from torchbake import environment
-from torchbake.cli import VERBS
+from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
 
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
@@ -36,18 +36,19 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
     """A `# /// script` header would let nox install, and pip then writes to stdout at every call."""
     assert "# ///" not in NOXFILE
     known = {"nox", "torchbake", *sys.stdlib_module_names}
-    for name in ("noxfile.py", "torchbake/__init__.py", "torchbake/environment.py", "torchbake/errors.py"):
-        assert imported(TOOLKIT / name) <= known
-    assert set(re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE)) == {("torchbake", "environment")}
+    ours = ("__init__", "sessions", "environment", "errors", "commands/__init__", "core/__init__", "core/paths")
+    for path in (TOOLKIT / "noxfile.py", *(TOOLKIT / f"torchbake/{name}.py" for name in ours)):
+        assert imported(path) <= known
+    assert re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE) == [("torchbake.sessions", "define_sessions")]
 
 
 def test_the_environment_of_verbs_holds_what_the_package_needs() -> None:
     assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_is_a_session(verb: str) -> None:
-    assert f'verb(session, "{verb}")' in NOXFILE
+def test_every_command_is_a_module_and_what_two_share_is_none() -> None:
+    names = {path.stem for path in (TOOLKIT / "torchbake/commands").glob("*.py")}
+    assert {name for name in names if not name.startswith("_")} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TOOLKIT)))

@@ -1,1 +1,24 @@
 """One module a command, thin: its options, a call into a room, and what is shown."""
+
+# Every command with what it is for, in the order of the flow; `nox -l` and `--help` show them so.
+COMMANDS = {
+    "setup": "make this machine ready to build: container engine, buildx; does nothing where they are",
+    "teardown": "stop the engine that setup started, and no other; its images stay",
+    "list": "show the selected images, and with --explain why not the others",
+    "tags": "show the tags of the selected images, most specific first",
+    "schema": "write matrix.schema.json, by which editors check matrix.yaml, and docs/matrix.md, which explains it",
+    "lock": "lock exact wheels with hashes: images/<id>/requirements.lock",
+    "base": "get the bases ready: from a registry where one answers, else from Debian packages",
+    "render": "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile",
+    "build": "build and tag the selected images; what is up to date is left alone",
+    "reproduce": "build images twice from nothing and compare them layer by layer",
+    "test": "check the selected images in the engine; what passed and has not changed is not checked again",
+    "smoke": "run tensors, gradients and distributed training in the selected images, or on a host's Python",
+    "sbom": "write what built images hold: a CycloneDX bill of materials each, and their licenses",
+    "publish": "release tested images: an immutable tag each, then their rolling tags",
+    "promote": "move rolling tags to a release, by default to the newest",
+    "rollback": "move rolling tags back, by default to the release before the current one",
+    "validate": "prove that a registry serves what the matrix promises, or that any image is what you expect",
+    "report": "write one page with all images: versions, tags, sizes, verdicts, releases",
+    "images": "build, test and release image after image, and write docs/images.md; what has passed is not done again",
+}

@@ -8,7 +8,6 @@ from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
 from torchbake.ui import console
 
-SUMMARY = "get the bases ready: from a registry where one answers, else from Debian packages"
 EXAMPLES = ("nox -s base -- all", "nox -s base -- debian12 --source bootstrap --refresh")
 
 

@@ -31,7 +31,6 @@ from torchbake.matrix.spec import bases_of
 from torchbake.oci.layout import COMPRESSIONS, Compression, Layout
 from torchbake.ui import console
 
-SUMMARY = "build and tag the selected images; what is up to date is left alone"
 EXAMPLES = (
     "nox -s build -- cpu",
     "nox -s build -- cuda12 '!devel' --jobs 2",

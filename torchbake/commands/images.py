@@ -20,7 +20,6 @@ from torchbake.proof.run import ProofRun
 from torchbake.render.dockerfile import dockerfile_path
 from torchbake.ui import console
 
-SUMMARY = "build, test and release image after image, and write docs/images.md; what has passed is not done again"
 EXAMPLES = (
     "nox -s images -- --registry 127.0.0.1:5000/team",
     "nox -s images -- cuda12 '!devel' --registry ghcr.io/acme --keep-free 60",

@@ -12,7 +12,6 @@ from torchbake.matrix.select import Selection
 from torchbake.matrix.spec import InitSpec, Spec
 from torchbake.ui import console
 
-SUMMARY = "show the selected images, and with --explain why not the others"
 EXAMPLES = (
     "nox -s list -- all",
     "nox -s list -- cuda12 '!devel' --explain",

@@ -17,7 +17,6 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
-SUMMARY = "lock exact wheels with hashes: images/<id>/requirements.lock"
 EXAMPLES = (
     "nox -s lock -- cuda12",
     "nox -s lock -- 2.10.0 --upgrade",

@@ -6,7 +6,6 @@ from torchbake.commands._rolling import add_shift, run_finish, run_shift
 from torchbake.commands._signing import add_signing
 from torchbake.errors import UsageError
 
-SUMMARY = "move rolling tags to a release, by default to the newest"
 EXAMPLES = (
     "nox -s promote -- cpu --registry ghcr.io/acme",
     "nox -s promote -- 2.7.1 --registry ghcr.io/acme --to r3 --dry-run",

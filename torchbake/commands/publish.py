@@ -44,7 +44,6 @@ from torchbake.release.record import Judgement
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
-SUMMARY = "release tested images: an immutable tag each, then their rolling tags"
 EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",

@@ -12,7 +12,6 @@ from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
 
-SUMMARY = "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile"
 EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -- cuda12 --check")
 
 

@@ -16,7 +16,6 @@ from torchbake.report.html import render_page
 from torchbake.report.model import Catalogue, make_catalogue
 from torchbake.ui import console
 
-SUMMARY = "write one page with all images: versions, tags, sizes, verdicts, releases"
 EXAMPLES = (
     "nox -s report",
     "nox -s report -- cuda12 --output cuda12.html",

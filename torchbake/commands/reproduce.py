@@ -23,7 +23,6 @@ from torchbake.oci.layout import COMPRESSIONS
 from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
-SUMMARY = "build images twice from nothing and compare them layer by layer"
 EXAMPLES = (
     "nox -s reproduce -- cpu",
     "nox -s reproduce -- volume-permissions --format json",

@@ -5,7 +5,6 @@ import argparse
 from torchbake.commands._rolling import add_shift, run_shift
 from torchbake.commands._signing import add_verifying
 
-SUMMARY = "move rolling tags back, by default to the release before the current one"
 EXAMPLES = (
     "nox -s rollback -- cpu --registry ghcr.io/acme",
     "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",

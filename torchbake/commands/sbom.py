@@ -24,7 +24,6 @@ from torchbake.sbom.licenses import Licences, licences_of
 from torchbake.sbom.packages import Contents, Package
 from torchbake.ui import console
 
-SUMMARY = "write what built images hold: a CycloneDX bill of materials each, and their licences"
 EXAMPLES = (
     "nox -s sbom -- cpu",
     "nox -s sbom -- cuda12 --licences",

@@ -10,7 +10,6 @@ from torchbake.matrix.manual import with_reference
 from torchbake.matrix.model import Matrix
 from torchbake.ui import console
 
-SUMMARY = "write matrix.schema.json, by which editors check matrix.yaml, and docs/matrix.md, which explains it"
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
 PATH, PAGE = TOOLKIT / "matrix.schema.json", TOOLKIT / "docs/matrix.md"
 

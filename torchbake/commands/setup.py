@@ -15,7 +15,6 @@ from torchbake.setup.plan import Host, Install, Plan, StartDaemon, StartUnit, St
 from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
-SUMMARY = "Make this machine ready to build: container engine, buildx; does nothing where they are."
 EXAMPLES = (
     "nox -s setup",
     "nox -s setup -- --dry-run              # show the steps, take none",

@@ -37,7 +37,6 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, LABEL, versions_in
 from torchbake.ui import console
 
-SUMMARY = "run tensors, gradients and distributed training in the selected images, or on a host's Python"
 EXAMPLES = (
     "nox -s smoke -- cpu",
     "nox -s smoke -- cpu --nodes 3 --nproc 2 --payload ddp",

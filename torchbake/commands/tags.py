@@ -18,7 +18,6 @@ from torchbake.release.publisher import Publisher
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
 
-SUMMARY = "show the tags of the selected images, most specific first"
 EXAMPLES = (
     "nox -s tags -- all",
     "nox -s tags -- cuda12 --format json",

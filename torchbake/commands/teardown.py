@@ -9,7 +9,6 @@ from torchbake.setup.paths import EnginePaths
 from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
-SUMMARY = "Stop the engine that setup started; its images stay."
 EXAMPLES = (
     "nox -s teardown",
     "nox -s teardown -- --purge   # remove its images and build cache as well",

@@ -26,7 +26,6 @@ from torchbake.matrix.project import Project, load_project, run_folder
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.ui import console
 
-SUMMARY = "check the selected images in the engine; what passed and has not changed is not checked again"
 EXAMPLES = (
     "nox -s test -- cpu",
     "nox -s test -- cuda12 '!devel' --gpu require --jobs 2",

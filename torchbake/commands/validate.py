@@ -37,7 +37,6 @@ from torchbake.validate.pull import Idle, InEngine
 from torchbake.validate.remedies import next_steps
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
 
-SUMMARY = "prove that a registry serves what the matrix promises, or that any image is what you expect"
 EXAMPLES = (
     "nox -s validate -- cuda12 --registry ghcr.io/acme",
     "nox -s validate -- all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",

@@ -1,5 +1,17 @@
-"""Where the toolkit's own files are: templates, entrypoints, layers, checks."""
+"""Where the toolkit's own files are: templates, layers, entrypoints, image checks; in a checkout and in a wheel."""
 
+import os
 from pathlib import Path
 
-TOOLKIT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = _PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
+CHECKOUT = not _SHIPPED.is_dir()
+# A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
+TOOLKIT = _PACKAGE.parent if CHECKOUT else _SHIPPED
+
+
+def cache_folder() -> Path:
+    """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
+    if CHECKOUT:
+        return TOOLKIT / ".torchbake"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchbake"

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
@@ -102,7 +102,7 @@ def _environment() -> jinja2.Environment:
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
     """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
-    folder = TOOLKIT / ".torchbake" / "templates"
+    folder = cache_folder() / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

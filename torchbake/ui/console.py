@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchbake.errors import TorchbakeError
+from torchbake.ui.typed import as_typed
 
 # What steers a terminal, in words of a registry or a tool: C0 but for tab and newline, C1, and changes of direction.
 _STEERING = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -42,14 +43,14 @@ def out() -> Console:
 
 def say(message: str, *, style: str | None = None) -> None:
     """One line for a person, on stderr."""
-    err.print(Text(message, style=style or ""))
+    err.print(Text(as_typed(message), style=style or ""))
 
 
 def show_error(error: TorchbakeError) -> None:
     """What is wrong, and the next step."""
-    err.print(Text("error: ", style="bold red") + Text(error.message, style="not bold"))
+    err.print(Text("error: ", style="bold red") + Text(as_typed(error.message), style="not bold"))
     if error.hint:
-        err.print(Text("  next: ", style="bold") + Text(error.hint, style="not bold"))
+        err.print(Text("  next: ", style="bold") + Text(as_typed(error.hint), style="not bold"))
 
 
 def show_json(value: Any) -> None:

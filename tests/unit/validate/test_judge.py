@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.payloads import expected as payload
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.commands import validate as verb
 from torchbake.engine.containers import Ended
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import VERSIONS as KEYS
@@ -492,4 +491,3 @@ def test_the_words_of_the_command_line_are_told_apart(capsys: pytest.CaptureFixt
     assert "Which images?" in capsys.readouterr().err
     assert cli.main(["validate", "a/b:c:d"]) == 2
     assert "no image reference" in capsys.readouterr().err
-    assert verb.SUMMARY
