@@ -1,4 +1,9 @@
 """torchbake: from one matrix.yaml to tested, tagged and published PyTorch container images."""
 
-__version__ = "0.1.0"
+try:
+    from torchbake._version import __version__
+except ImportError:  # a checkout that nobody has installed: git knows which
+    __version__ = "0+checkout"
+
+__all__ = ["MATRIX_VARIABLE", "__version__"]
 MATRIX_VARIABLE = "TORCHBAKE_MATRIX"  # names the matrix where no --matrix is given

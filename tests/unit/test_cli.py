@@ -19,6 +19,7 @@ from torchbake.commands import COMMANDS, schema
 from torchbake.commands import list as listing
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import INTERRUPTED, RegistryError, StorageError, TorchbakeError, UsageError, all_errors
+from torchbake.matrix.schema import schema_text
 from torchbake.ui import console
 
 MATRIX = str(TOOLKIT / "matrix.yaml")
@@ -142,8 +143,9 @@ def test_a_file_that_cannot_be_written_is_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(schema, "PATH", tmp_path / "file/matrix.schema.json")
-    assert str(tmp_path / "file") in err(capsys, "schema", code=StorageError.exit_code)
+    assert str(tmp_path / "file") in err(
+        capsys, "schema", "--matrix", str(tmp_path / "file/m"), code=StorageError.exit_code
+    )
 
 
 @pytest.mark.parametrize(
@@ -338,21 +340,29 @@ def test_the_tags_as_json_say_which_image_holds_each(small: str, capsys: Streams
 
 
 def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
-    assert (TOOLKIT / "matrix.schema.json").read_text() == schema.schema_text()
+    assert (TOOLKIT / "matrix.schema.json").read_text() == schema_text()
     assert out(capsys, "schema", "--check") == ""
 
 
-@pytest.mark.parametrize(("part", "name"), [("PATH", "matrix.schema.json"), ("PAGE", "matrix.md")])
-def test_a_schema_or_its_page_that_is_not_is_exit_code_6(
-    part: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
-) -> None:
-    monkeypatch.setattr(schema, part, tmp_path / name)
-    said = err(capsys, "schema", "--check", code=6)
-    assert f"{name}: out of date" in said
+def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, capsys: Streams) -> None:
+    """It stands beside the matrix of whoever uses the toolkit; the page is the toolkit's alone."""
+    here = ("--matrix", str(tmp_path / "matrix.yaml"))
+    said = err(capsys, "schema", "--check", *here, code=6)
+    assert "matrix.schema.json: out of date" in said
     assert "nox -s schema" in said
-    out(capsys, "schema")
-    assert (tmp_path / name).exists()
-    out(capsys, "schema", "--check")
+    out(capsys, "schema", *here)
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.schema.json"]
+    out(capsys, "schema", "--check", *here)
+
+
+def test_a_page_of_the_matrix_that_is_out_of_date_is_exit_code_6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setattr(schema, "PAGE", tmp_path / "matrix.md")
+    assert "matrix.md: out of date" in err(capsys, "schema", "--check", "--matrix", MATRIX, code=6)
+    out(capsys, "schema", "--matrix", MATRIX)
+    assert (tmp_path / "matrix.md").exists()
+    out(capsys, "schema", "--check", "--matrix", MATRIX)
 
 
 def test_the_committed_locks_and_dockerfiles_pass_their_checks(capsys: Streams) -> None:

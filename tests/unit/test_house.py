@@ -21,7 +21,8 @@ from torchbake.core.paths import TOOLKIT
 
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
-MODULES = sorted([*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")])
+_WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
+MODULES = sorted({*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")} - {_WRITTEN})
 
 
 def imported(path: Path) -> set[str]:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from torchbake.core.digest import digest
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.lock.image_lock import lock_path
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.matrix.project import Project
@@ -39,14 +39,18 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
 @cache
 def suite_files(root: Path) -> tuple[str, ...]:
     """Name and content of each file of the suite, sorted by name."""
-    return tuple(f"{path.relative_to(root).as_posix()}\n{_content(path)}" for path in sorted(_walk(root)))
+    return tuple(f"{name}\n{_content(path)}" for name, path in sorted(_walk(root)))
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[tuple[str, Path]]:
     for name in _PARTS:
         part = root / name
+        if name == PACKAGE.name and not part.exists():
+            part = PACKAGE  # installed, it stands elsewhere
         found = part.rglob("*") if part.is_dir() else iter([part])
-        yield from (path for path in found if path.is_file() and "__pycache__" not in path.parts)
+        for path in found:
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"{name}/{path.relative_to(part).as_posix()}", path
 
 
 def _content(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 # Every command with what it is for, in the order of the flow; `nox -l` and `--help` show them so.
 COMMANDS = {
+    "init": "begin a repository of your own: matrix.yaml, noxfile.py and what belongs to them",
     "setup": "make this machine ready to build: container engine, buildx; does nothing where they are",
     "teardown": "stop the engine that setup started, and no other; its images stay",
     "list": "show the selected images, and with --explain why not the others",

@@ -1,17 +1,17 @@
 """`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people."""
 
 import argparse
-import json
+from pathlib import Path
 
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError
 from torchbake.matrix.manual import with_reference
-from torchbake.matrix.model import Matrix
+from torchbake.matrix.schema import schema_text
 from torchbake.ui import console
 
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
-PATH, PAGE = TOOLKIT / "matrix.schema.json", TOOLKIT / "docs/matrix.md"
+PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    current = {path: path.read_text(encoding="utf-8") if path.exists() else "" for path in (PATH, PAGE)}
-    wanted = {PATH: schema_text(), PAGE: with_reference(current[PAGE])}
+    root = args.matrix.absolute().parent
+    wanted = {root / "matrix.schema.json": schema_text()}
+    if root == TOOLKIT:
+        wanted[PAGE] = with_reference(_text(PAGE))
+    current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]
     if args.check and old:
         raise RenderError(f"{' and '.join(path.name for path in old)}: out of date.", hint="Run: nox -s schema")
@@ -31,7 +34,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def schema_text() -> str:
-    """The schema as committed: generated from the model, the same to the byte every time."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Matrix.model_json_schema()}
-    return json.dumps(schema, indent=2) + "\n"
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

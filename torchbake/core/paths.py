@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_SHIPPED = _PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
+PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
 CHECKOUT = not _SHIPPED.is_dir()
 # A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
-TOOLKIT = _PACKAGE.parent if CHECKOUT else _SHIPPED
+TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 
 
 def cache_folder() -> Path:

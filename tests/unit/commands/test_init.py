@@ -1,0 +1,71 @@
+"""`init`: a repository of one's own."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli import err, out
+from torchbake.errors import UsageError
+from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import ImageSpec
+
+Streams = pytest.CaptureFixture[str]
+FILES = {"matrix.yaml", "matrix.schema.json", "noxfile.py", ".gitignore"}
+
+
+def test_two_files_and_what_belongs_to_them(tmp_path: Path, capsys: Streams) -> None:
+    folder = tmp_path / "My Images"
+    out(capsys, "init", str(folder))
+    assert {path.name for path in folder.iterdir()} == FILES
+    project = load_project(folder / "matrix.yaml")
+    assert project.matrix.repository == "my-images/pytorch"
+    assert {str(spec.accelerator) for spec in project.expansion.specs if isinstance(spec, ImageSpec)} == {"cpu"}
+    out(capsys, "schema", "--check", "--matrix", str(folder / "matrix.yaml"))
+
+
+def test_the_noxfile_is_short_and_needs_nothing_but_torchbake(tmp_path: Path, capsys: Streams) -> None:
+    out(capsys, "init", str(tmp_path))
+    text = (tmp_path / "noxfile.py").read_text()
+    assert len(text.splitlines()) <= 15
+    assert text.startswith('# /// script\n# dependencies = ["torchbake"]\n# ///\n')
+    compile(text, "noxfile.py", "exec")
+
+
+def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:
+    (tmp_path / "matrix.yaml").write_text("mine")
+    (tmp_path / ".gitignore").symlink_to("nowhere")
+    out(capsys, "init", str(tmp_path))
+    assert (tmp_path / "matrix.yaml").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+    assert (tmp_path / "noxfile.py").exists()
+
+
+def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: Streams) -> None:
+    assert not out(capsys, "init", str(tmp_path / "new"), "--dry-run")
+    assert not (tmp_path / "new").exists()
+
+
+def test_rows_are_those_that_are_asked_for(tmp_path: Path, capsys: Streams) -> None:
+    words = ("--cpu", "--cuda", "12.8", "--cuda", "12.8", "--torch", "2.9.1", "--repository", "ghcr.io/acme/pytorch")
+    out(capsys, "init", str(tmp_path), *words)
+    project = load_project(tmp_path / "matrix.yaml")
+    images = [spec for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
+    assert {(str(spec.accelerator), spec.torch) for spec in images} == {("cpu", "2.9.1"), ("cuda12.8", "2.9.1")}
+    assert project.matrix.repository == "ghcr.io/acme/pytorch"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--cuda", "twelve"], "twelve"),
+        (["--cuda", "11.1"], "cuda11.1"),
+        (["--torch", "newest"], "newest"),
+        (["--repository", "Acme/Pytorch"], "Acme/Pytorch"),
+    ],
+)
+def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(
+    words: list[str], named: str, tmp_path: Path, capsys: Streams
+) -> None:
+    said = err(capsys, "init", str(tmp_path / "new"), *words, code=UsageError.exit_code)
+    assert named in said
+    assert not (tmp_path / "new").exists()

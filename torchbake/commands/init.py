@@ -1,0 +1,114 @@
+"""`init`: a repository of one's own, from two files."""
+
+import argparse
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from torchbake.core.files import write_text
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import UsageError
+from torchbake.matrix.project import load_project
+from torchbake.matrix.schema import schema_text
+from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.starter import Choice, newest_torch, starter
+from torchbake.oci.reference import parse_reference
+from torchbake.ui import console
+
+EXAMPLES = (
+    "nox -s init -- my-images",
+    "nox -s init -- my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
+    "nox -s init -- --cpu --cuda 12.8 --torch 2.10.0",
+    "nox -s init -- --dry-run",
+)
+_TEMPLATES = TOOLKIT / "templates/init"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+    parser.add_argument("--cpu", action="store_true", help="an image for the CPU (default where no --cuda is given)")
+    parser.add_argument(
+        "--cuda", action="append", default=[], metavar="VERSION", help="one for CUDA 12.8; again for more"
+    )
+    parser.add_argument(
+        "--torch", default="", metavar="VERSION", help="default: the newest that is known here for each"
+    )
+    parser.add_argument(
+        "--repository",
+        default="",
+        metavar="NAME",
+        help="of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = args.folder.absolute()
+    files = {
+        "matrix.yaml": starter(_model(), _repository(args.repository, folder), _choices(args)),
+        "matrix.schema.json": schema_text(),
+        "noxfile.py": (_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"),
+        ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
+    }
+    for name, text in files.items():
+        _write(folder / name, text, dry_run=args.dry_run)
+    if not args.dry_run:
+        if folder != Path.cwd():
+            console.say(f"next: cd {args.folder}")
+        console.say("next: nox -s setup")
+        console.say("next: nox -s build -- all")
+        console.say("The first build writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
+    return 0
+
+
+def _write(path: Path, text: str, *, dry_run: bool) -> None:
+    """What is there already is somebody's, and stays."""
+    if path.exists() or path.is_symlink():
+        console.say(f"{path}: is there already, left alone", style="yellow")
+    elif dry_run:
+        console.say(f"{path}: would be written", style="bold")
+        console.err.print(text, markup=False)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+        console.say(f"{path}: written")
+
+
+def _choices(args: argparse.Namespace) -> list[Choice]:
+    """The rows that are asked for, each with its torch. Raises UsageError."""
+    if args.torch:
+        try:
+            Version(args.torch)
+        except InvalidVersion:
+            raise UsageError(f"{args.torch!r} is no version.", hint="Write it as --torch 2.10.0") from None
+    wrong = next((version for version in args.cuda if not re.fullmatch(r"\d+\.\d+", version)), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong!r} is no version of CUDA.", hint="Write it as --cuda 12.8")
+    names = ["cpu"] if args.cpu or not args.cuda else []
+    names += [f"cuda{version}" for version in args.cuda]
+    versions = _versions()
+    return [Choice(accelerator=name, torch=args.torch or newest_torch(versions, name)) for name in dict.fromkeys(names)]
+
+
+def _model() -> str:
+    return (TOOLKIT / "matrix.yaml").read_text(encoding="utf-8")
+
+
+def _versions() -> dict[str, set[str]]:
+    """The versions of torch that the toolkit's own matrix has, by accelerator."""
+    versions = defaultdict(set)
+    for spec in load_project(TOOLKIT / "matrix.yaml").expansion.specs:
+        if isinstance(spec, ImageSpec):
+            versions[str(spec.accelerator)].add(spec.torch)
+    return dict(versions)
+
+
+def _repository(name: str, folder: Path) -> str:
+    """The repository's name: as it was given, or after the folder. Raises UsageError."""
+    if name:
+        parse_reference(name)
+        return name
+    plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
+    return f"{plain or 'images'}/pytorch"

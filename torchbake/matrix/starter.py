@@ -1,0 +1,79 @@
+"""The matrix that a new repository begins with: this toolkit's own, cut down to what was asked for. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from torchbake.core.suggest import nearest
+from torchbake.errors import UsageError
+
+_KEY = re.compile(r"^([a-z_]+):", flags=re.MULTILINE)
+_HEAD = """\
+# yaml-language-server: $schema=./matrix.schema.json
+#
+# The only hand-edited list of versions. Everything else is derived from it:
+#
+#     torchbake list all           what it makes
+#     torchbake lock cpu           exact versions and hashes of every wheel
+#     torchbake build cpu          the images
+#
+# Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
+
+repository: {repository}
+"""
+_ROWS = """\
+# Each row is a product of its axes: torch x accelerator x base x flavor.
+rows:
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One row to begin with. ``torch`` empty: the newest that this toolkit's own matrix has for the accelerator."""
+
+    accelerator: str
+    torch: str = ""
+
+
+def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str:
+    """The newest torch for an accelerator, of those known for each. Raises UsageError where none is."""
+    known = sorted(versions.get(accelerator, ()), key=Version)
+    if not known:
+        near = nearest(accelerator, versions, count=1)
+        raise UsageError(
+            f"No torch is known here for {accelerator}.",
+            hint=f"Name one with --torch, or take one of {', '.join(sorted(versions))}"
+            + (f"; did you mean {near[0]}?" if near else "."),
+        )
+    return known[-1]
+
+
+def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
+    """A small matrix for ``choices``, as text; its comments and defaults are those of ``model``."""
+    blocks = _blocks(model)
+    parts = [_HEAD.format(repository=repository), blocks["defaults"]]
+    if any(choice.accelerator == "cpu" for choice in choices):
+        parts.append(blocks["indexes"])
+    rows = (
+        f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
+        "    flavor: [runtime, devel]\n"
+        for choice in choices
+    )
+    parts += [blocks["bases"], blocks["flavors"], _ROWS + "\n".join(rows), blocks["init"]]
+    family = "cuda" if any(choice.accelerator != "cpu" for choice in choices) else "cpu"
+    parts.append(re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks["tags"]))
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _blocks(text: str) -> dict[str, str]:
+    """Each top-level key with the comment right above it, and all that stands below it."""
+    blocks: dict[str, str] = {}
+    key = ""
+    for paragraph in re.split(r"\n{2,}", text):
+        match = _KEY.search(paragraph)
+        key = match[1] if match else key
+        if match or not paragraph.startswith("#"):
+            blocks[key] = f"{blocks[key]}\n{paragraph}\n" if key in blocks else f"{paragraph}\n"
+    return blocks
