@@ -50,7 +50,7 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
         found = part.rglob("*") if part.is_dir() else iter([part])
         for path in found:
             if path.is_file() and "__pycache__" not in path.parts:
-                yield f"{name}/{path.relative_to(part).as_posix()}", path
+                yield (Path(name) / path.relative_to(part)).as_posix(), path
 
 
 def _content(path: Path) -> str:
