@@ -18,7 +18,8 @@ def define_sessions() -> None:
     What stands behind ``--`` is handed on as it is, and the command's exit code is nox's.
     """
     for name, summary in COMMANDS.items():
-        nox.session(name=name, venv_backend="none")(_session(name, summary))
+        # None of them is what a plain `nox` should run.
+        nox.session(name=name, venv_backend="none", default=False)(_session(name, summary))
 
 
 def _session(name: str, summary: str) -> Callable[[nox.Session], None]:

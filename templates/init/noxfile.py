@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["torchbake"]
+# dependencies = ["nox", "torchbake"]
 # ///
 """The front door: `nox -l` lists the commands, `nox -s build -- cpu` runs one."""
 

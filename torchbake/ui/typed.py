@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 _WITH_WORDS = re.compile(r"nox -s (?P<names>[a-z]+(?: [a-z]+)*) -- (?P<words>[^\n`]*)")
-_ALONE = re.compile(r"nox -s (?P<name>[a-z]+)")
+_ALONE = re.compile(r"nox -s (?P<name>[a-z]+)(?: --$)?")
 
 
 def as_typed(text: str) -> str:

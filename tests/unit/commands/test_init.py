@@ -27,7 +27,7 @@ def test_the_noxfile_is_short_and_needs_nothing_but_torchbake(tmp_path: Path, ca
     out(capsys, "init", str(tmp_path))
     text = (tmp_path / "noxfile.py").read_text()
     assert len(text.splitlines()) <= 15
-    assert text.startswith('# /// script\n# dependencies = ["torchbake"]\n# ///\n')
+    assert text.startswith('# /// script\n# dependencies = ["nox", "torchbake"]\n# ///\n')
     compile(text, "noxfile.py", "exec")
 
 

@@ -14,6 +14,7 @@ from torchbake.ui.typed import as_typed
         ("Make it: nox -s lock -- cpu\nor not", "Make it: torchbake lock cpu\nor not"),
         ("nox -s build test -- cpu", "torchbake build cpu && torchbake test cpu"),
         ("nox -s build -- cuda12 '!devel' --jobs 2", "torchbake build cuda12 '!devel' --jobs 2"),
+        ("nox -s build --", "torchbake build"),
         ("nothing of the kind", "nothing of the kind"),
     ],
 )  # fmt: skip
