@@ -1,0 +1,153 @@
+"""The package, as a stranger has it: from a wheel, in a folder and an environment of their own, without a checkout."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.e2e.conftest import INIT, ROOT
+from tests.e2e.registries import Running, registry
+
+RUNTIME = "2.13.0-cpu-runtime-debian12"
+# The repository's tree would be found through these.
+_OURS = ("PYTHONPATH", "TORCHBAKE_MATRIX", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stranger:
+    """Somebody with an installed torchbake, in a repository of their own."""
+
+    venv: Path
+    folder: Path
+
+    def types(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """A line of theirs, and how it ended."""
+        env = {name: value for name, value in os.environ.items() if name not in _OURS}
+        env["PATH"] = os.pathsep.join((f"{self.venv}/bin", env["PATH"]))
+        done = subprocess.run(
+            words, cwd=self.folder, env=env, capture_output=True, text=True, timeout=1500, check=False
+        )
+        assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def result(self, *words: str) -> dict[str, dict[str, Any]]:
+        """What a command says of its images, by id."""
+        images = json.loads(self.types(*words, "--format", "json").stdout)["images"]
+        return {image["id"]: image for image in images}
+
+
+def build(folder: Path, *what: str) -> list[Path]:
+    """The packages of this tree as they would be released."""
+    command = [sys.executable, "-m", "build", *what, "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory, packages: Sequence[Path]) -> Stranger:
+    folder = tmp_path_factory.mktemp("stranger")
+    stranger = Stranger(venv=folder / "venv", folder=folder / "images")
+    stranger.folder.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", stranger.venv], check=True)
+    (wheel,) = (path for path in packages if path.suffix == ".whl")
+    stranger.types("pip", "install", "--quiet", f"{wheel}[nox]")
+    return stranger
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def repository(stranger: Stranger, bases: Path) -> Stranger:
+    """Theirs, as `init` made it; its base is the one that is there already."""
+    stranger.types("torchbake", "init", "--repository", "acme/pytorch")
+    shutil.copytree(bases, stranger.folder / ".torchbake/bases")
+    return stranger
+
+
+def test_what_is_uploaded_is_sound_and_the_same_from_every_build(packages: Sequence[Path], tmp_path: Path) -> None:
+    again = build(tmp_path)
+    assert [path.name for path in packages] == [path.name for path in again]
+    assert [path.suffix for path in packages] == [".whl", ".gz"]
+    for one, other in zip(packages, again, strict=True):
+        digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (one, other)}
+        assert len(digests) == 1, f"{one.name} has other bytes when it is built again"
+    uploads = [str(path) for path in packages]
+    for words in (["twine", "check", "--strict", *uploads], ["check_wheel_contents", uploads[0]]):
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:
+    said = repository.types("torchbake", "lock", "cpu", "--check", code=5).stderr
+    assert f"torchbake lock {RUNTIME}" in said
+    assert "nox -s" not in said
+    assert "usage: torchbake build " in repository.types("torchbake", "build", "--help").stdout
+    assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", repository.types("torchbake", "--version").stdout)
+
+
+def test_nox_has_the_same_commands_and_stdout_is_the_result_alone(repository: Stranger) -> None:
+    by_nox = repository.types("nox", "-s", "list", "--", "all", "--format", "json").stdout
+    assert json.loads(by_nox) == json.loads(repository.types("torchbake", "list", "all", "--format", "json").stdout)
+    sub = Stranger(venv=repository.venv, folder=repository.folder / ".torchbake")
+    by_file = sub.types("nox", "-f", "../noxfile.py", "-s", "list", "--", "all", "--format", "json").stdout
+    assert by_file == by_nox
+    listed = repository.types("nox", "-l").stdout
+    assert "- build -> Build and tag the selected images" in listed
+    assert "* " not in listed, "a plain nox would run commands"
+
+
+def test_a_repository_of_ones_own_releases_and_goes_back(repository: Stranger, running: Running) -> None:
+    where = ("--registry", f"{running.host}/acme")
+    images = ("cpu", INIT, "!devel")
+    assert {image["status"] for image in repository.result("torchbake", "build", *images).values()} == {"built"}
+    assert repository.result("torchbake", "build", *images)[RUNTIME]["status"] == "up-to-date"
+    tested = repository.result("torchbake", "test", *images)
+    assert {image["outcome"] for image in tested.values()} == {"passed"}
+    assert (repository.folder / f"images/{RUNTIME}/Dockerfile").exists()
+    assert (repository.folder / "reports/summary.md").exists()
+    repository.types("torchbake", "publish", *images, *where)
+    first = digest(running, "latest")
+    assert digest(running, f"{RUNTIME}-r0") == first
+
+    matrix = repository.folder / "matrix.yaml"
+    addition = f'images:\n  "{RUNTIME}":\n    packages: {{pip: [einops]}}\n\ninit:'
+    matrix.write_text(matrix.read_text().replace("\ninit:", f"\n{addition}"))
+    repository.types("nox", "-s", "build", "test", "publish", "--", RUNTIME, *where, code=2)  # build knows no registry
+    repository.types("nox", "-s", "build", "test", "--", RUNTIME)
+    repository.types("nox", "-s", "publish", "--", RUNTIME, *where)
+    assert digest(running, f"{RUNTIME}-r1") == digest(running, "latest") != first
+    said = repository.types("docker", "run", "--rm", "acme/pytorch:cpu", "python", "-c", "import einops, torch").stderr
+    assert not said
+
+    repository.types("torchbake", "rollback", RUNTIME, *where)
+    assert digest(running, "latest") == first
+    repository.types("torchbake", "validate", INIT, *where, "--no-pull")
+
+
+def digest(running: Running, tag: str) -> str:
+    answer = requests.head(
+        f"http://{running.host}/v2/acme/pytorch/manifests/{tag}",
+        headers={"Accept": "application/vnd.oci.image.manifest.v1+json"}, timeout=10,
+    )  # fmt: skip
+    assert answer.status_code == 200, f"{tag}: {answer.status_code}"
+    return answer.headers["Docker-Content-Digest"]
