@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.conftest import INIT, ROOT
+from tests.e2e.bare import Bare
+from tests.e2e.conftest import ROOT
 from tests.e2e.registries import Running, registry
 
+PAGE = ROOT / "docs/your-own.md"
 RUNTIME = "2.13.0-cpu-runtime-debian12"
 # The repository's tree would be found through these.
 _OURS = ("PYTHONPATH", "TORCHBAKE_MATRIX", "VIRTUAL_ENV")
@@ -43,7 +45,7 @@ class Stranger:
     def result(self, *words: str) -> dict[str, dict[str, Any]]:
         """What a command says of its images, by id."""
         images = json.loads(self.types(*words, "--format", "json").stdout)["images"]
-        return {image["id"]: image for image in images}
+        return {image.get("id") or image["name"]: image for image in images}
 
 
 def build(folder: Path, *what: str) -> list[Path]:
@@ -116,32 +118,57 @@ def test_nox_has_the_same_commands_and_stdout_is_the_result_alone(repository: St
     assert "* " not in listed, "a plain nox would run commands"
 
 
-def test_a_repository_of_ones_own_releases_and_goes_back(repository: Stranger, running: Running) -> None:
-    where = ("--registry", f"{running.host}/acme")
-    images = ("cpu", INIT, "!devel")
-    assert {image["status"] for image in repository.result("torchbake", "build", *images).values()} == {"built"}
-    assert repository.result("torchbake", "build", *images)[RUNTIME]["status"] == "up-to-date"
-    tested = repository.result("torchbake", "test", *images)
-    assert {image["outcome"] for image in tested.values()} == {"passed"}
-    assert (repository.folder / f"images/{RUNTIME}/Dockerfile").exists()
-    assert (repository.folder / "reports/summary.md").exists()
-    repository.types("torchbake", "publish", *images, *where)
+def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
+    tmp_path: Path, stranger: Stranger, bases: Path, running: Running
+) -> None:
+    typed = typed_in(PAGE)
+    assert typed["Begin"][0].startswith("pip install ")  # it is installed already, from the wheel
+    Stranger(venv=stranger.venv, folder=tmp_path).types("bash", "-euc", typed["Begin"][1])
+    shutil.copytree(bases, tmp_path / "my-images/.torchbake/bases")
+    owner = Stranger(venv=stranger.venv, folder=tmp_path / "my-images")
+
+    def follow(section: str) -> str:
+        lines = [line.replace("--registry ghcr.io", f"--registry {running.host}") for line in typed[section]]
+        return owner.types("bash", "-euc", "\n".join(line for line in lines if not line.startswith("cd "))).stdout
+
+    assert follow("Build and test").splitlines()[-1].startswith("2.13.0")
+    assert (owner.folder / f"images/{RUNTIME}/Dockerfile").exists()
+    assert (owner.folder / "reports/summary.md").exists()
+    assert owner.result("torchbake", "build", "cpu", "!devel")[RUNTIME]["status"] == "up-to-date"
+    follow("Release")
     first = digest(running, "latest")
     assert digest(running, f"{RUNTIME}-r0") == first
 
-    matrix = repository.folder / "matrix.yaml"
-    addition = f'images:\n  "{RUNTIME}":\n    packages: {{pip: [einops]}}\n\ninit:'
-    matrix.write_text(matrix.read_text().replace("\ninit:", f"\n{addition}"))
-    repository.types("nox", "-s", "build", "test", "publish", "--", RUNTIME, *where, code=2)  # build knows no registry
-    repository.types("nox", "-s", "build", "test", "--", RUNTIME)
-    repository.types("nox", "-s", "publish", "--", RUNTIME, *where)
+    (addition,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    matrix = owner.folder / "matrix.yaml"
+    matrix.write_text(f"{matrix.read_text()}\n{addition}")
+    follow("Add a package")
     assert digest(running, f"{RUNTIME}-r1") == digest(running, "latest") != first
-    said = repository.types("docker", "run", "--rm", "acme/pytorch:cpu", "python", "-c", "import einops, torch").stderr
-    assert not said
+    owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", "import einops, torch")
 
-    repository.types("torchbake", "rollback", RUNTIME, *where)
+    follow("Go back")
     assert digest(running, "latest") == first
-    repository.types("torchbake", "validate", INIT, *where, "--no-pull")
+    assert digest(running, f"{RUNTIME}-r1") != first
+
+
+def test_as_a_submodule_nox_alone_is_enough(tmp_path: Path, bare: Bare) -> None:
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "noxfile.py").write_text(source)
+    (tmp_path / "torchbake").symlink_to(bare.tree)
+    (tmp_path / "matrix.yaml").write_text((ROOT / "matrix.yaml").read_text().replace("torchbake/pytorch", "acme/mine"))
+    done = bare.nox("-s", "list", "--", "cpu", "--format", "json", tree=tmp_path)
+    assert {image["repository"] for image in json.loads(done.stdout)["images"]} == {"acme/mine"}
+
+
+def typed_in(page: Path) -> dict[str, list[str]]:
+    """The lines that a page tells people to type, by section."""
+    sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]
+    return {
+        text.partition("\n")[0]: re.findall(
+            r"^    (\S.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
+        )
+        for text in sections
+    }
 
 
 def digest(running: Running, tag: str) -> str:
