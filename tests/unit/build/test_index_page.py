@@ -80,6 +80,10 @@ def test_what_leads_elsewhere_or_nowhere_is_passed_over(link: str, tmp_path: Pat
     assert found(tmp_path, link) == []
 
 
+def test_an_address_of_another_kind_names_no_file_here(tmp_path: Path) -> None:
+    assert found(tmp_path, f'<a href="https:{wheel(tmp_path)}">x</a>') == []
+
+
 @pytest.mark.parametrize(
     ("fragment", "known"),
     [
