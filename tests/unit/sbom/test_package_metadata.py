@@ -147,14 +147,6 @@ def test_what_is_no_expression_is_none(said: str) -> None:
     assert spdx.expression(said) is None
 
 
-def test_licences_at_once_are_those_that_and_joins() -> None:
-    assert spdx.at_once("Apache-2.0 AND Apache-2.0 WITH LLVM-exception AND MIT") == (
-        "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "MIT",
-    )  # fmt: skip
-    for whole in ("MIT OR ISC", "(MIT OR ISC) AND Zlib", "our terms AND yours"):
-        assert spdx.at_once(whole) == (whole,)
-
-
 @given(anything, anything)
 def test_nothing_that_somebody_wrote_raises(text: str, folder: str) -> None:
     wheel = read_wheel(text, folder)
