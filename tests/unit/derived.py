@@ -22,7 +22,11 @@ from torchbake.oci.manifest import sha256
 from torchbake.render.dockerfile import render
 
 _PIP = PipConfig(index_url="https://a/simple", extra_index_urls=("https://b", "https://c"), trusted_hosts=("a", "b"))
-_APT = AptConfig(mirror="http://a/debian", security_mirror="http://a/security", http_proxy="http://p")
+_APT = AptConfig(
+    mirror="http://a/debian",
+    security_mirror="http://a/security",
+    proxies=(("Acquire::http::Proxy", "http://p"),),
+)
 _OPTIONS = Options(output="type=image", created="2026-01-01T00:00:00+00:00", revision="c", proxies=("HTTP_PROXY", "p"))
 
 

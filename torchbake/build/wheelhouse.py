@@ -6,21 +6,25 @@ long, so just the wheels that a lock names are laid out, one folder a layer.
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from urllib.parse import unquote, urldefrag
 
-from packaging.tags import Tag
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.digest import digest
 from torchbake.core.files import replacing
 from torchbake.lock.lockfile import Pin
+from torchbake.lock.uv import PLATFORM
 
-_HREF = re.compile(r'href="([^"]+\.whl(?:#[^"]*)?)"', flags=re.IGNORECASE)
+# The platforms that locks are made for, the newest C library first, and their names before PEP 600.
+_OLDEST = int(PLATFORM.rpartition("_")[2])
+_BEFORE = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
+_NAMES = [(f"manylinux_2_{minor}_x86_64", _BEFORE.get(minor)) for minor in range(_OLDEST, 4, -1)]
+_PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_64")
 
 
 def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
@@ -46,10 +50,15 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
 
 
 def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
-    """The wheel of a pin for Linux on x86-64 and ``python``, by name, version and hash."""
+    """The wheel of a pin for an image's ``python``, by name, version and hash; of a folder's, what pip prefers."""
     for folder in folders:
-        for path, known_hash in _candidates(folder, pin.name):
-            if _fits(path.name, pin, python) and (known_hash or _sha256(path)) in pin.hashes:
+        fitting = [
+            (place, path, known_hash)
+            for path, known_hash in _candidates(folder, pin.name)
+            if (place := _place(path.name, pin, python)) is not None
+        ]
+        for _, path, known_hash in sorted(fitting):
+            if (known_hash or _sha256(path)) in pin.hashes:
                 return path
     return None
 
@@ -58,39 +67,36 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
     """Wheels of one name in a flat folder, or in a simple index (PEP 503); with a hash where the index has it."""
     index = folder / name / "index.html"
     if index.is_file():
-        for href in _HREF.findall(index.read_text(errors="replace")):
-            url, fragment = urldefrag(href)
-            path = Path(os.path.normpath(index.parent / unquote(url)))
-            if "://" not in url and path.is_file():
-                yield path, fragment.replace("=", ":") if fragment.startswith("sha256=") else ""
+        from torchbake.build.index_page import linked_files  # noqa: PLC0415 - few hosts have such an index
+
+        yield from linked_files(index)
     for path in folder.glob("*.whl"):
         if canonicalize_name(path.name.split("-")[0]) == name:
             yield path, ""
 
 
-def _fits(filename: str, pin: Pin, python: str) -> bool:
+def _place(filename: str, pin: Pin, python: str) -> int | None:
+    """Where a wheel stands among those that an image takes, the best at 0; None where it is another or does not fit."""
     try:
-        _, version, _, tags = parse_wheel_filename(filename)
+        name, version, _, tags = parse_wheel_filename(filename)
         wanted = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
-        return False
-    return version == wanted and any(
-        _runs_on(tag, python)
-        and (tag.platform == "any" or tag.platform.endswith("linux_x86_64") or "manylinux" in tag.platform)
-        and ("linux" not in tag.platform or tag.platform.endswith("x86_64"))
-        for tag in tags
+        return None
+    order = _tags_of(python)
+    places = [order[tag] for tag in tags if tag in order]
+    return min(places) if places and (name, version) == (pin.name, wanted) else None
+
+
+@cache
+def _tags_of(python: str) -> Mapping[Tag, int]:
+    """The tags of wheels for an image's CPython, in the order in which pip prefers them."""
+    version = [int(part) for part in python.split(".")]
+    interpreter = f"cp{python.replace('.', '')}"
+    tags = (
+        *cpython_tags(version, [interpreter], _PLATFORMS),
+        *compatible_tags(version, interpreter, _PLATFORMS),
     )
-
-
-def _runs_on(tag: Tag, python: str) -> bool:
-    """Whether the tag is for this CPython; cp313t, without the GIL, is another one."""
-    short = python.replace(".", "")
-    if tag.interpreter in ("py3", f"py{short}"):
-        return tag.abi == "none"
-    if tag.interpreter == f"cp{short}":
-        return tag.abi in (tag.interpreter, "abi3", "none")
-    older = re.fullmatch(r"cp3(\d+)", tag.interpreter)
-    return tag.abi == "abi3" and older is not None and int(older[1]) <= int(python.partition(".")[2])
+    return {tag: place for place, tag in enumerate(tags)}
 
 
 def _sha256(path: Path) -> str:

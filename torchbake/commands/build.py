@@ -21,7 +21,7 @@ from torchbake.core.sizes import in_gigabytes
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx, connect
 from torchbake.engine.image import Image
 from torchbake.errors import EngineError, TorchbakeError, UsageError
-from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
@@ -113,11 +113,11 @@ def _plan_and_build(
     store: Store,
     listing: Future[dict[str, Image]],
 ) -> list[Result]:
-    pip, apt = read_pip_config(), read_apt_config()
+    pip = read_pip_config()
     preparation = Preparation(project=project, pip=pip, locked=args.locked, dry_run=args.dry_run, say=console.say)
     if not args.locked and not args.dry_run:
         make_builder_lock(project.root, pip)
-    bases = _bases(args, project, selection, apt)
+    bases = _bases(args, project, selection)
     force = args.no_cache or args.pull
     lacks = partial(store.layout.lacks, compression=_compression(args)) if store.layout else None
     plan = make_plan(selection.specs, project.tags, bases, preparation.job, listing.result, force=force, lacks=lacks)
@@ -127,18 +127,17 @@ def _plan_and_build(
     else:
         results = plan.decided + store.confirm(plan.fresh, images)
     if plan.jobs:
-        results += _build_jobs(args, plan, preparation, store, apt)
+        results += _build_jobs(args, plan, preparation, store)
     order = {spec.id: number for number, spec in enumerate(selection.specs)}
     return sorted(results, key=lambda result: order[result.id])
 
 
-def _build_jobs(
-    args: argparse.Namespace, plan: Plan, preparation: Preparation, store: Store, apt: AptConfig
-) -> list[Result]:
+def _build_jobs(args: argparse.Namespace, plan: Plan, preparation: Preparation, store: Store) -> list[Result]:
     """Build the jobs of the plan; in a dry run, show what would be built and how."""
     from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
     check_buildx()
+    apt = read_apt_config()  # it asks apt: nothing for a run with nothing to do
     project = preparation.project
     options = _options(args, project, store)
     build = BuildRun(store=store, preparation=preparation, builder=args.builder, prune=args.prune)
@@ -148,9 +147,7 @@ def _build_jobs(
     return build.run(plan, options, apt, folder, jobs=1 if args.prune else args.jobs)
 
 
-def _bases(
-    args: argparse.Namespace, project: Project, selection: Selection, apt: AptConfig
-) -> Mapping[str, Base | TorchbakeError]:
+def _bases(args: argparse.Namespace, project: Project, selection: Selection) -> Mapping[str, Base | TorchbakeError]:
     """Each base, or why there is none: that ends the images on it, not the others."""
     bases: dict[str, Base | TorchbakeError] = {}
     for spec in bases_of(selection.specs):
@@ -158,7 +155,9 @@ def _bases(
         try:
             if known is None and args.dry_run:
                 known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-            bases[spec.name] = known or make_base(spec, project.state, apt, source="auto", say=console.say)
+            bases[spec.name] = known or make_base(
+                spec, project.state, read_apt_config(), source="auto", say=console.say
+            )
         except TorchbakeError as error:
             bases[spec.name] = error
     return bases

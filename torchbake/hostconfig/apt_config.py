@@ -2,29 +2,52 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _MIRROR = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
+_HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
+# One setting a line, of all hosts or (behind another ::) of one.
+_PROXY = re.compile(r'^\s*(Acquire::https?::Proxy(?:::[^\s"]*[^\s":])?)\s+"([^"]*)"\s*;', re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AptConfig:
-    """Debian mirror URIs by archive (``debian``, ``debian-security``) and proxies by scheme."""
+    """Debian mirror URIs by archive (``debian``, ``debian-security``), and apt's settings of proxies.
+
+    ``proxies`` are keys and values as apt writes them, those of single hosts (``Acquire::http::Proxy::HOST``) and the
+    value DIRECT among them.
+    """
 
     mirror: str = ""
     security_mirror: str = ""
-    http_proxy: str = ""
-    https_proxy: str = ""
+    proxies: tuple[tuple[str, str], ...] = ()
 
 
-def read_apt_config(environ: Mapping[str, str] = os.environ, root: Path = Path("/etc/apt")) -> AptConfig:
-    """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win."""
+def dumped_by_apt(environ: Mapping[str, str]) -> str:
+    """apt's whole configuration as apt understands it, a setting a line; "" where apt is missing or refuses."""
+    command = shutil.which("apt-config", path=environ.get("PATH"))
+    if command is None:
+        return ""
+    done = subprocess.run([command, "dump"], env=environ, capture_output=True, text=True, errors="replace", check=False)
+    return "" if done.returncode else done.stdout
+
+
+def read_apt_config(
+    environ: Mapping[str, str] = os.environ,
+    root: Path = Path("/etc/apt"),
+    dump: Callable[[Mapping[str, str]], str] = dumped_by_apt,
+) -> AptConfig:
+    """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win.
+
+    It asks apt, a process; where that has no answer, flat settings are read from its files.
+    """
     # As apt does, without backups such as debian.sources.bak.
-    text = _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
     uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])
     named = environ.get("TORCHBAKE_APT_MIRROR", "")
     mirror = named or _first(uris, "/debian")
@@ -33,8 +56,7 @@ def read_apt_config(environ: Mapping[str, str] = os.environ, root: Path = Path("
         mirror=mirror,
         security_mirror=(not named and _first(uris, "/debian-security"))
         or re.sub(r"/debian/?$", "/debian-security", mirror),
-        http_proxy=proxy or _apt_value(text, "Acquire::http::Proxy"),
-        https_proxy=proxy or _apt_value(text, "Acquire::https::Proxy"),
+        proxies=((_HTTP, proxy), (_HTTPS, proxy)) if proxy else _proxies(dump(environ) or _files(root)),
     )
 
 
@@ -49,9 +71,8 @@ def debian_sources(suite: str, apt: AptConfig | None = None) -> str:
 
 def apt_conf(apt: AptConfig, *, ca: str | None) -> str:
     """The host's proxies and certificates as apt's configuration; empty when it has none."""
-    lines = {"Acquire::http::Proxy": apt.http_proxy, "Acquire::https::Proxy": apt.https_proxy}
-    lines["Acquire::https::CaInfo"] = ca or ""
-    return "".join(f'{key} "{value}";\n' for key, value in lines.items() if value)
+    settings = [*apt.proxies, *([("Acquire::https::CaInfo", ca)] if ca else [])]
+    return "".join(f'{key} "{value}";\n' for key, value in settings)
 
 
 def one_line_sources(suite: str, apt: AptConfig) -> list[str]:
@@ -73,10 +94,14 @@ def _concatenated(paths: Iterable[Path]) -> str:
     return "\n".join(path.read_text(errors="replace") for path in paths if path.is_file() and os.access(path, os.R_OK))
 
 
-def _apt_value(text: str, key: str) -> str:
-    """``Key "value";`` with the last one winning. Nested blocks are not searched: apt writes proxies flat."""
-    found = re.findall(rf'^\s*{re.escape(key)}\s+"([^"]*)"\s*;', text, flags=re.IGNORECASE | re.MULTILINE)
-    return "" if not found or found[-1].upper() == "DIRECT" else found[-1]
+def _files(root: Path) -> str:
+    return _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
+
+
+def _proxies(text: str) -> tuple[tuple[str, str], ...]:
+    """``Key "value";`` of proxies, one a line: of one key the last wins, and an empty value takes it back."""
+    last = {key.lower(): (key, value) for key, value in _PROXY.findall(text)}
+    return tuple((key, value) for key, value in last.values() if value)
 
 
 def _source_uris(paths: Iterable[Path]) -> list[str]:

@@ -131,10 +131,3 @@ def _debian_term(term: str) -> str:
         return normal(term)
     version = f"{found['family'].upper()}-{found['major']}.{found['minor'] or 0}"
     return f"{version}{'-no-invariants' if found['niv'] else ''}-{'or-later' if found['later'] else 'only'}"
-
-
-def at_once(said: str) -> tuple[str, ...]:
-    """The licences that hold together: ``A AND B`` are two, ``A OR B`` is one choice."""
-    if expression(said) and "(" not in said and " OR " not in said:
-        return tuple(dict.fromkeys(said.split(" AND ")))
-    return (said,)

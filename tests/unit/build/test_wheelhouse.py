@@ -53,6 +53,35 @@ def test_links_that_leave_the_host_or_lead_nowhere_are_passed_over(tmp_path: Pat
     assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
+def test_a_wheel_is_found_in_an_index_of_whole_addresses_and_single_quotes(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "wheels")
+    (tmp_path / "simple/torch").mkdir(parents=True)
+    (tmp_path / "simple/torch/index.html").write_text(f"<a href='{path.as_uri()}'>x</a>")
+    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+
+
+def test_a_link_of_another_package_is_not_taken(tmp_path: Path) -> None:
+    wheel(tmp_path / "simple/torch", NAME.replace("torch", "torchvision"))
+    index(tmp_path / "simple", "torch", NAME.replace("torch", "torchvision"))
+    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") is None
+
+
+def test_of_several_that_fit_the_one_that_pip_prefers_is_taken(tmp_path: Path) -> None:
+    """In whatever order the folder lists them."""
+    best_first = (
+        "cp311-cp311-manylinux_2_28_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
+        "cp311-cp311-linux_x86_64",
+        "cp39-abi3-manylinux_2_28_x86_64",
+        "py3-none-manylinux_2_28_x86_64",
+        "py3-none-any",
+    )
+    paths = [wheel(tmp_path, f"torch-2.10.0-{tags}.whl") for tags in best_first]
+    for path in paths:
+        assert find_wheel(pinned(), [tmp_path], "3.11") == path
+        path.unlink()
+
+
 def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
     paths = [wheel(tmp_path / name) for name in ("a", "b")]
     assert find_wheel(pinned(), [tmp_path / "none", tmp_path / "a", tmp_path / "b"], "3.11") == paths[0]
@@ -69,6 +98,9 @@ def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
         ("py3-none-manylinux_2_27_x86_64", "3.11"),
         ("cp39-abi3-manylinux_2_28_x86_64", "3.11"),
         ("cp311-abi3-manylinux_2_28_x86_64", "3.11"),
+        ("cp311-none-any", "3.11"),
+        ("py310-none-any", "3.11"),  # Python 3.10 and later
+        ("cp311-cp311-manylinux1_x86_64", "3.11"),
     ],
 )
 def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_path: Path) -> None:
@@ -81,6 +113,8 @@ def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_p
     [
         "torch-2.10.0-cp313-cp313-manylinux_2_28_x86_64.whl",
         "torch-2.10.0-cp311-cp311t-manylinux_2_28_x86_64.whl",  # without the GIL
+        "torch-2.10.0-cp311-cp311-manylinux_2_31_x86_64.whl",  # a newer C library than locks are made for
+        "torch-2.10.0-py312-none-any.whl",
         "torch-2.10.0-cp312-abi3-manylinux_2_28_x86_64.whl",
         "torch-2.10.0-cp311-cp311-manylinux_2_28_aarch64.whl",
         "torch-2.10.0-cp311-cp311-musllinux_1_2_x86_64.whl",

@@ -115,10 +115,11 @@ def test_quotes_in_a_password_survive() -> None:
 
 
 def test_apts_configuration_has_apts_form() -> None:
-    apt = AptConfig(http_proxy="http://proxy:3142", https_proxy="http://proxy:3143")
+    proxies = (("Acquire::http::Proxy", "http://proxy:3142"), ("Acquire::https::Proxy::deb.example", "DIRECT"))
+    apt = AptConfig(proxies=proxies)
     assert texts(PipConfig(cert="/ca.pem"), apt)["apt-conf"].splitlines() == [
         'Acquire::http::Proxy "http://proxy:3142";',
-        'Acquire::https::Proxy "http://proxy:3143";',
+        'Acquire::https::Proxy::deb.example "DIRECT";',
         f'Acquire::https::CaInfo "{CA}";',
     ]
 

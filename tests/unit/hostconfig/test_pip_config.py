@@ -1,4 +1,4 @@
-"""The host's pip and apt settings, read as pip and apt read them."""
+"""The host's pip settings, read as pip reads them."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from tests.unit.conftest import image
 from torchbake.errors import HostConfigError
-from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.pip_config import PipConfig, is_remote, local_folder, read_pip_config, without_login
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.hostconfig.uv_config import uv_toml
@@ -44,9 +43,6 @@ class Host:
     def pip(self, **environ: str) -> PipConfig:
         return read_pip_config({"HOME": str(self.root / "home"), **environ}, self.root / "etc")
 
-    def apt(self, **environ: str) -> AptConfig:
-        return read_apt_config(environ, self.root / "etc/apt")
-
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
@@ -63,7 +59,6 @@ PIP_FILES = ("etc/xdg/pip/pip.conf", "etc/pip.conf", "home/.pip/pip.conf", "home
 
 def test_a_host_without_settings_has_pips_defaults(host: Host) -> None:
     assert host.pip() == PipConfig()
-    assert host.apt() == AptConfig()
 
 
 @pytest.mark.parametrize("count", range(1, len(PIP_FILES) + 1))
@@ -180,92 +175,6 @@ def test_local_folders_are_those_that_are_there(host: Host) -> None:
         find_links=(f"{host.root}/links", f"{host.root}/gone", "https://page.html"),
     )
     assert [folder.name for folder in config.local_folders] == ["index", "my wheels", "links"]
-
-
-ONE_LINE = """\
-# deb http://commented.example/debian bookworm main
-deb [arch=amd64 signed-by=/x.gpg] http://mirror.example/debian bookworm main
-deb http://mirror.example/debian-security bookworm-security main
-deb-src http://sources.example/debian bookworm main
-"""
-DEB822 = """\
-Types: deb
-URIs: http://mirror.example/debian/
-Suites: bookworm
-Components: main
-
-Types: deb
-URIs: http://mirror.example/debian-security/
-Suites: bookworm-security
-Components: main
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "end"),
-    [
-        ("sources.list", ONE_LINE, ""),
-        ("sources.list.d/mine.list", ONE_LINE, ""),
-        ("sources.list.d/debian.sources", DEB822, "/"),
-    ],
-)
-def test_debian_mirrors_are_read_from_either_form_of_sources(path: str, text: str, end: str, host: Host) -> None:
-    apt = host.write(f"etc/apt/{path}", text).apt()
-    assert apt.mirror == f"http://mirror.example/debian{end}"
-    assert apt.security_mirror == f"http://mirror.example/debian-security{end}"
-
-
-def test_backups_of_sources_say_nothing(host: Host) -> None:
-    assert host.write("etc/apt/sources.list.d/debian.sources.bak", DEB822).apt() == AptConfig()
-
-
-def test_other_archives_are_no_debian_mirror(host: Host) -> None:
-    assert host.write("etc/apt/sources.list", "deb https://download.example/linux bookworm stable\n").apt().mirror == ""
-
-
-@pytest.mark.parametrize(
-    ("mirror", "security"),
-    [
-        ("http://mirror.example/debian", "http://mirror.example/debian-security"),
-        ("http://debian.example/debian/", "http://debian.example/debian-security"),
-        ("http://mirror.example/proxy/apt", "http://mirror.example/proxy/apt"),
-    ],
-)
-def test_a_mirror_that_is_named_wins_and_names_the_security_archive_beside_it(
-    mirror: str, security: str, host: Host
-) -> None:
-    host.write("etc/apt/sources.list", "deb http://other.example/debian bookworm main\n")
-    apt = host.apt(TORCHBAKE_APT_MIRROR=mirror)
-    assert (apt.mirror, apt.security_mirror) == (mirror, security)
-
-
-PROXY = 'Acquire::http::Proxy "http://proxy:3142";\n'
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "proxies"),
-    [
-        ("apt.conf", PROXY, ("http://proxy:3142", "")),
-        (
-            "apt.conf.d/01proxy",
-            PROXY + 'acquire::HTTPS::proxy "http://other:1";\n',
-            ("http://proxy:3142", "http://other:1"),
-        ),
-        ("apt.conf.d/01proxy.conf", PROXY + 'Acquire::http::Proxy "http://last:1";\n', ("http://last:1", "")),
-        ("apt.conf.d/01proxy", 'Acquire::http::Proxy "DIRECT";\n', ("", "")),
-        ("apt.conf.d/01proxy", f"// {PROXY}# {PROXY}", ("", "")),
-        ("apt.conf.d/01proxy.dpkg-old", PROXY, ("", "")),
-    ],
-    ids=["one file", "both schemes, any case", "the last wins", "direct", "comments", "a backup"],
-)
-def test_apts_proxies(path: str, text: str, proxies: tuple[str, str], host: Host) -> None:
-    apt = host.write(f"etc/apt/{path}", text).apt()
-    assert (apt.http_proxy, apt.https_proxy) == proxies
-
-
-def test_a_proxy_that_is_named_wins(host: Host) -> None:
-    apt = host.write("etc/apt/apt.conf", PROXY).apt(TORCHBAKE_APT_PROXY="http://mine:1")
-    assert (apt.http_proxy, apt.https_proxy) == ("http://mine:1", "http://mine:1")
 
 
 def test_proxy_variables_are_those_that_are_set() -> None:

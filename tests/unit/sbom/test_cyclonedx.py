@@ -18,7 +18,6 @@ from torchbake.errors import EngineError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.sbom.cyclonedx import Subject, sbom_text
 from torchbake.sbom.image_scan import look_into, sbom_of, unread
-from torchbake.sbom.licenses import licences_of
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import Contents, Layer, Package
 
@@ -163,17 +162,6 @@ def test_the_bytes_are_the_same_in_whatever_order_packages_come(packages: list[P
     assert VALIDATOR.validate_str(text) is None
     components = json.loads(text)["components"]
     assert len({part["bom-ref"] for part in components}) == len(components) == len(packages)
-
-
-def test_licences_are_listed_with_their_packages() -> None:
-    def package(name: str, *licences: str) -> Package:
-        return Package(kind="python", name=name, version="1", licences=licences)
-
-    a, b = package("a", "MIT AND ISC"), package("b", "MIT", "our own")
-    c, d = package("c", "MIT OR ISC"), package("d")
-    found = licences_of([d, c, b, a])
-    assert found.held == (("MIT", (a, b)), ("ISC", (a,)), ("MIT OR ISC", (c,)), ("our own", (b,)))
-    assert found.unsaid == (d,)
 
 
 class FakeSource:

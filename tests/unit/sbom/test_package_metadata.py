@@ -124,6 +124,14 @@ def test_a_copyright_file_is_what_its_files_are_under() -> None:
     assert read_copyright(text).licences == ("GPL-2.0-or-later OR MIT", "ISC", "Zlib")
 
 
+@pytest.mark.parametrize(
+    "odd", [" text\f", " te\fxt", " te\x85xt", " te\u2028xt", " te\x85License: MIT", "no field", ":", "#"]
+)
+def test_an_odd_line_in_a_licences_text_hides_nothing_after_it(odd: str) -> None:
+    text = f"{FORMAT}\nFiles: *\nLicense: GPL-2+\n text\n{odd}\n text\n\nFiles: b\nLicense: ISC\n"
+    assert read_copyright(text).licences == ("GPL-2.0-or-later", "ISC")
+
+
 def test_paragraphs_of_licences_count_where_no_file_has_one() -> None:
     assert read_copyright(f"{FORMAT}\nLicense: Expat\n\nLicense: ISC\n").licences == ("ISC", "MIT")
 
@@ -145,14 +153,6 @@ def test_os_release_may_be_quoted_and_broken() -> None:
 )
 def test_what_is_no_expression_is_none(said: str) -> None:
     assert spdx.expression(said) is None
-
-
-def test_licences_at_once_are_those_that_and_joins() -> None:
-    assert spdx.at_once("Apache-2.0 AND Apache-2.0 WITH LLVM-exception AND MIT") == (
-        "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "MIT",
-    )  # fmt: skip
-    for whole in ("MIT OR ISC", "(MIT OR ISC) AND Zlib", "our terms AND yours"):
-        assert spdx.at_once(whole) == (whole,)
 
 
 @given(anything, anything)
