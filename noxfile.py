@@ -67,7 +67,14 @@ def e2e(session: nox.Session) -> None:
     session.run("pytest", "-s", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e"))
 
 
-@nox.session
+@nox.session(default=False)
+def package(session: nox.Session) -> None:
+    """Build what is uploaded to PyPI, twice, and check it: dist/"""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "package"))
+    session.run("python", "-m", "tests.packages", "dist")
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure against raw bake and a naive Dockerfile; docs/performance.md has the figures."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))

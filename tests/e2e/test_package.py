@@ -1,6 +1,5 @@
 """The package, as a stranger has it: from a wheel, in a folder and an environment of their own, without a checkout."""
 
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ import requests
 from tests.e2e.bare import Bare
 from tests.e2e.conftest import ROOT
 from tests.e2e.registries import Running, registry
+from tests.packages import build, check, check_same
 
 PAGE = ROOT / "docs/your-own.md"
 RUNTIME = "2.13.0-cpu-runtime-debian12"
@@ -46,14 +46,6 @@ class Stranger:
         """What a command says of its images, by id."""
         images = json.loads(self.types(*words, "--format", "json").stdout)["images"]
         return {image.get("id") or image["name"]: image for image in images}
-
-
-def build(folder: Path, *what: str) -> list[Path]:
-    """The packages of this tree as they would be released."""
-    command = [sys.executable, "-m", "build", *what, "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return sorted(folder.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +78,10 @@ def repository(stranger: Stranger, bases: Path) -> Stranger:
     return stranger
 
 
-def test_what_is_uploaded_is_sound_and_the_same_from_every_build(packages: Sequence[Path], tmp_path: Path) -> None:
-    again = build(tmp_path)
-    assert [path.name for path in packages] == [path.name for path in again]
+def test_what_is_uploaded_is_sound_and_the_same_from_every_build(packages: list[Path]) -> None:
     assert [path.suffix for path in packages] == [".whl", ".gz"]
-    for one, other in zip(packages, again, strict=True):
-        digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (one, other)}
-        assert len(digests) == 1, f"{one.name} has other bytes when it is built again"
-    uploads = [str(path) for path in packages]
-    for words in (["twine", "check", "--strict", *uploads], ["check_wheel_contents", uploads[0]]):
-        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    check(packages)
+    check_same(packages)
 
 
 def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:

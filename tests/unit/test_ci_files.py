@@ -64,6 +64,8 @@ def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell(block: 
         assert "$IMAGE" not in line or re.search(r' -- "\$IMAGES?"\)?$', line)  # no option, whatever it holds
 
 
+SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
+TO_PYPI = "pypa/gh-action-pypi-publish@release/v1"  # its branch for a major version
 WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its identity is what keyless signing needs
 
 every_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
@@ -105,7 +107,7 @@ MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
 
 
 def test_there_are_files_to_check() -> None:
-    assert {path.name for path in GITHUB} == {"ci.yml", "images.yml", "validate.yml"}
+    assert {path.name for path in GITHUB} == {"ci.yml", "images.yml", "release.yml", "validate.yml"}
     assert {path.name for path in GITLAB} == {"gitlab-ci.yml", "gitlab-images.yml"}
     assert len(list(commands())) > 20
 
@@ -138,15 +140,17 @@ def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> N
     assert job.raw["timeout-minutes"] <= 360
     allowed = {"contents": "read"} | ({"packages": "read"} if path == VALIDATE else {})
     assert read(path)["permissions"] == allowed
-    assert job.raw.get("permissions", allowed) in (allowed, WRITING)
-    assert ("permissions" in job.raw) == any("docker login" in step.run for step in job.steps) or path == VALIDATE
+    assert job.raw.get("permissions", allowed) in (allowed, WRITING, SIGNING)
+    asks = any("docker login" in step.run or step.uses == TO_PYPI for step in job.steps)
+    assert ("permissions" in job.raw) == asks or path == VALIDATE
+    assert (job.raw.get("permissions") == SIGNING) == any(step.uses == TO_PYPI for step in job.steps)
 
 
 @every_job
 def test_actions_have_a_major_version_and_checkouts_keep_no_login(path: Path, job: Job) -> None:
     for raw in job.raw["steps"]:
         if "uses" in raw:
-            assert re.fullmatch(r"(actions|docker|sigstore)/[\w-]+@v\d+", raw["uses"])
+            assert re.fullmatch(r"(actions|docker|sigstore)/[\w-]+@v\d+", raw["uses"]) or raw["uses"] == TO_PYPI
         if "checkout" in raw.get("uses", ""):
             assert raw["with"]["persist-credentials"] == "false" or raw["with"]["persist-credentials"] is False
 

@@ -1,0 +1,45 @@
+"""The packages of this tree as they would be released: built twice, the same to the byte, and sound.
+
+`python -m tests.packages FOLDER` leaves them there.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def build(folder: Path) -> list[Path]:
+    """A wheel and a source distribution in ``folder``, which holds nothing else."""
+    _run("build", "--outdir", str(folder), str(ROOT))
+    return sorted(folder.iterdir())
+
+
+def check(packages: Sequence[Path]) -> None:
+    """Raise AssertionError unless an index would take them, and the wheel holds what it should."""
+    _run("twine", "check", "--strict", *map(str, packages))
+    _run("check_wheel_contents", *(str(path) for path in packages if path.suffix == ".whl"))
+
+
+def check_same(packages: Sequence[Path]) -> None:
+    """Raise AssertionError unless another build has the same bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        again = build(Path(folder))
+        assert [path.name for path in packages] == [path.name for path in again]
+        for one, other in zip(packages, again, strict=True):
+            assert one.read_bytes() == other.read_bytes(), f"{one.name} has other bytes when it is built again"
+
+
+def _run(module: str, *words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{module} {' '.join(words)}\n{done.stdout}{done.stderr}"
+
+
+if __name__ == "__main__":
+    built = build(Path(sys.argv[1]))
+    check(built)
+    check_same(built)
+    print(*built, sep="\n")
