@@ -3,8 +3,6 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from torchbake.build.buildx import Builder, Outcome
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.core.files import write_text
+from torchbake.core.parallel import run_all
 from torchbake.errors import ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
@@ -78,24 +77,18 @@ class Reproduction:
         with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             bake = log.with_suffix(".bake.json")
             write_text(bake, json.dumps(bake_file([job], options, root, secrets), indent=2) + "\n")
-            return _run(
-                Builder(bake, builder),
-                lambda running: running.build(target_name(job.spec), log, shown_on(shown, job.spec.id)),
+            running = Builder(bake, builder)
+            # In a thread of its own, so that Ctrl-C ends the build in order.
+            (outcome,) = run_all(
+                [target_name(job.spec)],
+                lambda target: running.build(target, log, shown_on(shown, job.spec.id)),
+                jobs=1,
+                stop=running.stop,
             )
+        return outcome
 
     def _log(self, job: Job, which: str) -> Path:
         return self.logs / f"{job.spec.id}-{which}.log"
-
-
-def _run(builder: Builder, build: Callable[[Builder], Outcome]) -> Outcome:
-    """In a thread of its own, so that Ctrl-C ends the build in order."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        future = pool.submit(build, builder)
-        try:
-            return future.result()
-        except BaseException:
-            builder.stop()
-            raise
 
 
 def _said(done: Reproduced) -> str:

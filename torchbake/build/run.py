@@ -4,8 +4,8 @@ import contextlib
 import json
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torchbake.build.plan import Plan, Result
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.core.files import write_text
+from torchbake.core.parallel import run_all
 from torchbake.errors import TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
@@ -48,21 +49,16 @@ class BuildRun:
                 bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
             )
             builder = Builder(bake, self.builder)
-            with board(len(ready), doing="building") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
-                futures = {
-                    pool.submit(
-                        self._one, builder, job, folder, shown, reason=plan.reasons[job.spec.id], exports=exports
-                    ): job
-                    for job in ready
-                }
-                try:
-                    results += self._collect(futures, folder, shown)
-                except BaseException:
-                    for future in futures:
-                        future.cancel()
-                    console.say("stopping; what is finished is kept …", style="yellow")
-                    builder.stop()
-                    raise
+            with board(len(ready), doing="building") as shown:
+                run_all(
+                    ready,
+                    lambda job: self._one(
+                        builder, job, folder, shown, reason=plan.reasons[job.spec.id], exports=exports
+                    ),
+                    jobs=jobs,
+                    stop=partial(_stop, builder),
+                    on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
+                )
         self.store.tidy()
         return results
 
@@ -114,16 +110,6 @@ class BuildRun:
             return replace(outcome, errors=(str(error),))
         return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
 
-    def _collect(self, futures: dict[Future[Outcome], Job], folder: Path, shown: Board) -> list[Result]:
-        results, waiting = [], set(futures)
-        while waiting:
-            # A bounded wait, so that Ctrl-C is seen at once on every platform.
-            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
-                job = futures[future]
-                results.append(self._finish(job, future.result(), folder, shown))
-        return results
-
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
@@ -147,3 +133,8 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return result_of(job, "failed", reason, seconds=outcome.seconds)
+
+
+def _stop(builder: Builder) -> None:
+    console.say("stopping; what is finished is kept …", style="yellow")
+    builder.stop()

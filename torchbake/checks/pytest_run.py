@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 from torchbake.checks.reports import file_name
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results, tally
 from torchbake.checks.waivers import waive
+from torchbake.core.parallel import run_all
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -174,35 +174,25 @@ class TestRun:
         """
         if not targets:
             return []
-        with board(len(targets), doing="testing") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
-            futures = {pool.submit(self._one, target, shown): target for target in targets}
-            try:
-                verdicts = self._collect(futures, shown)
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                console.say("stopping; verdicts that are finished are kept …", style="yellow")
-                self.suite.stop()
-                raise
-        return [verdicts[target.name] for target in targets]
+        with board(len(targets), doing="testing") as shown:
+            return run_all(
+                targets,
+                lambda target: self._one(target, shown),
+                jobs=jobs,
+                stop=self._stop,
+                on_done=lambda target, verdict: self._finish(target, verdict.result(), shown),
+            )
 
     def _one(self, target: Target, shown: Board) -> Verdict:
         shown.start(target.name, target.ref)
         return self.suite.judge(target, self._log(target), lambda place: shown.look(target.name, place))
 
-    def _collect(self, futures: dict[Future[Verdict], Target], shown: Board) -> dict[str, Verdict]:
-        verdicts, waiting = {}, set(futures)
-        while waiting:
-            # A bounded wait, so that Ctrl-C is seen at once on every platform.
-            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
-                target, verdict = futures[future], future.result()
-                report = self.keep(target, verdict)
-                verdicts[target.name] = verdict
-                self._finish(target, verdict, report, shown)
-        return verdicts
+    def _stop(self) -> None:
+        console.say("stopping; verdicts that are finished are kept …", style="yellow")
+        self.suite.stop()
 
-    def _finish(self, target: Target, verdict: Verdict, report: Path, shown: Board) -> None:
+    def _finish(self, target: Target, verdict: Verdict, shown: Board) -> None:
+        report = self.keep(target, verdict)
         good = verdict.outcome is Outcome.PASSED
         shown.end(target.name, f"{verdict.outcome} in {verdict.seconds:.1f} s, {tally(verdict.checks)}", good=good)
         if good:

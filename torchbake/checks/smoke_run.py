@@ -11,15 +11,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
+from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.client import Engine, is_local
 from torchbake.engine.containers import RUN, Box, Cluster, Ended, Node, remove, undisturbed
@@ -64,6 +65,14 @@ class Session:
     keep: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self, engine: Engine | None, clean_up: contextlib.ExitStack) -> None:
+        """End all parts; each removes what it made. ``clean_up``, closed when all have ended, removes what is left."""
+        clean_up.enter_context(undisturbed())
+        console.say("stopping; removing what was started …", style="yellow")
+        self.stopping.set()
+        if engine and not self.keep:
+            clean_up.callback(remove, engine, RUN, self.id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,16 +201,14 @@ class SmokeRun:
 
         Raises KeyboardInterrupt after all that was made is gone again.
         """
-        with board(len(subjects), doing="smoke tests") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
-            futures: dict[Future[Tested], Subject] = {}
-            try:
-                futures |= {pool.submit(self._one, subject, shown): subject for subject in subjects}
-                done = self._collect(futures, shown)
-            except BaseException:
-                with undisturbed():
-                    self._stop(list(futures))
-                raise
-        return [done[subject.name] for subject in subjects]
+        with board(len(subjects), doing="smoke tests") as shown, contextlib.ExitStack() as clean_up:
+            return run_all(
+                subjects,
+                lambda subject: self._one(subject, shown),
+                jobs=jobs,
+                stop=partial(self.session.stop, self.engine, clean_up),
+                on_done=lambda _, tested: _finish(tested.result(), shown),
+            )
 
     def _one(self, subject: Subject, shown: Board) -> Tested:
         started, clock = datetime.now(UTC), time.monotonic()
@@ -223,26 +230,6 @@ class SmokeRun:
             checks=tuple(checks),
         )
         return Tested(name=subject.name, ref=subject.ref, verdict=verdict)
-
-    def _collect(self, futures: dict[Future[Tested], Subject], shown: Board) -> dict[str, Tested]:
-        results, waiting = {}, set(futures)
-        while waiting:
-            # A bounded wait, so that Ctrl-C is seen at once on every platform.
-            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
-                tested = results[futures[future].name] = future.result()
-                _finish(tested, shown)
-        return results
-
-    def _stop(self, futures: Sequence[Future[Tested]]) -> None:
-        """End what runs; each thread removes what it made."""
-        console.say("stopping; removing what was started …", style="yellow")
-        self.session.stopping.set()
-        for future in futures:
-            future.cancel()
-        wait(futures)
-        if self.engine and not self.session.keep:
-            remove(self.engine, RUN, self.session.id)
 
 
 def _teller(shown: Board, subject: Subject, job: Job) -> Look:

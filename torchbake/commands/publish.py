@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from torchbake.commands._options import (
 )
 from torchbake.commands._registries import registry_of
 from torchbake.commands._signing import add_signing, signer_of
+from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
@@ -178,14 +178,13 @@ def _decided(due: Due, candidate: Candidate) -> Published:
 
 
 def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
-    with board(len(due), doing="publishing") as shown, ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[Ended]] = [pool.submit(_one, one, shown) for one in due]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            console.say("stopping; what was begun is finished by the next publish …", style="yellow")
-            pool.shutdown(cancel_futures=True)
-            raise
+    with board(len(due), doing="publishing") as shown:
+        return run_all(due, lambda one: _one(one, shown), jobs=jobs, stop=_tell_of_stopping)
+
+
+def _tell_of_stopping() -> None:
+    """A release that was begun goes on to its end; the next publish does the rest."""
+    console.say("stopping; what was begun is finished by the next publish …", style="yellow")
 
 
 def _one(due: Due, shown: Board) -> Ended:

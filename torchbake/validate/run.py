@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
+from torchbake.core.parallel import run_all
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import RUN, remove, undisturbed
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Idle, Verifier
-from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
 from torchbake.validate.facts import Image, Served, Shelf, Signatures, short
@@ -166,19 +166,11 @@ class ValidateRun:
 
         Raises KeyboardInterrupt after all that was made is gone again.
         """
-        with board(len(subjects), doing="validating") as shown, ThreadPoolExecutor(max_workers=jobs) as pool:
-            futures: list[Future[list[Tested]]] = []
-            try:
-                futures += [pool.submit(self._one, subject, shown) for subject in subjects]
-                waiting = set(futures)
-                while waiting:
-                    # A bounded wait, so that Ctrl-C is seen at once on every platform.
-                    waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED).not_done
-                return [tested for future in futures for tested in future.result()]
-            except BaseException:
-                with undisturbed():
-                    self._stop(futures)
-                raise
+        with board(len(subjects), doing="validating") as shown, ExitStack() as clean_up:
+            tested = run_all(
+                subjects, lambda subject: self._one(subject, shown), jobs=jobs, stop=partial(self._stop, clean_up)
+            )
+            return [one for of_subject in tested for one in of_subject]
 
     def _one(self, subject: Subject, shown: Board) -> list[Tested]:
         started, clock = datetime.now(UTC), time.monotonic()
@@ -216,16 +208,9 @@ class ValidateRun:
         page = self.reports.keep(found.ref, verdict, found.labels, partial=False)
         return Tested(name=found.ref, ref=found.ref, verdict=verdict, report=page)
 
-    def _stop(self, futures: Sequence[Future[list[Tested]]]) -> None:
-        """End what runs; each thread removes what it made."""
-        console.say("stopping; removing what was started …", style="yellow")
-        self.session.stopping.set()
+    def _stop(self, clean_up: ExitStack) -> None:
+        self.session.stop(self.engine, clean_up)
         self.looker.stop()
-        for future in futures:
-            future.cancel()
-        wait(futures)
-        if self.engine:
-            remove(self.engine, RUN, self.session.id)
 
 
 def _good(tested: Sequence[Tested]) -> str:

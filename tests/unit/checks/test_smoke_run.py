@@ -211,6 +211,25 @@ def test_interrupted_it_leaves_no_container_of_a_subject(session: Session) -> No
     assert time.monotonic() - begun < 5
 
 
+def test_a_second_interruption_does_not_cut_the_clean_up_short(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon = daemon_with()
+
+    def hang(box: Box) -> None:
+        time.sleep(0.05)  # until the run waits for it
+        interrupt()
+        assert session.stopping.wait(10)
+        interrupt()
+        time.sleep(0.05)
+
+    daemon.program = hang
+    with pytest.raises(KeyboardInterrupt):
+        run(daemon, subject(daemon, session, "a"), session=session)
+    assert is_clean(daemon)
+    assert "still removing what was started" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("family", "mode", "there", "how"),
     [

@@ -1,0 +1,201 @@
+"""Work side by side: who is told of what and when, and how all of it ends once it is to end."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.unit.processes import interrupt
+from torchbake.core.parallel import run_all
+
+_PATIENCE = 10  # seconds, for a test that waits for what does not come
+Told = Callable[[str, Future[str]], object]
+
+
+def wait_for(what: threading.Event) -> None:
+    assert what.wait(_PATIENCE), "it never came"
+
+
+@dataclass
+class Bench:
+    """Work that notes what happens. ``during`` is what an item does besides, by name."""
+
+    during: dict[str, Callable[[], object]] = field(default_factory=dict)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    begun: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    begun_at_stop: list[list[str]] = field(default_factory=list)
+
+    def work(self, name: str) -> str:
+        self.begun.append(name)
+        self.during.get(name, lambda: None)()
+        self.ended.append(name)
+        return name.upper()
+
+    def hang(self) -> None:
+        """As a process does that takes a while to end after it was told to."""
+        wait_for(self.stopping)
+        time.sleep(0.05)
+
+    def stop(self) -> None:
+        self.begun_at_stop.append(list(self.begun))
+        self.stopping.set()
+
+    def run(self, names: str, *, jobs: int = 1, on_done: Told = lambda *_: None) -> list[str]:
+        return run_all(list(names), self.work, jobs=jobs, stop=self.stop, on_done=on_done)
+
+    def is_over(self, *, begun: str) -> bool:
+        """It was stopped once, when these had begun, and none of them runs any more, nor did another begin."""
+        at_stop = [sorted(names) for names in self.begun_at_stop]
+        return at_stop == [list(begun)] and sorted(self.ended) == sorted(self.begun) == list(begun)
+
+
+def test_results_are_in_the_order_of_the_items_whoever_ends_first() -> None:
+    """The first one ends last."""
+    told = {name: threading.Event() for name in "abc"}
+    bench = Bench(during={"a": lambda: wait_for(told["b"]), "b": lambda: wait_for(told["c"])})
+    order: list[tuple[str, str]] = []
+
+    def on_done(name: str, future: Future[str]) -> None:
+        order.append((name, future.result()))
+        told[name].set()
+
+    assert bench.run("abc", jobs=3, on_done=on_done) == ["A", "B", "C"]
+    assert order == [("c", "C"), ("b", "B"), ("a", "A")]
+    assert bench.begun_at_stop == []
+
+
+def test_what_ended_meanwhile_is_told_in_the_order_in_which_it_ended() -> None:
+    all_ended, names, told = threading.Event(), "abcdefghijkl", []
+    bench = Bench(during={names[-1]: all_ended.set})
+
+    def on_done(name: str, _: object) -> None:
+        wait_for(all_ended)
+        told.append(name)
+
+    bench.run(names, on_done=on_done)
+    assert told == list(names)
+
+
+def test_who_is_told_is_told_in_the_callers_thread() -> None:
+    threads: list[threading.Thread] = []
+    Bench().run("abc", jobs=3, on_done=lambda *_: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()] * 3
+
+
+def test_as_many_run_side_by_side_as_may_and_no_more() -> None:
+    # The barrier opens for three at a time: with fewer it breaks, and the fourth would be counted.
+    barrier, lock, now, most = threading.Barrier(3, timeout=_PATIENCE), threading.Lock(), 0, 0
+
+    def work(_: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        barrier.wait()
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+
+    run_all(range(9), work, jobs=3, stop=lambda: None)
+    assert most == 3
+
+
+def test_nothing_to_do_is_done() -> None:
+    assert Bench().run("") == []
+
+
+def fail() -> None:
+    raise ValueError("the second one")
+
+
+def test_where_nobody_asks_for_a_result_one_items_failure_lets_the_others_end() -> None:
+    bench, failures = Bench(during={"b": fail}), {}
+
+    def on_done(name: str, future: Future[str]) -> None:
+        failures[name] = future.exception()
+
+    with pytest.raises(ValueError, match="the second one"):
+        bench.run("abcd", on_done=on_done)
+    assert bench.ended == ["a", "c", "d"]
+    assert [name for name, error in failures.items() if error] == ["b"]
+    assert len(bench.begun_at_stop) == 1
+
+
+def test_where_the_result_is_asked_for_one_items_failure_ends_the_run() -> None:
+    bench, kept, third = Bench(), [], threading.Event()
+
+    def hang() -> None:
+        third.set()
+        bench.hang()
+
+    def on_done(_: str, future: Future[str]) -> None:
+        if future.exception():
+            wait_for(third)
+        kept.append(future.result())
+
+    bench.during = {"b": fail, "c": hang}
+    with pytest.raises(ValueError, match="the second one"):
+        bench.run("abcd", on_done=on_done)
+    assert kept == ["A"]
+    assert (bench.begun_at_stop, bench.begun) == ([["a", "b", "c"]], ["a", "b", "c"])
+    assert bench.ended == ["a", "c"], "it was not waited for"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
+def test_what_is_raised_by_who_is_told_ends_the_run(error: type[BaseException]) -> None:
+    bench, second = Bench(), threading.Event()
+
+    def hang() -> None:
+        second.set()
+        bench.hang()
+
+    def on_done(*_: object) -> None:
+        wait_for(second)
+        raise error
+
+    bench.during = {"b": hang}
+    with pytest.raises(error):
+        bench.run("abcd", on_done=on_done)
+    assert bench.is_over(begun="ab")
+
+
+def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more() -> None:
+    bench, kept, first, both = Bench(), [], threading.Event(), threading.Barrier(2, timeout=_PATIENCE)
+
+    def on_done(_: str, future: Future[str]) -> None:
+        kept.append(future.result())
+        first.set()
+
+    def during() -> None:
+        wait_for(first)
+        if both.wait() == 0:
+            interrupt()
+        bench.hang()
+
+    bench.during = dict.fromkeys("bc", during)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run("abcde", jobs=2, on_done=on_done)
+    assert kept == ["A"]
+    assert bench.is_over(begun="abc")
+
+
+def test_a_second_interruption_while_it_stops_still_waits_for_what_runs() -> None:
+    bench, first = Bench(), threading.Event()
+
+    def during() -> None:
+        wait_for(first)
+        interrupt()
+        bench.hang()
+
+    def stop() -> None:
+        bench.stop()
+        raise KeyboardInterrupt("the second one")
+
+    bench.during = {"b": during}
+    with pytest.raises(KeyboardInterrupt, match="the second one"):
+        run_all(list("abc"), bench.work, jobs=1, stop=stop, on_done=lambda *_: first.set())
+    assert bench.is_over(begun="ab")
