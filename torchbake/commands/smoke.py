@@ -29,9 +29,10 @@ from torchbake.checks.verdict import Outcome, tally
 from torchbake.commands._options import add_selectors, load_selection, positive
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, answering, connect
-from torchbake.engine.containers import ORDERS, RUN, remove_leftovers
+from torchbake.engine.containers import ORDERS, RUN
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, LABEL, versions_in

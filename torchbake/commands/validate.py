@@ -22,7 +22,7 @@ from torchbake.commands._signing import add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
-from torchbake.engine.containers import remove_leftovers
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
 from torchbake.matrix.project import Project, run_folder, state_of
 from torchbake.matrix.spec import Spec
