@@ -19,7 +19,7 @@ from torchbake.commands import publish
 from torchbake.engine.image import Image
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.project import load_project
-from torchbake.report.model import checked_of
+from torchbake.report.catalogue import checked_of
 
 CPU = "2.13.0-cpu-runtime-debian12"
 INIT = "volume-permissions"
