@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.reports import Tested, as_json, show_checks
+from torchbake.checks.reports import Tested, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
     OWN_TOOLBOX,
@@ -25,6 +25,7 @@ from torchbake.checks.smoke_run import (
     find_gpu,
     own_toolbox,
 )
+from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
 from torchbake.commands._options import add_selectors, load_selection, positive
 from torchbake.core.signals import interruptible

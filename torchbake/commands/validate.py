@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.checks.pytest_run import Options, Suite
-from torchbake.checks.reports import Reports, Tested, as_json, show_run
+from torchbake.checks.reports import Reports, Tested, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
+from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import (
     SELECTOR_HELP,
