@@ -33,7 +33,8 @@ from torchbake.registry.cosign import Verifier
 from torchbake.registry.transport import Transport
 from torchbake.ui import console
 from torchbake.validate.expect import parse_expected
-from torchbake.validate.judge import SILENT, Promise, promise_of
+from torchbake.validate.judge import Promise, promise_of
+from torchbake.validate.judge_image import SILENT
 from torchbake.validate.pull import Idle, InEngine
 from torchbake.validate.remedies import next_steps
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
