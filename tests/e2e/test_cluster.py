@@ -19,7 +19,8 @@ from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 from torchbake.checks.smoke_run import OWN_TOOLBOX
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove, remove_leftovers
+from torchbake.engine.containers import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.owner import is_gone
 
 QUIET = {"TORCHBAKE_BANNER": "0"}

@@ -17,7 +17,7 @@ from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subj
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import remove_leftovers
+from torchbake.engine.leftovers import remove_leftovers
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()

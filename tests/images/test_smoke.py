@@ -17,8 +17,8 @@ from torchbake.checks.smoke_run import Subject as Smoked
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import remove_leftovers
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import TorchbakeError
 from torchbake.oci.labels import versions_in
 

@@ -22,6 +22,8 @@ from torchbake.core.paths import TOOLKIT
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 _WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
+LONGEST = 300
+LONGER = {"layers/wheels.py": 340}  # images hold layers that it made: a change of it is another image
 MODULES = sorted({*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")} - {_WRITTEN})
 
 
@@ -53,9 +55,8 @@ def test_every_command_is_a_module_and_what_two_share_is_none() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TOOLKIT)))
-def test_a_module_is_short_enough_to_read_from_top_to_bottom(path: os.PathLike[str]) -> None:
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123
-        assert sum(1 for _ in file) <= 350
+def test_a_module_is_short_enough_to_read_from_top_to_bottom(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGER.get(str(path.relative_to(TOOLKIT)), LONGEST)
 
 
 def test_every_module_says_what_it_is_for() -> None:

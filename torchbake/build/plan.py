@@ -1,11 +1,10 @@
-"""The plan of a build: which images are up to date, which are built, and with what."""
+"""The plan of a build: which images are up to date, which are built, and why. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from torchbake.build.bakefile import Job
-from torchbake.build.base_image import Base
 from torchbake.engine.image import Image
 from torchbake.errors import BuildError, TorchbakeError, all_errors
 from torchbake.matrix.spec import Spec
@@ -43,45 +42,48 @@ class Plan:
     fresh: list[tuple[Job, Image]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A selected image with its job, or with the error for which it has none: its own, or that of its base."""
+
+    spec: Spec
+    tags: tuple[str, ...]
+    job: Job | TorchbakeError
+    base_failed: bool = False
+
+
 def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
     return f"{spec.repository}:{tags[0]}"
 
 
 def make_plan(
-    specs: tuple[Spec, ...],
-    tags: Mapping[str, tuple[str, ...]],
-    bases: Mapping[str, Base | TorchbakeError],
-    prepare: Callable[[Spec, Base], Job],
-    images: Callable[[], Mapping[str, Image]],
-    *,
-    force: bool = False,
-    lacks: Callable[[str], str] | None = None,
+    prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool = False, lacking: Mapping[str, str] = {}
 ) -> Plan:
-    """Decide for each image. An image whose base or lock failed is skipped, with that as its reason.
+    """Decide for each image. One whose base or lock failed is skipped, with that as its reason.
 
-    ``images`` is asked when every job is prepared: the engine may take its time meanwhile. ``lacks`` says why an
-    image of the engine, by its digest, is not enough.
+    ``images`` are the engine's, by reference. ``lacking`` says, by digest, why one of them is not enough though it is
+    of the same inputs.
     """
-    plan, jobs = Plan(), []
-    for spec in specs:
-        base = bases[spec.base.name]
-        if isinstance(base, TorchbakeError):
-            plan.decided.append(_undone(spec, tags[spec.id], "skipped", base, before="its base failed: "))
+    plan = Plan()
+    for one in prepared:
+        if isinstance(one.job, TorchbakeError):
+            plan.decided.append(_undone(one, one.job))
             continue
-        try:
-            jobs.append(prepare(spec, base))
-        except TorchbakeError as error:
-            plan.decided.append(_undone(spec, tags[spec.id], "failed", error))
-    there = images()
-    for job in jobs:
-        image = there.get(job.ref)
-        reason = why_build(job, image, force=force) or (lacks(image.digest) if image and lacks else "")
+        image = images.get(one.job.ref)
+        reason = why_build(one.job, image, force=force) or (lacking.get(image.digest, "") if image else "")
         if image and not reason:
-            plan.fresh.append((job, image))
+            plan.fresh.append((one.job, image))
         else:
-            plan.jobs.append(job)
-            plan.reasons[job.spec.id] = reason
+            plan.jobs.append(one.job)
+            plan.reasons[one.spec.id] = reason
     return plan
+
+
+def same_inputs(prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool) -> list[Image]:
+    """The engine's images that need no build for their inputs' sake: of them alone it matters how they are packed."""
+    jobs = [one.job for one in prepared if isinstance(one.job, Job)]
+    pairs = [(job, images.get(job.ref)) for job in jobs]
+    return [image for job, image in pairs if image and not why_build(job, image, force=force)]
 
 
 def why_build(job: Job, image: Image | None, *, force: bool) -> str:
@@ -114,8 +116,13 @@ def _is_told(result: Result) -> bool:
     return not result.next and result.exit_code == BuildError.exit_code
 
 
-def _undone(spec: Spec, tags: tuple[str, ...], status: Status, error: TorchbakeError, before: str = "") -> Result:
+def _undone(image: Prepared, error: TorchbakeError) -> Result:
     return Result(
-        id=spec.id, ref=ref_of(spec, tags), tags=(), status=status, reason=before + error.message,
-        exit_code=error.exit_code, next=error.hint or "",
-    )  # fmt: skip
+        id=image.spec.id,
+        ref=ref_of(image.spec, image.tags),
+        tags=(),
+        status="skipped" if image.base_failed else "failed",
+        reason=("its base failed: " if image.base_failed else "") + error.message,
+        exit_code=error.exit_code,
+        next=error.hint or "",
+    )

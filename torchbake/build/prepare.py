@@ -1,16 +1,16 @@
 """From an image spec to a job: its lock, its Dockerfile on disk, its inputs digest, its wheels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base
 from torchbake.build.inputs import inputs_digest
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import Prepared, ref_of
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import LockError
+from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
 from torchbake.lock.image_lock import format_checked, lock_path, make_lock, read_lock
@@ -30,6 +30,10 @@ class Preparation:
     locked: bool
     dry_run: bool
     say: Callable[[str], None]
+
+    def images(self, specs: Sequence[Spec], bases: Mapping[str, Base | TorchbakeError]) -> list[Prepared]:
+        """Each image with its job, or with why it has none: that ends this image, not the others. Bases are by name."""
+        return [self._image(spec, bases[spec.base.name]) for spec in specs]
 
     def job(self, spec: Spec, base: Base) -> Job:
         """The job of an image, its files written. Raises LockError and RenderError."""
@@ -60,6 +64,15 @@ class Preparation:
         layers |= {str(layer): pins for layer, pins in lock.layers.items()}
         folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
+
+    def _image(self, spec: Spec, base: Base | TorchbakeError) -> Prepared:
+        tags = self.project.tags[spec.id]
+        if isinstance(base, TorchbakeError):
+            return Prepared(spec=spec, tags=tags, job=base, base_failed=True)
+        try:
+            return Prepared(spec=spec, tags=tags, job=self.job(spec, base))
+        except TorchbakeError as error:
+            return Prepared(spec=spec, tags=tags, job=error)
 
     def _lock(self, spec: Spec) -> Lock | None:
         if not isinstance(spec, ImageSpec):

@@ -1,5 +1,6 @@
 """Verdicts: what the checks of one image found."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
@@ -40,6 +41,11 @@ class CheckResult(BaseModel):
         line = self.reason.strip().partition("\n")[0].strip()
         return line or ("" if self.outcome is Outcome.PASSED else "no reason given")
 
+    @property
+    def measured(self) -> str:
+        """Its figures, as JSON on one line."""
+        return json.dumps(self.figures, ensure_ascii=False, sort_keys=True, default=str)
+
 
 class Verdict(BaseModel):
     """All checks of one image, made by one suite.
@@ -64,6 +70,11 @@ class Verdict(BaseModel):
     @property
     def outcome(self) -> Outcome:
         return outcome_of(self.checks)
+
+    @property
+    def minute(self) -> str:
+        """When it was made: ``2026-11-21 07:50 UTC``."""
+        return f"{self.started[:16].replace('T', ' ')} UTC"
 
     def of(self, outcome: Outcome) -> tuple[CheckResult, ...]:
         """The checks that ended so, in their order."""

@@ -1,10 +1,9 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from rich.text import Text
@@ -12,7 +11,7 @@ from rich.text import Text
 from torchbake.build.bakefile import Options, output_for, packed
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.image_store import Store, up_to_date
-from torchbake.build.plan import Plan, Result, make_plan, not_built
+from torchbake.build.plan import Plan, Result, make_plan, not_built, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.commands._options import add_selectors, add_shard, load_selection, positive
@@ -119,9 +118,10 @@ def _plan_and_build(
         make_builder_lock(project.root, pip)
     bases = _bases(args, project, selection)
     force = args.no_cache or args.pull
-    lacks = partial(store.layout.lacks, compression=_compression(args)) if store.layout else None
-    plan = make_plan(selection.specs, project.tags, bases, preparation.job, listing.result, force=force, lacks=lacks)
+    prepared = preparation.images(selection.specs, bases)
     images = listing.result()
+    lacking = _lacking(args, store, same_inputs(prepared, images, force=force))
+    plan = make_plan(prepared, images, force=force, lacking=lacking)
     if args.dry_run:
         results = plan.decided + [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
     else:
@@ -161,6 +161,13 @@ def _bases(args: argparse.Namespace, project: Project, selection: Selection) -> 
         except TorchbakeError as error:
             bases[spec.name] = error
     return bases
+
+
+def _lacking(args: argparse.Namespace, store: Store, images: Sequence[Image]) -> dict[str, str]:
+    """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
+    if not store.layout:
+        return {}
+    return {image.digest: store.layout.lacks(image.digest, _compression(args)) for image in images}
 
 
 def _compression(args: argparse.Namespace) -> Compression:

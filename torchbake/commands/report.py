@@ -11,9 +11,10 @@ from torchbake.core.files import write_text
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError
 from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.report.catalogue import make_catalogue
 from torchbake.report.collect import Inventory
 from torchbake.report.html import render_page
-from torchbake.report.model import Catalogue, make_catalogue
+from torchbake.report.model import Catalogue
 from torchbake.ui import console
 
 EXAMPLES = (

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.reports import Tested, as_json, show_checks
+from torchbake.checks.reports import Tested, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
     OWN_TOOLBOX,
@@ -25,13 +25,15 @@ from torchbake.checks.smoke_run import (
     find_gpu,
     own_toolbox,
 )
+from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
 from torchbake.commands._options import add_selectors, load_selection, positive
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, answering, connect
-from torchbake.engine.containers import ORDERS, RUN, remove_leftovers
+from torchbake.engine.containers import ORDERS, RUN
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, LABEL, versions_in

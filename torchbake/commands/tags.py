@@ -14,7 +14,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
 from torchbake.release.decide import Decision
-from torchbake.release.publisher import Publisher
+from torchbake.release.planner import Planner
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
 
@@ -77,7 +77,7 @@ def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mappi
     """Every rolling tag of an image, the immutable one of its next release first."""
     repository, tags = repository_of(args, spec), project.tags[spec.id]
     registry = registry_of(args, repository)
-    decision = Publisher(registry).decide(_candidate(project, spec, images))
+    decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
     first = "" if new else decision.digest[:19]

@@ -10,9 +10,10 @@ from torchbake.build.base_image import find_base
 from torchbake.build.plan import ref_of, why_build
 from torchbake.build.prepare import Preparation
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
-from torchbake.checks.reports import Reports, Tested, as_json, show_run
+from torchbake.checks.reports import Reports, Tested, as_json
 from torchbake.checks.smoke_run import Session, find_gpu
 from torchbake.checks.suite_digest import CHECKS, suite_digest
+from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
 from torchbake.commands._options import add_selectors, add_shard, add_waive, load_selection, positive

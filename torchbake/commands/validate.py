@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.checks.pytest_run import Options, Suite
-from torchbake.checks.reports import Reports, Tested, as_json, show_run
+from torchbake.checks.reports import Reports, Tested, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
+from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import (
     SELECTOR_HELP,
@@ -22,7 +23,7 @@ from torchbake.commands._signing import add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
-from torchbake.engine.containers import remove_leftovers
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
 from torchbake.matrix.project import Project, run_folder, state_of
 from torchbake.matrix.spec import Spec
@@ -32,7 +33,8 @@ from torchbake.registry.cosign import Verifier
 from torchbake.registry.transport import Transport
 from torchbake.ui import console
 from torchbake.validate.expect import parse_expected
-from torchbake.validate.judge import SILENT, Promise, promise_of
+from torchbake.validate.judge import Promise, promise_of
+from torchbake.validate.judge_image import SILENT
 from torchbake.validate.pull import Idle, InEngine
 from torchbake.validate.remedies import next_steps
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun

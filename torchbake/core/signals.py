@@ -1,12 +1,15 @@
-"""How a run ends when it is told to."""
+"""How a run ends when it is told to, and what it does first."""
 
+import contextlib
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
-@contextmanager
+
+@contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does; after either, SIGTERM is ignored."""
 
@@ -26,3 +29,39 @@ def interruptible() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, by_keyboard)
+
+
+@contextlib.contextmanager
+def signals_heard_by(handle: Callable[[int], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end nothing meanwhile: ``handle`` gets their numbers.
+
+    In another thread than the main one, the only one that signals interrupt, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, lambda number, _: handle(number)) for number in _INTERRUPTS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(_INTERRUPTS, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def to_its_end() -> Iterator[None]:
+    """An interrupt waits for the end of a request: what an engine makes after its sender is gone, nobody removes."""
+    came: list[int] = []
+    try:
+        with signals_heard_by(came.append):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL``; ``signal 99`` for what has no name."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

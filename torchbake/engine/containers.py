@@ -1,7 +1,6 @@
 """Several containers on a network of their own: started in order, all waited for, all judged, and gone afterwards."""
 
 import contextlib
-import signal
 import threading
 import time
 import uuid
@@ -14,8 +13,9 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig
 
-from torchbake.engine.client import Engine, answering, is_local
-from torchbake.engine.owner import is_gone, owner_label
+from torchbake.core.signals import signal_name, signals_heard_by, to_its_end
+from torchbake.engine.client import Engine, answering
+from torchbake.engine.owner import owner_label
 from torchbake.errors import EngineError
 from torchbake.oci.labels import LABEL
 from torchbake.ui import console
@@ -26,7 +26,6 @@ _CLUSTER = f"{LABEL}.cluster"
 _LOOK = 0.1  # seconds between two looks at what runs
 _KILL_SECONDS = 30  # that an engine gets to end containers that it was told to kill
 _REMOVE_SECONDS = 10  # and to end a removal that somebody else began
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _GONE = (404, 409)  # not there any more, or being removed already
 _LOGS = LogConfig(type="json-file", config={"max-size": "64m"})  # whatever the engine's default is, it can be read back
 
@@ -165,7 +164,7 @@ class Cluster:
         """Start node1, node2, … and, ``delay`` seconds after them, node0; or node0 first."""
         if self._box.network and self._network is None:
             self._network = f"torchbake-{self._id}"
-            with answering(), _to_its_end():
+            with answering(), to_its_end():
                 self._engine.client.networks.create(
                     self._network, driver="bridge", internal=not self._box.open, labels=self._labels
                 )
@@ -203,7 +202,7 @@ class Cluster:
             endpoint = client.api.create_endpoint_config(aliases=[name])
             options |= {"network": self._network, "networking_config": {self._network: endpoint}}
         try:
-            with answering(), _to_its_end():
+            with answering(), to_its_end():
                 return client.containers.create(
                     self._image, list(node.command), name=f"torchbake-{self._id}-{name}", hostname=name,
                     environment=dict(node.env), labels=self._labels, log_config=_LOGS, **options,
@@ -277,16 +276,6 @@ def remove(engine: Engine, label: str, value: str) -> int:
     return len(containers) + len(networks)
 
 
-def remove_leftovers(engine: Engine) -> int:
-    """Remove what runs left whose process was killed before it could clean up; how many containers and networks."""
-    local = is_local(engine)
-    with answering():
-        filters = {"label": OWNER}
-        entries = engine.client.api.containers(all=True, filters=filters) + engine.client.api.networks(filters=filters)
-    owners = {(entry.get("Labels") or {}).get(OWNER, "") for entry in entries}
-    return sum(remove(engine, OWNER, owner) for owner in owners if is_gone(owner, same_machine=local))
-
-
 @contextlib.contextmanager
 def _already_gone() -> Iterator[None]:
     try:
@@ -299,45 +288,11 @@ def _already_gone() -> Iterator[None]:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """What cleans up is not interrupted once more; it takes seconds, and leaving it half done helps nobody."""
-    with _signals(lambda _: console.say("still removing what was started …")):
+    with signals_heard_by(lambda _: console.say("still removing what was started …")):
         yield
-
-
-@contextlib.contextmanager
-def _to_its_end() -> Iterator[None]:
-    """An interrupt waits for the end of a request: what an engine makes after its sender is gone, nobody removes."""
-    came: list[int] = []
-    try:
-        with _signals(came.append):
-            yield
-    finally:
-        if came:
-            signal.raise_signal(came[0])
-
-
-@contextlib.contextmanager
-def _signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """In the main thread, the only one that signals interrupt: who hears of them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = [signal.signal(number, lambda number, _: handle(number)) for number in _INTERRUPTS]
-    try:
-        yield
-    finally:
-        for number, handler in zip(_INTERRUPTS, before, strict=True):
-            signal.signal(number, handler)
-
-
-def signal_name(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch of an engine's time stamp, which has nanoseconds; 0 for its year 1."""
-    head, _, fraction = text.rstrip("Z").partition(".")
-    if head.startswith("0001-"):
-        return 0.0
-    return datetime.fromisoformat(f"{head}.{(fraction + '000000')[:6]}+00:00").timestamp()
+    """Seconds since the epoch of an engine's time stamp; 0 for its year 1."""
+    moment = datetime.fromisoformat(text)
+    return 0.0 if moment.year == 1 else moment.timestamp()

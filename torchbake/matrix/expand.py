@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
-from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row, problems
+from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
+from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location

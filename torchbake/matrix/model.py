@@ -4,11 +4,10 @@ Every problem in the file is reported at once, each with file, line and key.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from torchbake.core.suggest import nearest
 from torchbake.errors import MatrixError
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import (
@@ -23,7 +22,8 @@ from torchbake.matrix.field_types import (
     Torches,
     Waivers,
 )
-from torchbake.matrix.yaml_source import Document, Location, read_document
+from torchbake.matrix.problems import explain, problems
+from torchbake.matrix.yaml_source import Document, read_document
 
 
 class _Model(BaseModel):
@@ -245,70 +245,4 @@ def validate_matrix(document: Document) -> Matrix:
     except ValidationError as error:
         # pydantic counts a list's good entries: a list of bad ones alone is not also too short.
         real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
-        raise problems(document, [_explain(found) for found in real]) from None
-
-
-def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
-    """One error for all that is wrong, in the file's order."""
-    unique = dict.fromkeys(found)  # one mistake in a row shows in each of its combinations
-    lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
-    head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
-    return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
-
-
-def _explain(problem: Any) -> tuple[Location, str]:
-    location: Location = tuple(part for part in problem["loc"] if part != "[key]")
-    kind, value = problem["type"], problem.get("input")
-    if kind == "extra_forbidden":
-        return location, _unknown_key(location)
-    if kind == "missing":
-        return location, "is missing"
-    if kind == "value_error":
-        return location, str(problem["ctx"]["error"])
-    if kind == "string_pattern_mismatch":
-        return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}"
-    shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
-    said = _PLAIN.get(kind) or problem["msg"][0].lower() + problem["msg"][1:]
-    return location, said + shown
-
-
-# pydantic's words name Python's types, which a YAML file does not have.
-_PLAIN = {
-    "tuple_type": "should be a list",
-    "dict_type": "should be a mapping",
-    "model_type": "should be a mapping",
-    "string_type": "should be one value",
-    "too_short": "needs at least one entry",
-}
-
-
-def _kind(value: Any) -> str:
-    names: dict[type, str] = {dict: "mapping", list: "list"}
-    return names.get(type(value), type(value).__name__)
-
-
-def _unknown_key(location: Location) -> str:
-    known = _known_keys(location[:-1])
-    near = nearest(str(location[-1]), known, count=1)
-    guess = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}" if known else ""
-    return f"unknown key {location[-1]!r}{guess}"
-
-
-def _known_keys(location: Location) -> list[str]:
-    """The keys a mapping at ``location`` may have, read off the JSON Schema so that there is one list."""
-    schema = Matrix.model_json_schema()
-    node: dict[str, Any] = schema
-    for part in location:
-        node = _resolve(schema, node)
-        if isinstance(part, int):
-            node = node.get("items", {})
-        else:
-            extra: Any = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
-            node = node.get("properties", {}).get(part) or (extra if isinstance(extra, dict) else {})
-    return list(_resolve(schema, node).get("properties", {}))
-
-
-def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in node:
-        node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
-    return node
+        raise problems(document, [explain(found, Matrix) for found in real]) from None

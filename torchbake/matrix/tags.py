@@ -11,7 +11,8 @@ from string import Formatter
 from typing import Any
 
 from torchbake.matrix.accelerator import Accelerator
-from torchbake.matrix.model import TagDefaults, Tags, problems
+from torchbake.matrix.model import TagDefaults, Tags
+from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
 from torchbake.matrix.yaml_source import Document, Location
 from torchbake.oci.tag_names import reserved

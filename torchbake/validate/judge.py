@@ -1,13 +1,9 @@
-"""What a registry serves, judged against what the matrix promises. Pure: facts and promises in, checks out.
+"""What a registry serves, judged against what the matrix promises. Pure: facts and promises in, checks out."""
 
-A tag is judged in steps: the registry answers, the tag is there, its manifest is what its digest says. Where a step
-fails, what needs it is not run.
-"""
-
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.checks.verdict import CheckResult
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
@@ -16,12 +12,10 @@ from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
 from torchbake.validate.judge_attestations import IMAGE, signed_parts, unsigned, wrong_provenance, wrong_sbom
+from torchbake.validate.judge_image import SILENCE, check, served_whole, told, unread, when
 from torchbake.validate.remedies import MOVE, RELEASE, REMOVE, Unknown
 
-PLATFORM = "linux/amd64"
-SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
 NOTHING_EXPECTED = "nothing is expected: say --expect torch=VERSION"
-_SILENCE = "the registry did not answer"
 _STRANGER = "it is no release of this image"
 UNASKED = Signatures(hindrance="no --key and no --identity was given")
 
@@ -98,10 +92,10 @@ def judge_reference(
     served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = UNASKED
 ) -> tuple[CheckResult, ...]:
     """The checks of an image that the matrix does not promise; ``expected`` are the versions that it must have."""
-    steps, stop = _steps(served, f"{served.tag} is not there")
-    labels = _when("labels", _unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
+    steps, stop = served_whole(served, f"{served.tag} is not there")
+    labels = when("labels", unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
     parts = {IMAGE: served.digest or ""}
-    signed = _told("signature", stop, lambda: unsigned(signatures, repository, parts))
+    signed = told("signature", stop, lambda: unsigned(signatures, repository, parts))
     return (*steps, labels, signed, *_inside(served, inside, stop))
 
 
@@ -118,9 +112,9 @@ class _Judging:
         return current_of(self.promise, self.shelf)
 
     def rolling(self, served: Served) -> Iterator[CheckResult]:
-        steps, stop = _steps(served, self._missing(served.tag))
+        steps, stop = served_whole(served, self._missing(served.tag))
         yield from steps
-        yield _when("rolling", stop, lambda image: self._place(served, image), served)
+        yield when("rolling", stop, lambda image: self._place(served, image), served)
         revision = next((one for one in reversed(self.shelf.revisions) if one.digest == served.digest), None)
         yield self._labels(served, stop, revision)
         yield self._signed(revision, {IMAGE: served.digest or ""}, stop)
@@ -129,11 +123,11 @@ class _Judging:
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
         served, record = revision.served, revision.record
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
-        steps, stop = _steps(served, f"{served.tag} {released}")
+        steps, stop = served_whole(served, f"{served.tag} {released}")
         yield from steps
-        yield _check("record", self._unrecorded(revision), served.silence and _SILENCE)
+        yield check("record", self._unrecorded(revision), served.silence and SILENCE)
         unknown = "" if record else "there is no release record to compare with"
-        yield _when("immutable", stop or unknown, lambda _: _overwritten(revision), served)
+        yield when("immutable", stop or unknown, lambda _: _overwritten(revision), served)
         yield self._labels(served, stop, revision)
         yield from self._described(revision, stop)
         yield self._signed(revision, signed_parts(revision), stop)
@@ -143,16 +137,16 @@ class _Judging:
         """What is said of the image beside it."""
         served, where = revision.served, self.shelf.repository
         again = self._publish() if revision == self.shelf.revisions[-1] else ""
-        stop = _unread(served, stop) or ("it is not what was released" if _overwritten(revision) else "")
+        stop = unread(served, stop) or ("it is not what was released" if _overwritten(revision) else "")
         torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
-        yield _told("sbom", stop, lambda: wrong_sbom(where, revision, torch, again))
-        yield _told("provenance", stop, lambda: wrong_provenance(where, revision, again))
+        yield told("sbom", stop, lambda: wrong_sbom(where, revision, torch, again))
+        yield told("provenance", stop, lambda: wrong_provenance(where, revision, again))
 
     def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: str) -> CheckResult:
         stop = stop or ("" if revision else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
         again = self._publish().partition(": ")[2] if newest else ""
-        return _told("signature", stop, lambda: unsigned(self.signatures, self.shelf.repository, parts, again))
+        return told("signature", stop, lambda: unsigned(self.signatures, self.shelf.repository, parts, again))
 
     def _missing(self, tag: str) -> str:
         if self.shelf.unlisted:
@@ -214,7 +208,7 @@ class _Judging:
                 return Unknown(self.promise.unlocked)
             return "; ".join(wrong) + (f"\n{self._publish()}" if newest and revision else "")
 
-        return _when("labels", _unread(served, stop), problem, served)
+        return when("labels", unread(served, stop), problem, served)
 
     def _publish(self) -> str:
         return f"{RELEASE}: nox -s build test publish -- {self.promise.id} --registry {self._registry}"
@@ -249,44 +243,6 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
 
 
-def _steps(served: Served, missing: str) -> tuple[list[CheckResult], str]:
-    """The checks that every tag has, and why those after them cannot run (empty: they can)."""
-    found, stop = [], ""
-    for name, problem, then in (
-        ("answers", served.silence, _SILENCE),
-        ("exists", "" if served.digest else missing, "there is no such tag"),
-        ("manifest", served.damage, "its manifest is damaged"),
-    ):
-        found.append(_check(name, problem, stop))
-        stop = stop or (then if problem else "")
-    found.append(_when("blobs", stop, _lost, served))
-    found.append(_when("platform", _unread(served, stop), _elsewhere, served))
-    return found, stop
-
-
-def _unread(served: Served, stop: str) -> str:
-    return stop or (f"its config cannot be read: {served.image.unread}" if served.image and served.image.unread else "")
-
-
-def _lost(image: Image) -> str:
-    """Which blobs are not there, or not whole."""
-    wrong = [
-        f"{piece.digest} is not there"
-        if piece.found is None
-        else f"{piece.digest} has {piece.found} bytes, not {piece.size}"
-        for piece in image.pieces
-        if piece.found != piece.size
-    ]
-    if not wrong:
-        return image.unread
-    return f"{len(wrong)} of {len(image.pieces)} blobs: {wrong[0]}" + "".join(f"\n{one}" for one in wrong[1:])
-
-
-def _elsewhere(image: Image) -> str:
-    there = ", ".join(image.platforms) or "no platform"
-    return "" if PLATFORM in image.platforms else f"it is for {there}, not for {PLATFORM}"
-
-
 def _overwritten(revision: Revision) -> str:
     if revision.served.digest == revision.digest:
         return ""
@@ -304,24 +260,5 @@ def _inside(served: Served, inside: Mapping[str, Inside], stop: str) -> Inside:
     """What a container found of the tag's image; only images of the tag's own are pulled."""
     stop = stop or ("" if served.image and served.image.digest in inside else _STRANGER)
     if stop or served.image is None:
-        return tuple(_check(name, "", stop) for name in ("pull", "versions"))
+        return tuple(check(name, "", stop) for name in ("pull", "versions"))
     return inside[served.image.digest]
-
-
-def _when(name: str, stop: str, problem: Callable[[Image], str], served: Served) -> CheckResult:
-    """A check of an image, unless something before it stops it."""
-    if stop or served.image is None:
-        return _check(name, "", stop or "there is no image")
-    image = served.image
-    return _told(name, "", lambda: problem(image))
-
-
-def _told(name: str, stop: str, problem: Callable[[], str]) -> CheckResult:
-    """A check of whose problem only is asked where nothing stops it."""
-    found = "" if stop else problem()
-    return _check(name, "", stop or found) if stop or isinstance(found, Unknown) else _check(name, found)
-
-
-def _check(name: str, problem: str, stop: str = "") -> CheckResult:
-    outcome = Outcome.NOT_RUN if stop else Outcome.FAILED if problem else Outcome.PASSED
-    return CheckResult(id=f"registry.{name}", outcome=outcome, reason=stop or problem)

@@ -13,7 +13,7 @@ from tests.unit.conftest import cpu_pins, lock_for
 from torchbake.build import prepare
 from torchbake.build.bakefile import Job
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import LockError
+from torchbake.errors import BaseError, LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, read_builder_lock
 from torchbake.lock.image_lock import format_checked, lock_path, read_lock
@@ -200,3 +200,16 @@ def test_a_host_whose_wheels_are_others_hands_over_none(project: Project, tmp_pa
 
 def test_the_builders_lock_is_the_one_that_decides(project: Project) -> None:
     assert list(read_builder_lock(project.root).pins) == ["uv"]
+
+
+def test_a_base_or_a_lock_that_fails_ends_its_own_images_alone(project: Project) -> None:
+    lock_path(project.root, image_of(project)).unlink()
+    specs = [spec_of(project, name) for name in (RUNTIME, DEVEL, INIT)]
+    preparation, base = preparation_of(project, locked=True), specs[0].base.name
+    failed, whole, init = preparation.images(specs, {base: BASE})
+    assert isinstance(failed.job, LockError)
+    assert not failed.base_failed
+    assert (whole.job, init.job) == (preparation.job(specs[1], BASE), preparation.job(specs[2], BASE))
+    error = BaseError("no registry answers")
+    for one, spec in zip(preparation.images(specs, {base: error}), specs, strict=True):
+        assert (one.spec, one.tags, one.job, one.base_failed) == (spec, project.tags[spec.id], error, True)

@@ -137,3 +137,8 @@ def test_results_read_back_as_they_were_written() -> None:
 def test_results_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="validation error"):
         read_results(text)
+
+
+def test_the_minute_of_a_verdict_and_the_figures_of_a_check_are_texts() -> None:
+    assert verdict().minute == "2026-11-21 07:48 UTC"
+    assert check(figures={"b": "ü", "a": 1}).measured == '{"a": 1, "b": "ü"}'

@@ -10,16 +10,19 @@ import pytest
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, PASSED, check, verdict
 from tests.unit.conftest import SMALL, edited, expand_text
 from torchbake.build.plan import ref_of
+from torchbake.checks.junit import junit
+from torchbake.checks.markdown import markdown
 from torchbake.checks.pytest_run import SUITE_CHECK, Ended, Options, Suite, Target
-from torchbake.checks.reports import Reports, Tested, as_json, junit, markdown, show_checks, show_run, summary
+from torchbake.checks.reports import Reports, Tested, as_json, summary
 from torchbake.checks.suite_digest import suite_digest
+from torchbake.checks.tables import show_checks, show_run
 from torchbake.checks.verdict import Outcome, Verdict, outcome_of, tally
 from torchbake.checks.waivers import idle, parse_waivers, waive
 from torchbake.commands import publish
 from torchbake.engine.image import Image
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.project import load_project
-from torchbake.report.model import checked_of
+from torchbake.report.catalogue import checked_of
 
 CPU = "2.13.0-cpu-runtime-debian12"
 INIT = "volume-permissions"

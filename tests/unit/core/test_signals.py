@@ -2,11 +2,12 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from torchbake.core.signals import interruptible
+from torchbake.core.signals import interruptible, signal_name, signals_heard_by, to_its_end
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +41,45 @@ def test_afterwards_signals_are_what_they_were() -> None:
     with interruptible():
         pass
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_not_to_be_disturbed_hears_of_a_signal_and_goes_on(number: signal.Signals) -> None:
+    heard: list[int] = []
+    before = signal.getsignal(number)
+    with signals_heard_by(heard.append):
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+    assert heard == [number, number]
+    assert signal.getsignal(number) is before
+
+
+def test_in_another_thread_signals_stay_who_they_were_for() -> None:
+    seen: list[object] = []
+
+    def work() -> None:
+        with signals_heard_by(lambda _: None):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+def test_an_interrupt_waits_for_the_end_and_then_interrupts() -> None:
+    ended: list[bool] = []
+
+    def request() -> None:
+        with to_its_end():
+            os.kill(os.getpid(), signal.SIGINT)
+            ended.append(True)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        request()
+    assert ended
+
+
+def test_signals_have_names() -> None:
+    assert (signal_name(9), signal_name(99)) == ("SIGKILL", "signal 99")

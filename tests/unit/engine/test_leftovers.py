@@ -1,0 +1,45 @@
+"""What a killed run left behind, found by its owner and removed; what others still use stays."""
+
+import pytest
+
+from tests.unit.engines import Daemon
+from torchbake.engine import leftovers, owner
+from torchbake.engine.containers import OWNER, RUN, Cluster, Node
+from torchbake.engine.leftovers import remove_leftovers
+
+
+def start(daemon: Daemon, *, keep: bool = False) -> Cluster:
+    """A cluster that nobody has cleaned up: two containers and their network."""
+    cluster = Cluster(daemon.engine, "sha256:image", keep=keep)
+    cluster.start([Node(command=("sleep",)), Node(command=("sleep",))], delay=0)
+    return cluster
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    daemon = Daemon(lambda _: None)
+    daemon.hold("sha256:image")
+    return daemon
+
+
+def labels(daemon: Daemon) -> set[str]:
+    held = [*(box.options["labels"] for box in daemon.boxes.values()), *daemon.nets.values()]
+    return {label[OWNER] for label in held if OWNER in label}
+
+
+def test_what_a_living_process_runs_is_left_alone(daemon: Daemon) -> None:
+    start(daemon)
+    assert remove_leftovers(daemon.engine) == 0
+    assert (len(daemon.boxes), len(daemon.nets), labels(daemon)) == (2, 1, {owner.owner_label()})
+
+
+def test_what_a_killed_process_left_goes_and_what_is_kept_stays(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(daemon)
+    start(daemon, keep=True)
+    monkeypatch.setattr(leftovers, "is_gone", lambda owner, same_machine: bool(owner))
+    assert remove_leftovers(daemon.engine) == 3
+    assert labels(daemon) == set()
+    assert (len(daemon.boxes), len(daemon.nets)) == (2, 1)
+    assert all(RUN in box.options["labels"] for box in daemon.boxes.values())

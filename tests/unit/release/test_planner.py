@@ -1,0 +1,126 @@
+"""What is due, read from a registry in memory: nothing is changed by it, and what is not ours is refused."""
+
+import copy
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.unit.release.test_publisher import OURS, TAGS, UNSIGNED, Place
+from torchbake.errors import PublishError
+from torchbake.oci.manifest import Manifest
+from torchbake.release.planner import Planner
+
+STATES: Mapping[str, tuple[Callable[[Place], object], str, bool]] = {
+    "nothing": (lambda place: None, "release", True),
+    "begun": (lambda place: place.publish(place.candidate(), keep=True), "finish", True),
+    "released": (lambda place: place.publish(place.candidate()), "nothing", False),
+    "other inputs": (lambda place: place.publish(place.candidate("z")), "release", True),
+    "rolled back": (
+        lambda place: (place.publish(place.candidate("z")), place.publish(place.candidate()), place.back()),
+        "held",
+        False,
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # turns are taken by a file there
+    return Place()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None:
+    before, action, due = STATES[state]
+    before(place)
+    held, asked = copy.deepcopy(place.store), set[str]()
+    planner = Planner(place.registry(heard=lambda method, _: asked.add(method)))
+    decision = planner.plan(place.candidate())
+    assert (decision.action, planner.is_due(place.candidate(), decision)) == (action, due)
+    planner.expect_key(decision)
+    planner.unfinished(TAGS)
+    assert place.store == held
+    assert asked <= {"GET", "HEAD"}
+
+
+def test_kept_rolling_tags_are_no_reason_to_do_anything(place: Place) -> None:
+    place.publish(place.candidate(), keep=True)
+    assert Planner(place.registry(), keep_rolling=True).plan(place.candidate()).action == "nothing"
+    assert Planner(place.registry()).plan(place.candidate()).action == "finish"
+
+
+def test_who_only_asks_is_told_of_another_build_and_who_publishes_is_refused(place: Place) -> None:
+    there, here = place.candidate(build="theirs"), place.candidate()
+    place.publish(there, keep=True)
+    planner = Planner(place.registry())
+    assert planner.decide(here).digest == there.digest
+    with pytest.raises(PublishError, match=f"holds {there.digest}"):
+        planner.plan(here)
+
+
+def test_with_a_key_another_build_must_be_signed_by_it(place: Place) -> None:
+    there, here = place.candidate(build="another machine"), place.candidate()
+    place.publish(there, keep=True)
+    with pytest.raises(PublishError, match=f"holds {there.digest}, and its image .* is not signed"):
+        Planner(place.registry(), place.key).plan(here)
+    place.publish(there, place.key)
+    assert Planner(place.registry(), place.key).plan(here).digest == there.digest
+
+
+@pytest.mark.parametrize("part", ["sbom", "provenance"])
+def test_what_was_overwritten_beside_the_candidate_is_due_and_beside_another_image_is_not(
+    place: Place, part: str
+) -> None:
+    ours, other = place.candidate(), place.candidate(build="another machine")
+    place.publish(ours)
+    place.store.tags[f"{OURS}-r0.{part}"] = place.store.tags[f"{OURS}-r0.release"]
+    planner = Planner(place.registry())
+    decision = planner.plan(ours)
+    assert decision.action == "nothing"
+    assert planner.is_due(ours, decision)
+    assert not planner.is_due(other, decision)
+
+
+def test_what_is_not_signed_is_due_where_there_is_a_key(place: Place) -> None:
+    ours = place.candidate()
+    place.publish(ours)
+    for signer, due in ((UNSIGNED, False), (place.key, True)):
+        planner = Planner(place.registry(), signer)
+        assert planner.is_due(ours, planner.plan(ours)) == due
+    place.key.sign(place.registry().repository, list(place.store.manifests))
+    planner = Planner(place.registry(), place.key)
+    assert planner.is_due(ours, planner.plan(ours))  # its record does not say so yet
+
+
+def test_a_release_to_finish_comes_with_its_record(place: Place) -> None:
+    planner = Planner(place.registry(), place.key)
+    assert planner.unfinished(TAGS) is None
+    place.publish(place.candidate(), place.key, keep=True)
+    found = planner.unfinished(TAGS)
+    assert found
+    assert (found[0].action, found[1]) == ("finish", place.record())
+    place.finish(place.key)
+    found = planner.unfinished(TAGS)
+    assert found
+    assert (found[0].action, found[1]) == ("nothing", None)
+
+
+def test_a_signed_record_is_refused_to_who_has_no_key(place: Place) -> None:
+    place.publish(place.candidate(), place.key, keep=True)
+    planner = Planner(place.registry())
+    decision = planner.decide(place.candidate())
+    with pytest.raises(PublishError, match="its record is signed"):
+        planner.expect_key(decision)
+    with pytest.raises(PublishError, match="its record is signed"):
+        planner.unfinished(TAGS)
+    Planner(place.registry(), place.key).expect_key(decision)
+
+
+def test_an_image_that_says_no_inputs_is_not_finished(place: Place) -> None:
+    made: Manifest = place.small.make({"org.torchbake.id": OURS}, [b"a layer"])
+    place.store.blobs |= place.small.images[made.digest][1]
+    place.registry().put(made, f"{OURS}-r0")
+    with pytest.raises(PublishError, match="it does not say its inputs"):
+        Planner(place.registry()).unfinished(TAGS)

@@ -1,0 +1,75 @@
+"""Layers: which of them images share, and what made them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.report.test_catalogue import layer
+from torchbake.report.layer_sharing import Layer, Step, break_down, chain, match_steps, name_layers, step_name, stock
+
+LAYERS = st.lists(
+    st.builds(lambda key, size: Layer(key=f"k{key}", name=f"n{key}", size=size), st.integers(0, 8), st.just(0)),
+    max_size=9,
+    unique_by=lambda one: one.key,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), LAYERS), st.lists(st.integers(0, 10**10), min_size=9, max_size=9))
+def test_own_and_shared_bytes_add_up(images: dict[str, list[Layer]], sizes: list[int]) -> None:
+    sized = {name: [replace(one, size=sizes[int(one.key[1:])]) for one in layers] for name, layers in images.items()}
+    broken = break_down(sized)
+    for name, found in broken.items():
+        assert found.own + found.shared == found.total == sum(one.size for one in sized[name])
+        for share in found.layers:
+            others = [other for other in sized if other != name and share.key in {one.key for one in sized[other]}]
+            assert share.others == len(others)
+    once = {one.key: one.size for layers in sized.values() for one in layers}
+    together = stock(broken.values())
+    assert together.together == sum(once.values())
+    own = sum(found.own for found in broken.values())
+    shared = {share.key: share.size for found in broken.values() for share in found.layers if share.others}
+    assert together.together == own + sum(shared.values()) <= together.apart
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ("COPY /layers/nvidia-cudnn-cu12 /nvidia # buildkit", "nvidia-cudnn-cu12"),
+        ("COPY /opt/venv /opt/venv # buildkit", "site packages"),
+        ("COPY --chmod=0755 /entrypoints/pytorch /opt/torchbake # buildkit", "torchbake's run and entrypoint"),
+        ("COPY /volume-permissions /volume-permissions # buildkit", "volume-permissions"),
+        ("RUN /bin/sh -c /run/apt-install git # buildkit", "apt: git"),
+        ('RUN /bin/sh -c /run/apt-install python3 tini     && echo "x" >> /etc/passwd # buildkit', "apt: python3 tini"),
+        ("WORKDIR /app", "WORKDIR /app"),
+        ("RUN " + "x" * 100, "RUN " + "x" * 67 + "…"),
+        ("RUN /bin/sh -c /run/apt-install " + "a " * 100_000, "apt: " + "a " * 33 + "…"),
+    ],
+)  # fmt: skip
+def test_a_step_is_told_in_few_words(step: str, name: str) -> None:
+    assert step_name(step) == name
+
+
+def test_a_history_s_lines_find_their_layers() -> None:
+    history = [
+        Step(created_by="mmdebstrap", size=100), Step(created_by="ENV A=1"),
+        Step(created_by="RUN true", size=0), Step(created_by="COPY /layers/torch /pytorch", size=7),
+    ]  # fmt: skip
+    two = match_steps(["k1", "k2"], history, base="base: x")
+    assert two == (layer("base: x", 100, "k1"), layer("torch", 7, "k2"))
+    three = match_steps(["k1", "k2", "k3"], history, base="")
+    assert [(one.name, one.size) for one in three] == [("mmdebstrap", 100), ("RUN true", 0), ("torch", 7)]
+    assert match_steps(["k1"], history, base="") == ()
+
+
+def test_layers_without_a_history_are_numbered() -> None:
+    assert [one.name for one in name_layers([("k1", 1), ("k2", 2)], [], base="b")] == ["layer 1", "layer 2"]
+
+
+def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:
+    # The example of the image specification's own reference implementation: sha256("<chain> <diff id>").
+    one, other = chain(["sha256:a", "sha256:c"]), chain(["sha256:b", "sha256:c"])
+    assert one[0] == "sha256:a"
+    assert one[1] != other[1]
+    assert chain([]) == ()

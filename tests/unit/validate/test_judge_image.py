@@ -1,0 +1,81 @@
+"""Whether a tag serves a whole image: judged in steps, of which the first that fails stops what needs it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.validate.test_judge import PROMISE, SPEC, failures, outcomes, revision, served, shelf
+from torchbake.checks.verdict import Outcome
+from torchbake.validate.facts import Piece, Served, Shelf
+from torchbake.validate.judge import judge
+from torchbake.validate.judge_image import SILENT, served_whole
+
+STEPS = ["registry.answers", "registry.exists", "registry.manifest", "registry.blobs", "registry.platform"]
+
+
+def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
+    found = shelf(revision(0), points={"cuda12": Served(tag="cuda12", silence="it does not answer")})
+    assert failures(found) == {"cuda12": {"answers": "it does not answer"}}
+    rest = outcomes(judge(PROMISE, found, {})["cuda12"], Outcome.NOT_RUN)
+    assert rest == dict.fromkeys(
+        ("exists", "manifest", "blobs", "platform", "rolling", "labels", "signature", "pull", "versions"),
+        "the registry did not answer",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (sha256:r0)"),
+        ({"image": None, "damage": "it is no JSON object"}, "manifest", "no JSON"),
+    ],
+)
+def test_a_tag_that_serves_no_image(change: Mapping[str, object], check: str, words: str) -> None:
+    found = shelf(revision(0), points={"2.10": replace(served("2.10"), **change)})  # type: ignore[arg-type]
+    (failed,) = failures(found).values()
+    assert failed.keys() == {check}
+    assert words in failed[check]
+
+
+def changed(**changes: object) -> Shelf:
+    one = served("2.10")
+    assert one.image
+    return shelf(revision(0), points={"2.10": replace(one, image=replace(one.image, **changes))})  # type: ignore[arg-type]
+
+
+def test_blobs_that_are_not_there_or_not_whole() -> None:
+    pieces = tuple(Piece(digest=f"sha256:{size}", size=3, found=size) for size in (None, 2, 3))
+    reason = failures(changed(pieces=pieces))["2.10"]["blobs"]
+    assert reason.splitlines() == ["2 of 3 blobs: sha256:None is not there", "sha256:2 has 2 bytes, not 3"]
+
+
+def test_another_platform() -> None:
+    assert failures(changed(platforms=("linux/arm64",))) == {
+        "2.10": {"platform": "it is for linux/arm64, not for linux/amd64"}
+    }
+
+
+def test_a_config_that_cannot_be_read_fails_once() -> None:
+    found = changed(unread="it is something else", labels={}, platforms=())
+    assert failures(found) == {"2.10": {"blobs": "it is something else"}}
+    assert "its config cannot be read" in outcomes(judge(PROMISE, found, {})["2.10"], Outcome.NOT_RUN)["labels"]
+
+
+@pytest.mark.parametrize(
+    ("found", "failed", "stop"),
+    [
+        (served("a"), None, ""),
+        (Served(tag="a", silence="it does not answer"), SILENT, "the registry did not answer"),
+        (Served(tag="a"), "registry.exists", "there is no such tag"),
+        (Served(tag="a", digest="sha256:r0", damage="no JSON"), "registry.manifest", "its manifest is damaged"),
+    ],
+    ids=["whole", "silent", "missing", "damaged"],
+)
+def test_the_first_step_that_fails_stops_those_after_it(found: Served, failed: str | None, stop: str) -> None:
+    checks, why = served_whole(found, "a is not there")
+    assert [check.id for check in checks] == STEPS
+    assert why == stop
+    at = STEPS.index(failed) if failed else len(STEPS)
+    expected = [Outcome.PASSED] * at + ([Outcome.FAILED] + [Outcome.NOT_RUN] * (len(STEPS) - at - 1) if failed else [])
+    assert [check.outcome for check in checks] == expected
