@@ -1,0 +1,43 @@
+"""How publishing ends when it is told to."""
+
+import time
+
+import pytest
+
+from tests.small import Small
+from tests.unit.conftest import init_image
+from tests.unit.processes import interrupt
+from tests.unit.registries import MemoryRegistry, Store
+from torchbake.commands.publish import Due, _publish
+from torchbake.errors import CheckError
+from torchbake.release.candidate import Candidate
+from torchbake.release.publisher import Publisher
+
+
+def test_interrupted_it_finishes_what_it_began_and_begins_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    registry, begun, ended = MemoryRegistry(Store(), "one", lambda *_: None), [], []
+
+    def candidate() -> Candidate:
+        begun.append("one")
+        time.sleep(0.05)  # until the run waits for it
+        interrupt()
+        time.sleep(0.05)
+        ended.append("one")
+        raise CheckError("It was not tested.")
+
+    due = [
+        Due(
+            spec=init_image(name),
+            candidate=candidate,
+            publisher=Publisher(registry),
+            supply=Small().supply,
+            repository=registry.repository,
+        )
+        for name in ("a", "b", "c")
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        _publish(due, 1)
+    assert (begun, ended) == (["one"], ["one"])
+    said = capsys.readouterr().err
+    assert "what was begun is finished by the next publish" in said
+    assert "a: It was not tested. [1/3]" in said
