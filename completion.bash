@@ -1,4 +1,4 @@
-# Source this in bash, in the environment that has nox: TAB then completes what stands behind `nox -s VERB --` here too.
+# Source this in bash, in the environment that has nox: TAB then completes what stands behind `nox -s COMMAND --` here too.
 # What stands before it is nox's own to complete.
 eval "$(register-python-argcomplete nox)"
 

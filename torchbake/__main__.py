@@ -1,4 +1,4 @@
-"""``python -m torchbake VERB`` is the same front door as ``nox -s VERB``."""
+"""``python -m torchbake COMMAND`` is the same front door as ``nox -s COMMAND``."""
 
 import atexit
 import os
@@ -11,7 +11,7 @@ from torchbake.errors import InstallError
 
 
 def main() -> int:
-    """Run a verb; its exit code. A package that is missing is no traceback."""
+    """Run a command; its exit code. A package that is missing is no traceback."""
     try:
         from torchbake import cli  # noqa: PLC0415 - it needs packages
 
@@ -23,14 +23,14 @@ def main() -> int:
     except ModuleNotFoundError as error:
         missing = InstallError(
             f"The toolkit needs the Python package {error.name!r}, which {sys.executable} does not have.",
-            hint="Run `nox -s VERB -- …`, which installs what is needed, or once: pip install -e .",
+            hint="Run `nox -s COMMAND -- …`, which installs what is needed, or once: pip install -e .",
         )
         print(missing.text, file=sys.stderr)
         return missing.exit_code
 
 
 def run() -> NoReturn:
-    """Run a verb, and end the process as soon as it has.
+    """Run a command, and end the process as soon as it has.
 
     Python would take some 500 modules apart first, which is a tenth of a build with nothing to do.
     """

@@ -1,4 +1,4 @@
-"""What TAB offers: verbs, their options, and the words that choose images. See docs/completion.md."""
+"""What TAB offers: commands, their options, and the words that choose images. See docs/completion.md."""
 
 import argparse
 import os
@@ -16,16 +16,16 @@ from torchbake.matrix.spec import ImageSpec
 _START = "_ARGCOMPLETE"  # which word of the line is the program, from 1; argcomplete's own protocol
 
 
-def answer(verbs: Sequence[str], make_parser: Any) -> None:
+def answer(commands: Sequence[str], make_parser: Any) -> None:
     """Answer the question that a shell asks by variables, and end the process."""
     line, start = os.environ["COMP_LINE"], int(os.environ[_START])
     words = split_line(line, int(os.environ["COMP_POINT"]))[3]  # those before the one at the cursor
-    if len(words) > start and words[start] in verbs:
-        os.environ[_START] = str(start + 1)  # to argcomplete the verb is the program
+    if len(words) > start and words[start] in commands:
+        os.environ[_START] = str(start + 1)  # to argcomplete the command is the program
         parser = make_parser(words[start])
     else:
         parser = argparse.ArgumentParser()
-        parser.add_argument("verb", choices=verbs)
+        parser.add_argument("command", choices=commands)
     for action in parser._actions:
         if action.dest in ("selectors", "words"):
             action.completer = _selectors

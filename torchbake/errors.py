@@ -1,4 +1,4 @@
-"""Every way a verb can end badly, each with its own exit code.
+"""Every way a command can end badly, each with its own exit code.
 
 An error says what is wrong, where, and what to do next. It is raised anywhere and caught once, in
 ``torchbake.cli.main``. ``docs/exit-codes.md`` is checked against this module by a test.

@@ -1,4 +1,4 @@
-"""The bill of materials of real images: against their locks, and against what their own tools say inside of them."""
+"""The SBOM of real images: against their locks, and against what their own tools say inside of them."""
 
 import json
 import re
@@ -86,7 +86,7 @@ def source(purl: str) -> str:
     return f"{name} {version}".replace("%2B", "+").replace("%7E", "~")
 
 
-def test_licences_are_what_packages_say(folder: Path) -> None:
+def test_licenses_are_what_packages_say(folder: Path) -> None:
     parts = {part["name"]: part for part in bill(folder, CUDA)["components"]}
 
     def said(name: str) -> list[str]:
@@ -138,12 +138,12 @@ def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
     assert sum(memory.values()) < 4_000_000
 
 
-def test_the_result_is_json_alone_and_the_licences_come_with_their_packages(folder: Path, built: Built) -> None:
-    done = torchbake("sbom", CPU, INIT, "--licences", "--format", "json", "--output", str(folder))
+def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(folder: Path, built: Built) -> None:
+    done = torchbake("sbom", CPU, INIT, "--licenses", "--format", "json", "--output", str(folder))
     cpu, init = sorted(json.loads(done.stdout)["images"], key=lambda image: image["id"])
     assert (cpu["id"], cpu["digest"], cpu["problem"]) == (CPU, built[CPU]["digest"], "")
     assert cpu["path"] == str(folder / CPU / "sbom.cdx.json")
-    rows = {row["licence"]: [package["name"] for package in row["packages"]] for row in cpu["licences"]}
+    rows = {row["license"]: [package["name"] for package in row["packages"]] for row in cpu["licenses"]}
     assert {"filelock", "setuptools", "tini"} <= set(rows["MIT"])
     assert "torch" in rows["Apache-2.0 WITH LLVM-exception"]
     without = {package["name"] for package in cpu["packages_without"]}
@@ -151,7 +151,7 @@ def test_the_result_is_json_alone_and_the_licences_come_with_their_packages(fold
     everything = {part["name"] for part in bill(folder, CPU)["components"]}
     assert without | {name for names in rows.values() for name in names} == everything
     assert not without & {name for names in rows.values() for name in names}
-    assert (init["python"], init["debian"], init["licences"]) == (0, 0, [])
+    assert (init["python"], init["debian"], init["licenses"]) == (0, 0, [])
 
 
 def test_the_table_shows_an_image_that_is_not_built_as_such(folder: Path, built: Built) -> None:
@@ -162,8 +162,8 @@ def test_the_table_shows_an_image_that_is_not_built_as_such(folder: Path, built:
     assert "nox -s build sbom -- 2.15.0-cuda13.2-cudnn9-devel-debian12" in done.stderr
 
 
-def test_the_licences_are_a_table_an_image(built: Built, folder: Path) -> None:
-    done = torchbake("sbom", CPU, "--licences", "--output", str(folder))
+def test_the_licenses_are_a_table_an_image(built: Built, folder: Path) -> None:
+    done = torchbake("sbom", CPU, "--licenses", "--output", str(folder))
     lines = done.stdout.splitlines()
     assert lines[0].strip() == CPU
     rows = {columns[0]: int(columns[1]) for line in lines[2:] if len(columns := re.split(r"\s{2,}", line.strip())) > 2}

@@ -186,7 +186,7 @@ def _overwrite(place: Place, name: str) -> None:
 
 
 def _replace_record(place: Place) -> None:
-    """By one that tells of another bill of materials: all is well, but for what is not signed."""
+    """By one that tells of another SBOM: all is well, but for what is not signed."""
     there = place.registry()
     _overwrite(place, "sbom")
     record, image = read_record(there, TAG), there.manifest(TAG)
@@ -202,13 +202,11 @@ def _remove_signature(place: Place, part: str) -> None:
 
 
 DAMAGES = {
-    "a bill of materials overwritten": Damage(
-        lambda place: _overwrite(place, "sbom"), frozenset({"sbom", "signature"})
-    ),
+    "an SBOM overwritten": Damage(lambda place: _overwrite(place, "sbom"), frozenset({"sbom", "signature"})),
     "a provenance overwritten": Damage(
         lambda place: _overwrite(place, "provenance"), frozenset({"provenance", "signature"})
     ),
-    "a bill of materials removed": Damage(lambda place: place.forget_tag(f"{TAG}.sbom"), frozenset({"sbom"})),
+    "an SBOM removed": Damage(lambda place: place.forget_tag(f"{TAG}.sbom"), frozenset({"sbom"})),
     "a record replaced": Damage(_replace_record, frozenset({"sbom", "signature"})),
     "the image's signature removed": Damage(
         lambda place: _remove_signature(place, ""), frozenset({"signature"}), frozenset({"signature"})

@@ -26,7 +26,7 @@ FILLED_IN = {
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an engine's, where an image has none
 
 
-@check("metadata.labels", "labels say exactly what the row promises: id, versions, flavor, licence", kinds=KINDS)
+@check("metadata.labels", "labels say exactly what the row promises: id, versions, flavor, license", kinds=KINDS)
 def test_labels(row: Row, subject: Subject) -> None:
     promised = {key: value for key, value in row.promise.labels.items() if value not in FILLED_IN}
     wrong = [

@@ -37,7 +37,7 @@ def commands(page: str, text: str) -> Iterator[Command]:
             continue
         words = shlex.split(line.replace("\\\n", " "), comments=True)
         front, back = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-        if front != ["VERB"]:
+        if front != ["COMMAND"]:
             yield Command(page=page, sessions=tuple(front), words=tuple(back))
 
 

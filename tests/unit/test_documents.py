@@ -148,7 +148,7 @@ def test_tests_that_are_named_are_run_alone(words: list[str], told: list[str], c
 
 def test_a_command_is_read_as_a_shell_reads_it() -> None:
     text = "`nox -s list` and\n    nox -s build test -- cuda12 '!devel | x' \\\n        --jobs 2   # two\n"
-    text += "    nox -s build -- '!de<TAB>\n`nox -s VERB`\n"
+    text += "    nox -s build -- '!de<TAB>\n`nox -s COMMAND`\n"
     found = list(commands("x.md", text))
     assert [(command.sessions, command.words) for command in found] == [
         (("list",), ()),

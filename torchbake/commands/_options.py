@@ -1,4 +1,4 @@
-"""What several verbs share: selectors on the command line, and reading what is committed."""
+"""What several commands share: selectors on the command line, and reading what is committed."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""`sbom`: what built images hold, as a bill of materials each, and under which licences."""
+"""`sbom`: what built images hold, as an SBOM each, and under which licenses."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import VERSION_LABEL
 from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import bill_of, look_into
-from torchbake.sbom.licenses import Licences, licences_of
+from torchbake.sbom.licenses import Licenses, licenses_of
 from torchbake.sbom.packages import Contents, Package
 from torchbake.ui import console
 
 EXAMPLES = (
     "nox -s sbom -- cpu",
-    "nox -s sbom -- cuda12 --licences",
+    "nox -s sbom -- cuda12 --licenses",
     "nox -s sbom -- all --output sboms",
-    "nox -s sbom -- cpu --licences --format json | jq -r '.images[].licences[].licence'",
+    "nox -s sbom -- cpu --licenses --format json | jq -r '.images[].licenses[].license'",
 )
 FILE = "sbom.cdx.json"
 _CREATED = "org.opencontainers.image.created"
@@ -47,13 +47,13 @@ class Listed:
     problem: str = ""
 
     @property
-    def licences(self) -> Licences:
-        return licences_of(self.contents.packages if self.contents else ())
+    def licenses(self) -> Licenses:
+        return licenses_of(self.contents.packages if self.contents else ())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
-    parser.add_argument("--licences", action="store_true", help="show each image's licences, with their packages")
+    parser.add_argument("--licenses", action="store_true", help="show each image's licenses, with their packages")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help=f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)"
@@ -68,15 +68,15 @@ def run(args: argparse.Namespace) -> int:
         source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
         listed = [_list(project, spec, images, source, folder) for spec in selection.specs]
     if args.format == "json":
-        console.show_json({"images": [_entry(image, licences=args.licences) for image in listed]})
-    elif args.licences:
-        _show_licences(listed)
+        console.show_json({"images": [_entry(image, licenses=args.licenses) for image in listed]})
+    elif args.licenses:
+        _show_licenses(listed)
     else:
         _show(listed)
     bad = [image.id for image in listed if image.problem]
     if bad:
         raise EngineError(
-            f"{len(bad)} of {len(listed)} images have no bill of materials: {', '.join(bad)}.",
+            f"{len(bad)} of {len(listed)} images have no SBOM: {', '.join(bad)}.",
             hint=f"nox -s build sbom -- {' '.join(bad)}",
         )
     return 0
@@ -110,9 +110,9 @@ def _failed(image: Listed) -> Listed:
     return image
 
 
-def _entry(image: Listed, *, licences: bool) -> dict[str, Any]:
+def _entry(image: Listed, *, licenses: bool) -> dict[str, Any]:
     """An image for programs; what is not known is null."""
-    contents, found = image.contents, image.licences
+    contents, found = image.contents, image.licenses
     entry = {
         "id": image.id,
         "ref": image.ref,
@@ -124,10 +124,10 @@ def _entry(image: Listed, *, licences: bool) -> dict[str, Any]:
         "debian": len(contents.of("debian")) if contents else None,
         "unsaid": len(found.unsaid) if contents else None,
     }
-    if not licences:
+    if not licenses:
         return entry
-    rows = [{"licence": name, "packages": _names(own)} for name, own in found.held]
-    return entry | {"licences": rows, "packages_without": _names(found.unsaid)}
+    rows = [{"license": name, "packages": _names(own)} for name, own in found.held]
+    return entry | {"licenses": rows, "packages_without": _names(found.unsaid)}
 
 
 def _names(packages: Sequence[Package]) -> list[dict[str, str]]:
@@ -135,12 +135,12 @@ def _names(packages: Sequence[Package]) -> list[dict[str, str]]:
 
 
 def _show(listed: Sequence[Listed]) -> None:
-    columns = ("image", "Python packages", "Debian packages", "licences", "without a licence", "bill of materials")
+    columns = ("image", "Python packages", "Debian packages", "licenses", "without a license", "SBOM")
     console.show_table(columns, [_row(image) for image in listed])
 
 
 def _row(image: Listed) -> tuple[str, ...]:
-    contents, found = image.contents, image.licences
+    contents, found = image.contents, image.licenses
     if contents is None:
         return image.id, "", "", "", "", f"none: {image.problem}"
     bundled = len(contents.bundled)
@@ -155,13 +155,13 @@ def _row(image: Listed) -> tuple[str, ...]:
     )
 
 
-def _show_licences(listed: Sequence[Listed]) -> None:
+def _show_licenses(listed: Sequence[Listed]) -> None:
     for image in listed:
-        found = image.licences
+        found = image.licenses
         rows = [(name, str(len(own)), _some(own)) for name, own in found.held]
         if found.unsaid:
             rows.append(("(not said)", str(len(found.unsaid)), _some(found.unsaid)))
-        console.show_table(("licence", "packages", "which"), rows, title=image.id)
+        console.show_table(("license", "packages", "which"), rows, title=image.id)
         console.out().print()
 
 

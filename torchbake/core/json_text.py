@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-DEEPEST = 64  # arrays and objects within each other; a manifest has 4, a bill of materials 8
+DEEPEST = 64  # arrays and objects within each other; a manifest has 4, an SBOM 8
 _LONE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character in UTF-16, perhaps without its other half
 
 

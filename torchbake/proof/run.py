@@ -98,16 +98,16 @@ class ProofRun:
             "packed_bytes": sum(blob.size for blob in manifest.layers) if manifest else 0,
         }
 
-    def _command(self, verb: str, name: str, *options: str) -> dict[str, Any]:
+    def _command(self, command: str, name: str, *options: str) -> dict[str, Any]:
         """What a command says of an image. Its messages go to the terminal. Raises StepError."""
         matrix = str(self.project.document.path.absolute())
-        words = [sys.executable, "-m", "torchbake", verb, name, *options, "--matrix", matrix, "--format", "json"]
-        self.say(f"{verb} {name}")
+        words = [sys.executable, "-m", "torchbake", command, name, *options, "--matrix", matrix, "--format", "json"]
+        self.say(f"{command} {name}")
         code, text = _run(words)
         try:
             (image,) = json.loads(text)["images"]
         except (ValueError, KeyError):
-            raise StepError(f"{verb}: ended with exit code {code}") from None
+            raise StepError(f"{command}: ended with exit code {code}") from None
         found: dict[str, Any] = image
         return found
 

@@ -13,7 +13,7 @@ from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha25
 from torchbake.oci.tag_names import artifact_tag
 from torchbake.registry.client import Registry
 
-_LARGEST = 64 * 2**20  # bytes; a large bill of materials has one or two million
+_LARGEST = 64 * 2**20  # bytes; a large SBOM has one or two million
 _EMPTY = b"{}"  # the empty descriptor of the image specification
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 

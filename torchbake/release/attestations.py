@@ -1,4 +1,4 @@
-"""What is said of an image beside it in a registry: its bill of materials and its provenance."""
+"""What is said of an image beside it in a registry: its SBOM and its provenance."""
 
 from functools import partial
 from pathlib import Path

@@ -155,7 +155,7 @@ def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegis
 
 
 def _packages(registry: Registry, tag: str) -> int | None:
-    """How many packages a bill of materials lists; None for none, or one that is none: `validate` tells why."""
+    """How many packages an SBOM lists; None for none, or one that is none: `validate` tells why."""
     try:
         found = read_artifact(registry, tag, SBOM)
         components = read_json(found[1])["components"] if found else None

@@ -25,7 +25,7 @@ class InEngine:
 class InRegistry:
     """An image's newest release, and the record of the one before it.
 
-    ``packages`` is how many its bill of materials lists; None: it has none that can be read.
+    ``packages`` is how many its SBOM lists; None: it has none that can be read.
     """
 
     repository: str

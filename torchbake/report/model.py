@@ -60,7 +60,7 @@ class Release(_Frozen):
     """The newest release of an image. ``problem``: why its record is not shown.
 
     ``signature`` is the record's word; ``beside`` are the tags of what lies beside the image, by name, and
-    ``packages`` is how many its bill of materials lists.
+    ``packages`` is how many its SBOM lists.
     """
 
     repository: str

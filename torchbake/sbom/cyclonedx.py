@@ -1,4 +1,4 @@
-"""An image's bill of materials: CycloneDX 1.6 as JSON, the same bytes for the same image.
+"""An image's SBOM: CycloneDX 1.6 as JSON, the same bytes for the same image.
 
 The format: https://cyclonedx.org/docs/1.6/json/. Names of packages are package URLs:
 https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
@@ -39,7 +39,7 @@ class Subject:
 
 
 def sbom_text(subject: Subject, contents: Contents) -> str:
-    """The bill of materials of an image, ending in a newline. Pure: it depends on nothing but its arguments."""
+    """The SBOM of an image, ending in a newline. Pure: it depends on nothing but its arguments."""
     created = _moment(subject.created)
     image = _image(subject)
     components = [_component(package, contents.system) for package in contents.packages]
@@ -99,7 +99,7 @@ def _component(package: Package, system: System) -> Component:
         version=package.version or None,
         purl=purl,
         bom_ref=purl.to_string(),
-        licenses=_licences(package),
+        licenses=_licenses(package),
         evidence=ComponentEvidence(occurrences=places) if places else None,
     )
 
@@ -120,12 +120,12 @@ def purl_of(package: Package, system: System) -> PackageURL:
     )
 
 
-def _licences(package: Package) -> Sequence[License]:
+def _licenses(package: Package) -> Sequence[License]:
     """One expression, or a list of ids and names: CycloneDX allows no mixture of both.
 
-    The licences of a Debian package's files hold together, so they are an expression where all of them can be in one.
+    The licenses of a Debian package's files hold together, so they are an expression where all of them can be in one.
     """
-    said = package.licences
+    said = package.licenses
     if len(said) > 1 and package.kind == "debian" and all(map(spdx.expression, said)):
         return [_expression(" AND ".join(f"({one})" if " OR " in one else one for one in said))]
     if len(said) == 1 and spdx.expression(said[0]) and not fixup_id(said[0]):

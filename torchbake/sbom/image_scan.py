@@ -13,7 +13,7 @@ from torchbake.sbom.packages import Contents, Layer, packages_in, remembered
 
 
 def sbom_of(content: Content, memory: Path | None, *, name: str, version: str, created: str | None) -> str:
-    """An image's bill of materials (`torchbake.sbom`). Layers that ``memory`` knows need not be among the content's.
+    """An image's SBOM (`torchbake.sbom`). Layers that ``memory`` knows need not be among the content's.
 
     Raises EngineError for a layer that is neither remembered nor at hand, or cannot be read.
     """
@@ -21,7 +21,7 @@ def sbom_of(content: Content, memory: Path | None, *, name: str, version: str, c
 
 
 def bill_of(manifest: Manifest, contents: Contents, *, name: str, version: str, created: str | None) -> str:
-    """The bill of materials of an image whose packages are known. ``created`` is RFC 3339."""
+    """The SBOM of an image whose packages are known. ``created`` is RFC 3339."""
     # nox shows every library's debug lines, and this one has a line for each of its fields, from its import on.
     logging.getLogger("py_serializable").setLevel(logging.WARNING)
     # Here, as the library takes a quarter of a second to load, which a release that finds nothing due need not wait.

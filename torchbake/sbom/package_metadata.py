@@ -27,7 +27,7 @@ class Wheel(BaseModel):
     kind: Literal["wheel"] = "wheel"
     name: str
     version: str
-    licences: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
 
 
 class Deb(BaseModel):
@@ -52,12 +52,12 @@ class Debs(BaseModel):
 
 
 class Copyright(BaseModel):
-    """The licences that a copyright file names; none where only people can read it."""
+    """The licenses that a copyright file names; none where only people can read it."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["copyright"] = "copyright"
-    licences: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
 
 
 class System(BaseModel):
@@ -87,7 +87,7 @@ def read_wheel(text: str, folder: str) -> Wheel:
     return Wheel(
         name=_name(canonicalize_name(one("Name") or name or version)),
         version=_plain(one("Version") or (version if name else "")),
-        licences=spdx.of_wheel(
+        licenses=spdx.of_wheel(
             stated=one("License-Expression"),
             field=one("License"),
             classifiers=[text for text in said("Classifier") if text.startswith("License ::")],
@@ -118,7 +118,7 @@ def read_debs(text: str) -> Debs:
 
 
 def read_copyright(text: str) -> Copyright:
-    """The licences of a package's files by their short names; those of its paragraphs alone where no file has one.
+    """The licenses of a package's files by their short names; those of its paragraphs alone where no file has one.
 
     Source: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
     """
@@ -128,7 +128,7 @@ def read_copyright(text: str) -> Copyright:
         return Copyright()
     of_files = [fields for place, fields in enumerate(paragraphs) if "files" in fields or place == 0]
     names = _short_names(of_files) or _short_names(paragraphs)
-    return Copyright(licences=tuple(sorted(names)))
+    return Copyright(licenses=tuple(sorted(names)))
 
 
 def _short_names(paragraphs: list[dict[str, str]]) -> set[str]:

@@ -27,7 +27,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Package:
-    """A package of one version. ``licences`` are SPDX expressions where that is certain, else as the package says.
+    """A package of one version. ``licenses`` are SPDX expressions where that is certain, else as the package says.
 
     ``locations`` are the folders that a Python distribution is installed in; ``architecture`` and the source package
     are of Debian packages alone.
@@ -39,7 +39,7 @@ class Package:
     architecture: str = ""
     source: str = ""
     source_version: str = ""
-    licences: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
 
 
@@ -149,7 +149,7 @@ def _wheels(there: Mapping[str, Found]) -> Iterable[Package]:
                 kind="python",
                 name=found.name,
                 version=found.version,
-                licences=found.licences,
+                licenses=found.licenses,
                 locations=(root_of(path),),
             )
 
@@ -157,12 +157,12 @@ def _wheels(there: Mapping[str, Found]) -> Iterable[Package]:
 def _debs(there: Mapping[str, Found]) -> Iterable[Package]:
     for found in there.values():
         for deb in found.packages if isinstance(found, Debs) else ():
-            yield Package(kind="debian", licences=_licences_of(deb, there), **deb.model_dump())
+            yield Package(kind="debian", licenses=_licenses_of(deb, there), **deb.model_dump())
 
 
-def _licences_of(deb: Deb, there: Mapping[str, Found]) -> tuple[str, ...]:
+def _licenses_of(deb: Deb, there: Mapping[str, Found]) -> tuple[str, ...]:
     found = follow(f"usr/share/doc/{deb.name}/copyright", there)
-    return found.licences if isinstance(found, Copyright) else ()
+    return found.licenses if isinstance(found, Copyright) else ()
 
 
 def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:
@@ -173,7 +173,7 @@ def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:
         same = merged.setdefault(key, package)
         merged[key] = replace(
             same,
-            licences=tuple(sorted({*same.licences, *package.licences})),
+            licenses=tuple(sorted({*same.licenses, *package.licenses})),
             locations=tuple(sorted({*same.locations, *package.locations})),
         )
     return tuple(merged[key] for key in sorted(merged))

@@ -1,4 +1,4 @@
-"""What packages say of their licence, in SPDX's words where that is certain, and as they said it where it is not.
+"""What packages say of their license, in SPDX's words where that is certain, and as they said it where it is not.
 
 Expressions: https://spdx.github.io/spdx-spec/v2.3/SPDX-license-expressions/
 """
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 _LONGEST = 1000  # characters of an expression; what is longer is a text
-_SHORT = 100  # characters of a name; what is longer is the licence's text
-# What wheels write that can mean one licence only. "BSD" and "Apache Software License" are not among them: they name no
+_SHORT = 100  # characters of a name; what is longer is the license's text
+# What wheels write that can mean one license only. "BSD" and "Apache Software License" are not among them: they name no
 # version (https://peps.python.org/pep-0639/#mapping-license-classifiers-to-spdx-identifiers).
 _ALIASES = {
     "apache 2": "Apache-2.0",
@@ -71,7 +71,7 @@ def expression(said: str) -> str | None:
 
 
 def normal(said: str) -> str:
-    """One statement: SPDX's words where it can mean one licence only, else as it was said, on one line."""
+    """One statement: SPDX's words where it can mean one license only, else as it was said, on one line."""
     said = " ".join(said.split())
     return expression(said) or _ALIASES.get(said.lower()) or _SAME.get(said.lower(), said)
 
@@ -81,7 +81,7 @@ def of_wheel(
 ) -> tuple[str, ...]:
     """What the metadata of a wheel say: its expression, else what is most exact among its field and classifiers.
 
-    ``field`` is the old License field, in which some wheels have the licence's whole text; ``classifiers`` are those
+    ``field`` is the old License field, in which some wheels have the license's whole text; ``classifiers`` are those
     below ``License ::``. Where only ``files`` are named, that is what is said. Source:
     https://packaging.python.org/en/latest/specifications/core-metadata/
     """
@@ -100,7 +100,7 @@ def of_wheel(
 
 
 def _name(field: str) -> str:
-    """The name in a License field: what is on its one line, or the title of a text where that is a known licence's."""
+    """The name in a License field: what is on its one line, or the title of a text where that is a known license's."""
     lines = [line.strip(" \t|") for line in field.splitlines() if line.strip(" \t|")]
     title = normal(lines[0]) if lines else ""
     if title.lower() in _SILENT or len(title) > _SHORT or (len(lines) > 1 and not expression(title)):

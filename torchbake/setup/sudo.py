@@ -16,7 +16,7 @@ _KEPT_BY_SUDO = (
 
 
 def with_sudo(*words: str) -> int:
-    """The same verb as root; its exit code. It shows its own errors."""
+    """The same command as root; its exit code. It shows its own errors."""
     kept = [f"{name}={os.environ[name]}" for name in _KEPT_BY_SUDO if name in os.environ]
     ask = [] if sys.stdin.isatty() else ["-n"]
     console.say(f"going on as root: sudo … torchbake {' '.join(words)}")

@@ -1,4 +1,4 @@
-"""What lies beside an image in its registry, judged: bill of materials, provenance, signatures. Pure.
+"""What lies beside an image in its registry, judged: SBOM, provenance, signatures. Pure.
 
 Every function gives what is wrong, with what to do next on a line of its own; an empty text is good.
 """
@@ -22,7 +22,7 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> s
 
     def lie(content: Mapping[str, Any], record: Record) -> str:
         if content.get("bomFormat") != "CycloneDX":
-            return f"is no CycloneDX bill of materials\n{BELIEVE}: nox -s sbom -- {record.id}"
+            return f"is no CycloneDX SBOM\n{BELIEVE}: nox -s sbom -- {record.id}"
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
             return ""

@@ -13,7 +13,7 @@ for compiled in glob.glob("/pytorch/torch/__pycache__/version.*.pyc"):
 
 BROKEN = {
     "metadata.labels": Broken(
-        what="a label names another licence", dockerfile='LABEL org.opencontainers.image.licenses="MIT"\n'
+        what="a label names another license", dockerfile='LABEL org.opencontainers.image.licenses="MIT"\n'
     ),
     "metadata.origin": Broken(
         what="the revision is not filled in", dockerfile='LABEL org.opencontainers.image.revision=""\n'

@@ -1,4 +1,4 @@
-"""The bill of materials as bytes, against the official schema; the list of licences; and an image looked into."""
+"""The SBOM as bytes, against the official schema; the list of licenses; and an image looked into."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ DIGEST = f"sha256:{'a1' * 32}"
 CREATED = "2026-01-02T03:04:05Z"
 SUBJECT = Subject(name="acme/pytorch", version="2.13.0-cpu", digest=DIGEST, created=CREATED)
 DEBIAN = System(id="debian", version="12")
-TORCH = Package(kind="python", name="torch", version="2.13.0+cpu", licences=("BSD-3-Clause",), locations=("/pytorch",))
+TORCH = Package(kind="python", name="torch", version="2.13.0+cpu", licenses=("BSD-3-Clause",), locations=("/pytorch",))
 PERL = Package(
     kind="debian", name="perl-base", version="5.36-7+b1", architecture="amd64", source="perl", source_version="5.36-7"
 )
@@ -39,8 +39,8 @@ def bill(*packages: Package, subject: Subject = SUBJECT, system: System = DEBIAN
     return found
 
 
-def licensed(*licences: str, kind: str = "python") -> Any:
-    fields: dict[str, Any] = {"kind": kind, "name": "a", "version": "1", "licences": licences}
+def licensed(*licenses: str, kind: str = "python") -> Any:
+    fields: dict[str, Any] = {"kind": kind, "name": "a", "version": "1", "licenses": licenses}
     (component,) = bill(Package(**fields))["components"]
     stated = component.get("licenses", [])
     assert all(one.get("license", one)["acknowledgement"] == "declared" for one in stated)
@@ -98,7 +98,7 @@ def test_the_image_depends_on_every_package() -> None:
     assert edges == {part["bom-ref"]: [] for part in found["components"]}
 
 
-def test_licences_are_ids_expressions_and_names() -> None:
+def test_licenses_are_ids_expressions_and_names() -> None:
     assert licensed() == []
     assert licensed("MIT") == ["MIT"]
     assert licensed("MIT OR Apache-2.0") == ["MIT OR Apache-2.0"]
@@ -108,7 +108,7 @@ def test_licences_are_ids_expressions_and_names() -> None:
     assert licensed("MIT", "MIT OR ISC", "our own") == ["MIT", ("MIT OR ISC",), ("our own",)]
 
 
-def test_licences_of_a_debian_packages_files_hold_together() -> None:
+def test_licenses_of_a_debian_packages_files_hold_together() -> None:
     assert licensed("GPL-2.0-only", "MIT OR ISC", kind="debian") == ["GPL-2.0-only AND (MIT OR ISC)"]
     assert licensed("GPL-2.0-only", "public-domain", kind="debian") == ["GPL-2.0-only", ("public-domain",)]
 
@@ -149,7 +149,7 @@ PACKAGES = st.builds(
     architecture=st.sampled_from(["", "amd64", "all"]),
     source=st.sampled_from(["a", "b"]),
     source_version=st.sampled_from(["1", "2"]),
-    licences=st.lists(WORDS, unique=True, max_size=3).map(tuple),
+    licenses=st.lists(WORDS, unique=True, max_size=3).map(tuple),
     locations=st.lists(st.sampled_from(["/", "/a", "/b c"]), unique=True, max_size=2).map(tuple),
 )
 

@@ -1,21 +1,21 @@
-"""Which licences hold for which packages, and what in an expression holds at once."""
+"""Which licenses hold for which packages, and what in an expression holds at once."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchbake.sbom.licenses import at_once, licences_of
+from torchbake.sbom.licenses import at_once, licenses_of
 from torchbake.sbom.packages import Package
 from torchbake.sbom.spdx import expression
 
 
-def test_licences_are_listed_with_their_packages() -> None:
-    def package(name: str, *licences: str) -> Package:
-        return Package(kind="python", name=name, version="1", licences=licences)
+def test_licenses_are_listed_with_their_packages() -> None:
+    def package(name: str, *licenses: str) -> Package:
+        return Package(kind="python", name=name, version="1", licenses=licenses)
 
     a, b = package("a", "MIT AND ISC"), package("b", "MIT", "our own")
     c, d = package("c", "MIT OR ISC"), package("d")
-    found = licences_of([d, c, b, a])
+    found = licenses_of([d, c, b, a])
     assert found.held == (("MIT", (a, b)), ("ISC", (a,)), ("MIT OR ISC", (c,)), ("our own", (b,)))
     assert found.unsaid == (d,)
 
@@ -39,7 +39,7 @@ def test_licences_are_listed_with_their_packages() -> None:
         ("", [""]),
     ],
 )
-def test_licences_at_once_are_those_that_and_joins(said: str, parts: list[str]) -> None:
+def test_licenses_at_once_are_those_that_and_joins(said: str, parts: list[str]) -> None:
     assert list(at_once(said)) == parts
 
 

@@ -17,10 +17,10 @@ anything = st.text() | st.lists(
 ).map("\n".join)  # fmt: skip
 
 
-def licences(*lines: str) -> tuple[str, ...]:
+def licenses(*lines: str) -> tuple[str, ...]:
     return read_wheel(
         "\n".join(["Metadata-Version: 2.4", "Name: a", "Version: 1", *lines, "", "License: no"]), ""
-    ).licences
+    ).licenses
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def licences(*lines: str) -> tuple[str, ...]:
     ],
     ids=str,
 )  # fmt: skip
-def test_the_most_exact_of_what_a_wheel_says_is_its_licence(lines: list[str], said: list[str]) -> None:
-    assert list(licences(*lines)) == said
+def test_the_most_exact_of_what_a_wheel_says_is_its_license(lines: list[str], said: list[str]) -> None:
+    assert list(licenses(*lines)) == said
 
 
 @pytest.mark.parametrize(
@@ -121,26 +121,26 @@ def test_a_copyright_file_is_what_its_files_are_under() -> None:
         f"{FORMAT}License: Zlib\n\nFiles: *\nLicense: GPL-2+ or Expat\n\nFiles: b\nLicense: ISC\n text, of which the"
         " first line alone is a name\n\nFiles: c\nLicense:\n\nLicense: GPL-2+\n The text of one of them\n"
     )
-    assert read_copyright(text).licences == ("GPL-2.0-or-later OR MIT", "ISC", "Zlib")
+    assert read_copyright(text).licenses == ("GPL-2.0-or-later OR MIT", "ISC", "Zlib")
 
 
 @pytest.mark.parametrize(
     "odd", [" text\f", " te\fxt", " te\x85xt", " te\u2028xt", " te\x85License: MIT", "no field", ":", "#"]
 )
-def test_an_odd_line_in_a_licences_text_hides_nothing_after_it(odd: str) -> None:
+def test_an_odd_line_in_a_licenses_text_hides_nothing_after_it(odd: str) -> None:
     text = f"{FORMAT}\nFiles: *\nLicense: GPL-2+\n text\n{odd}\n text\n\nFiles: b\nLicense: ISC\n"
-    assert read_copyright(text).licences == ("GPL-2.0-or-later", "ISC")
+    assert read_copyright(text).licenses == ("GPL-2.0-or-later", "ISC")
 
 
-def test_paragraphs_of_licences_count_where_no_file_has_one() -> None:
-    assert read_copyright(f"{FORMAT}\nLicense: Expat\n\nLicense: ISC\n").licences == ("ISC", "MIT")
+def test_paragraphs_of_licenses_count_where_no_file_has_one() -> None:
+    assert read_copyright(f"{FORMAT}\nLicense: Expat\n\nLicense: ISC\n").licenses == ("ISC", "MIT")
 
 
 @pytest.mark.parametrize(
     "text", ["", "This is bash.\n\nLicense: GPL-3+\n", "Format: my own\n\nFiles: *\nLicense: MIT\n"]
 )
 def test_a_copyright_file_for_people_alone_says_nothing(text: str) -> None:
-    assert read_copyright(text).licences == ()
+    assert read_copyright(text).licenses == ()
 
 
 def test_os_release_may_be_quoted_and_broken() -> None:

@@ -87,7 +87,7 @@ def test_a_layer_is_read_however_it_is_packed(tmp_path: Path, packer: str) -> No
             kind="debian", name="bash", version="5.2-1+b1", architecture="amd64", source="bash-src",
             source_version="5.2-1",
         ),
-        Package(kind="python", name="numpy", version="2.4.6", licences=("MIT",), locations=(f"/{SITE}",)),
+        Package(kind="python", name="numpy", version="2.4.6", licenses=("MIT",), locations=(f"/{SITE}",)),
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_two_versions_of_one_distribution_are_two(tmp_path: Path) -> None:
 
 def test_one_version_in_two_places_is_one_with_both(tmp_path: Path) -> None:
     contents = held(tmp_path, wheel(), wheel(root="pytorch", more="License-Expression: MIT\n"))
-    assert [(p.locations, p.licences) for p in contents.packages] == [((f"/{SITE}", "/pytorch"), ("MIT",))]
+    assert [(p.locations, p.licenses) for p in contents.packages] == [((f"/{SITE}", "/pytorch"), ("MIT",))]
 
 
 def test_what_lies_inside_of_another_distributions_folder_is_bundled(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_folder_whose_name_only_begins_alike_is_not_inside(tmp_path: Path) -> 
     assert held(tmp_path, wheel(root="opt/a") | wheel("zipp", "1", root="opt/ab")).bundled == ()
 
 
-def test_licences_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: Path) -> None:
+def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: Path) -> None:
     doc = "usr/share/doc"
     layer: Tree = {
         STATUS: "\n".join(ZLIB.replace("zlib1g", name) for name in ("real", "folder", "file", "hard", "circle")),
@@ -215,10 +215,10 @@ def test_licences_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: 
         f"{doc}/hard/copyright": Entry(tarfile.LNKTYPE, f"./{doc}/real/copyright"),
         f"{doc}/circle": symlink("../doc/circle"),
     }
-    found = {package.name: package.licences for package in held(tmp_path, layer).packages}
+    found = {package.name: package.licenses for package in held(tmp_path, layer).packages}
     assert found == dict.fromkeys(("real", "folder", "file", "hard"), ("Zlib",)) | {"circle": ()}
     folder: Tree = {f"{doc}/folder": Entry(), f"{doc}/folder/copyright": f"{DEP5}Files: *\nLicense: Expat\n"}
-    found = {package.name: package.licences for package in held(tmp_path, layer, folder).packages}
+    found = {package.name: package.licenses for package in held(tmp_path, layer, folder).packages}
     assert (found["real"], found["folder"]) == (("Zlib",), ("MIT",))
 
 
