@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
+from torchbake.matrix.pipelines import PIPELINES, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import schema_text
 from torchbake.matrix.spec import ImageSpec
@@ -20,7 +21,7 @@ from torchbake.ui import console
 EXAMPLES = (
     "nox -s init -- my-images",
     "nox -s init -- my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
-    "nox -s init -- --cpu --cuda 12.8 --torch 2.10.0",
+    "nox -s init -- --cpu --cuda 12.8 --torch 2.10.0 --ci github",
     "nox -s init -- --dry-run",
 )
 _TEMPLATES = TOOLKIT / "templates/init"
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)",
     )
+    parser.add_argument("--ci", choices=PIPELINES, default="", help="also the pipelines of that CI")
     parser.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
 
 
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         "noxfile.py": (_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }
+    for name, source in PIPELINES.get(args.ci, {}).items():
+        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"))
     for name, text in files.items():
         _write(folder / name, text, dry_run=args.dry_run)
     if not args.dry_run:

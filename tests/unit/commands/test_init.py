@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.test_cli import err, out
 from torchbake.errors import UsageError
+from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec
 
@@ -52,6 +53,13 @@ def test_rows_are_those_that_are_asked_for(tmp_path: Path, capsys: Streams) -> N
     images = [spec for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert {(str(spec.accelerator), spec.torch) for spec in images} == {("cpu", "2.9.1"), ("cuda12.8", "2.9.1")}
     assert project.matrix.repository == "ghcr.io/acme/pytorch"
+
+
+@pytest.mark.parametrize("ci", PIPELINES)
+def test_pipelines_come_where_they_are_asked_for(ci: str, tmp_path: Path, capsys: Streams) -> None:
+    out(capsys, "init", str(tmp_path), "--ci", ci)
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == FILES | set(PIPELINES[ci])
 
 
 @pytest.mark.parametrize(
