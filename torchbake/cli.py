@@ -9,16 +9,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from torchbake import MATRIX_VARIABLE, __version__
+from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
 from torchbake.core.suggest import nearest
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui import console
 from torchbake.ui.typed import as_typed
 
-_VERSION = f"torchbake {__version__}"
 _START = "torchbake" if Path(sys.argv[0]).name == "torchbake" else "python -m torchbake"
+
+
+class _ShowVersion(argparse.Action):
+    """Asks which version this is only when somebody wants to know."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        _show_version()
+        parser.exit()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -26,6 +34,12 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"See: {self.prog} --help")
+
+
+def _show_version() -> None:
+    from torchbake.core.version import version  # noqa: PLC0415 - hardly anybody asks
+
+    print(f"torchbake {version()}")
 
 
 def load_command(name: str) -> ModuleType:
@@ -49,7 +63,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.add_argument("--version", action="version", version=_VERSION, help="show the toolkit's version, and end")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the toolkit's version, and end")
     parser.add_argument(
         "--matrix",
         type=Path,
@@ -76,7 +90,7 @@ def _overview() -> str:
 
 def _run(argv: Sequence[str]) -> int:
     if argv and argv[0] in ("-V", "--version"):
-        print(_VERSION)
+        _show_version()
         return 0
     if not argv or argv[0] in ("-h", "--help"):
         print(_overview())

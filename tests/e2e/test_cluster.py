@@ -304,7 +304,7 @@ def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engin
 
 
 def test_a_killed_process_that_nobody_waited_for_is_no_owner() -> None:
-    code = "from torchbake.owner import owner_label; print(owner_label(), flush=True); input()"
+    code = "from torchbake.engine.owner import owner_label; print(owner_label(), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -52,7 +52,7 @@ def test_later_calls_install_nothing(bare: Bare, first: Completed) -> None:
     [
         (("list", "--", "all", "--format", "github"), r'\{"include": \[.*\]\}\n'),
         (("tags", "--", "cpu", "--format", "json"), r"(?s)\{\n.*\}\n"),
-        (("list", "--", "--version"), r"torchbake \d+\.\d+\.\d+\n"),
+        (("list", "--", "--version"), r"torchbake 0\+\S+\n"),
         (("render", "--", "--check"), r""),
     ],
     ids=lambda part: part[0] if isinstance(part, tuple) else "",

@@ -30,10 +30,11 @@ INIT_ROW = "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n"
 VERB = """\
 import sys
 from pathlib import Path
-from torchbake import cli, testrun
-from torchbake.verbs import test
+from torchbake import cli
+from torchbake.checks import pytest_run
+from torchbake.commands import test
 test.CHECKS = Path(sys.argv[1])
-testrun._PATIENCE = 2
+pytest_run._PATIENCE = 2
 sys.exit(cli.main(["test", *sys.argv[2:]]))
 """
 

@@ -1,12 +1,12 @@
 """How the process of a verb ends: at once, with all that it has written, and with the code of the verb."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from torchbake import __version__
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import StorageError, UsageError
 
@@ -46,7 +46,8 @@ def test_the_code_is_that_of_the_verb(door: list[str], python: Run) -> None:
 
 def test_a_verb_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
     done = end(["--version"])
-    assert (done.returncode, done.stdout.splitlines()) == (0, [f"torchbake {__version__}"])
+    assert done.returncode == 0
+    assert re.fullmatch(r"torchbake \S+\n", done.stdout)
 
 
 def test_what_others_want_done_at_the_end_is_done(end: Callable[..., Completed]) -> None:
