@@ -1,19 +1,12 @@
-"""What several commands share: selectors on the command line, and reading what is committed."""
+"""Options that several commands share. Nothing heavy is imported here: a parser needs no matrix."""
 
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from torchbake.errors import UsageError
-from torchbake.lock.image_lock import read_lock
-from torchbake.lock.lockfile import Lock
-from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.select import Selection, select
-from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.oci.reference import Repository, parse_registry
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -53,30 +46,6 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
-    """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
-    project = load_project(args.matrix)
-    if not args.selectors:
-        raise UsageError(
-            "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
-        )
-    selection = select(project.expansion.specs, args.selectors, project.tags)
-    if getattr(args, "shard", None):
-        part, parts = args.shard
-        selection = replace(selection, specs=selection.specs[part - 1 :: parts])
-    return project, selection
-
-
-def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
-    lines = [f"    {spec.id}" for spec in specs[:most]]
-    return "\n".join(lines + ([f"    … and {len(specs) - most} more"] if len(specs) > most else []))
-
-
-def lock_of(project: Project, spec: Spec) -> Lock | None:
-    """The image's lock; None for an init image. Raises LockError."""
-    return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
-
-
 def positive(name: str) -> Callable[[str], int]:
     """An argparse type: a whole number from 1."""
 
@@ -95,8 +64,3 @@ def add_registry(
     parser.add_argument(
         "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
     )
-
-
-def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
-    """Where an image is released: the last part of its repository's name, in the registry's namespace."""
-    return parse_registry(args.registry) / spec.repository.rpartition("/")[2]

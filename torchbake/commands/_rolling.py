@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchbake.commands._options import add_registry, add_selectors, load_selection, repository_of
+from torchbake.commands._options import add_registry, add_selectors
 from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import believer_of, mover_of, signer_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of

@@ -3,7 +3,8 @@
 import argparse
 
 from torchbake.build.base_image import SOURCES, find_base, make_base
-from torchbake.commands._options import add_selectors, load_selection
+from torchbake.commands._options import add_selectors
+from torchbake.commands._selection import load_selection
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
 from torchbake.ui import console

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from torchbake.commands._options import add_registry, add_selectors, load_selection, positive, repository_of
+from torchbake.commands._options import add_registry, add_selectors, positive
+from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.text import Text
 
-from torchbake.commands._options import add_selectors, add_shard, load_selection
+from torchbake.commands._options import add_selectors, add_shard
+from torchbake.commands._selection import load_selection
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import Selection
 from torchbake.matrix.spec import InitSpec, Spec

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from torchbake.commands._options import add_selectors, load_selection
+from torchbake.commands._options import add_selectors
+from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig, read_pip_config

@@ -11,17 +11,9 @@ from torchbake.build.plan import ref_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
-from torchbake.commands._options import (
-    add_registry,
-    add_selectors,
-    add_shard,
-    add_waive,
-    load_selection,
-    lock_of,
-    positive,
-    repository_of,
-)
+from torchbake.commands._options import add_registry, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import add_signing, signer_of
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.syntax import Syntax
 
-from torchbake.commands._options import add_selectors, load_selection, lock_of
+from torchbake.commands._options import add_selectors
+from torchbake.commands._selection import load_selection, lock_of
 from torchbake.core.files import read_text, write_text
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from torchbake.build.prepare import Preparation
-from torchbake.commands._options import add_registry, add_selectors, load_selection, repository_of
+from torchbake.commands._options import add_registry, add_selectors
 from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError

@@ -10,7 +10,8 @@ from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import content_epoch, created, revision
-from torchbake.commands._options import add_selectors, load_selection
+from torchbake.commands._options import add_selectors
+from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError

@@ -8,7 +8,8 @@ from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.reports import file_name
-from torchbake.commands._options import add_selectors, load_selection
+from torchbake.commands._options import add_selectors
+from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import connect

@@ -27,7 +27,8 @@ from torchbake.checks.smoke_run import (
 )
 from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
-from torchbake.commands._options import add_selectors, load_selection, positive
+from torchbake.commands._options import add_selectors, positive
+from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, answering, connect
 from torchbake.engine.containers import ORDERS, RUN

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
-from torchbake.commands._options import add_registry, add_selectors, load_selection, lock_of, repository_of
+from torchbake.commands._options import add_registry, add_selectors
 from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.engine.client import connect
 from torchbake.engine.image import Image
 from torchbake.errors import UsageError

@@ -16,7 +16,8 @@ from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
-from torchbake.commands._options import add_selectors, add_shard, add_waive, load_selection, positive
+from torchbake.commands._options import add_selectors, add_shard, add_waive, positive
+from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect

@@ -10,15 +10,8 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import (
-    SELECTOR_HELP,
-    Words,
-    add_registry,
-    load_selection,
-    lock_of,
-    positive,
-    repository_of,
-)
+from torchbake.commands._options import SELECTOR_HELP, Words, add_registry, positive
+from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible

@@ -1,0 +1,157 @@
+"""The build of the selected images: from bases and locks to tags in the engine."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from torchbake.build.bakefile import Options, output_for, packed
+from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.image_store import Store, up_to_date
+from torchbake.build.plan import Plan, Result, make_plan, same_inputs
+from torchbake.build.prepare import Preparation
+from torchbake.build.source_date import content_epoch, created, revision
+from torchbake.engine.ahead import Asked
+from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
+from torchbake.engine.image import Image
+from torchbake.errors import EngineError, TorchbakeError, UsageError
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.lock.builder_lock import make_builder_lock
+from torchbake.matrix.project import Project, run_folder
+from torchbake.matrix.spec import Spec, bases_of
+from torchbake.oci.layout import Compression, Layout
+from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """How images are built, as `build --help` explains it. ``compression`` is of ``reproducible`` layers."""
+
+    dry_run: bool = False
+    locked: bool = False
+    no_cache: bool = False
+    pull: bool = False
+    prune: bool = False
+    reproducible: bool = False
+    compression: Compression = "zstd"
+    jobs: int = 2
+    builder: str | None = None
+    cache_to: tuple[str, ...] = ()
+    cache_from: tuple[str, ...] = ()
+
+    @property
+    def force(self) -> bool:
+        """Whether images are built that are up to date."""
+        return self.no_cache or self.pull
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuild:
+    """One build of some images of a project, by an engine that has been asked for its images."""
+
+    project: Project
+    request: Request
+    asked: Future[Asked]
+
+    def run(self, specs: Sequence[Spec]) -> list[Result]:
+        """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
+        request, pip = self.request, read_pip_config()
+        preparation = Preparation(
+            project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say
+        )
+        if not request.locked and not request.dry_run:
+            make_builder_lock(self.project.root, pip)
+        prepared = preparation.images(specs, self._bases(specs))
+        asked = self.asked.result()
+        store = self._store(asked.engine)
+        same = same_inputs(prepared, asked.images, force=request.force)
+        plan = make_plan(prepared, asked.images, force=request.force, lacking=self._lacking(store, same))
+        results = plan.decided + self._up_to_date(plan, store, asked.images)
+        if plan.jobs:
+            results += self._build(plan, preparation, store)
+        order = {spec.id: number for number, spec in enumerate(specs)}
+        return sorted(results, key=lambda result: order[result.id])
+
+    def _store(self, engine: Engine) -> Store:
+        layout = None
+        if self.request.reproducible:
+            if not engine.containerd_store:
+                raise EngineError(
+                    "This engine takes images apart: what it tests would be another image than the one that is packed.",
+                    hint=f"{CONTAINERD_STORE}: nox -s setup",
+                )
+            layout = Layout(folder=self.project.layout)
+        return Store(engine=engine, sizes=self.project.state / "sizes.json", layout=layout)
+
+    def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
+        """Each base, or why there is none: that ends the images on it, not the others."""
+        bases: dict[str, Base | TorchbakeError] = {}
+        state = self.project.state
+        for spec in bases_of(specs):
+            known = None if self.request.pull else find_base(spec, state)
+            try:
+                if known is None and self.request.dry_run:
+                    known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
+                bases[spec.name] = known or make_base(spec, state, read_apt_config(), source="auto", say=console.say)
+            except TorchbakeError as error:
+                bases[spec.name] = error
+        return bases
+
+    def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
+        """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
+        if not store.layout:
+            return {}
+        return {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
+
+    def _up_to_date(self, plan: Plan, store: Store, images: Mapping[str, Image]) -> list[Result]:
+        if self.request.dry_run:
+            return [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
+        return store.confirm(plan.fresh, images)
+
+    def _build(self, plan: Plan, preparation: Preparation, store: Store) -> list[Result]:
+        """Build the jobs of the plan; in a dry run, show what would be built and how."""
+        from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
+
+        check_buildx()
+        apt = read_apt_config()  # it asks apt: nothing for a run with nothing to do
+        request, options = self.request, self._options(store)
+        build = BuildRun(store=store, preparation=preparation, builder=request.builder, prune=request.prune)
+        if request.dry_run:
+            return _shown(plan, build.bake_file(plan.jobs, options, apt))
+        folder = run_folder(self.project.state)
+        return build.run(plan, options, apt, folder, jobs=1 if request.prune else request.jobs)
+
+    def _options(self, store: Store) -> Options:
+        request, root = self.request, self.project.root
+        driver = builder_driver(request.builder)
+        caches = (*request.cache_to, *request.cache_from)
+        wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
+        if wrong:
+            raise UsageError(
+                f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
+            )
+        unpacked = output_for(driver, containerd_store=store.engine.containerd_store)
+        return Options(
+            output=packed(request.compression) if store.layout else unpacked,
+            created=created(root),
+            epoch=content_epoch() if store.layout else None,
+            # As a dry run shows it; each run makes its own.
+            exports=store.layout.folder / "exports" if store.layout else None,
+            revision=revision(root),
+            proxies=proxy_variables(),
+            no_cache=request.no_cache,
+            pull=request.pull,
+            cache_to=request.cache_to,
+            cache_from=request.cache_from,
+        )
+
+
+def _shown(plan: Plan, bake_file: dict[str, Any]) -> list[Result]:
+    console.say("The bake file:", style="bold")
+    console.err.print_json(data=bake_file)
+    return [
+        Result(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
+        for job in plan.jobs
+    ]

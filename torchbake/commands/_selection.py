@@ -1,0 +1,42 @@
+"""What several commands begin with: the matrix, the images that are selected of it, and what is committed of them."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torchbake.errors import UsageError
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.select import Selection, select
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.reference import Repository, parse_registry
+
+
+def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
+    """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
+    project = load_project(args.matrix)
+    if not args.selectors:
+        raise UsageError(
+            "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
+        )
+    selection = select(project.expansion.specs, args.selectors, project.tags)
+    if getattr(args, "shard", None):
+        part, parts = args.shard
+        selection = replace(selection, specs=selection.specs[part - 1 :: parts])
+    return project, selection
+
+
+def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
+    lines = [f"    {spec.id}" for spec in specs[:most]]
+    return "\n".join(lines + ([f"    … and {len(specs) - most} more"] if len(specs) > most else []))
+
+
+def lock_of(project: Project, spec: Spec) -> Lock | None:
+    """The image's lock; None for an init image. Raises LockError."""
+    return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
+
+
+def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
+    """Where an image is released: the last part of its repository's name, in the registry's namespace."""
+    return parse_registry(args.registry) / spec.repository.rpartition("/")[2]
