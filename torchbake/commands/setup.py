@@ -184,6 +184,8 @@ def _confirm(paths: EnginePaths, form: str) -> int:
     plan = make_plan(host, paths)
     if not plan.ready:
         steps = "; ".join(step.title for step in plan.steps)
-        raise SetupError(f"The steps are taken, and yet: {plan.problem}", hint=plan.advice or f"Left: {steps}")
+        raise SetupError(
+            f"Setup finished, but the host is still not ready: {plan.problem}", hint=plan.advice or f"Left: {steps}"
+        )
     _report(host, plan, paths, form)
     return 0

@@ -28,7 +28,7 @@ def read_lock(root: Path, spec: ImageSpec) -> Lock:
     lock = parse_lock(read_lock_text(path, spec.id), str(path))
     if lock.inputs != inputs_of(spec):
         raise LockError(
-            f"{path}: is for other inputs.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
+            f"{path}: is out of date: the matrix changed.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
             hint=f"Make it anew: nox -s lock -- {spec.id}",
         )
     check_agreement(spec, lock)

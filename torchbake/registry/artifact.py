@@ -70,7 +70,7 @@ def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
     if not layers:
         raise UnsoundError(f"{registry.repository}:{where} holds nothing.")
     if layers[0].size > _LARGEST:
-        raise UnsoundError(f"{registry.repository}:{where} has {layers[0].size} bytes, which is no text of ours.")
+        raise UnsoundError(f"{registry.repository}:{where} exceeds the {_LARGEST // 2**20} MiB limit.")
     return registry.read(layers[0])
 
 

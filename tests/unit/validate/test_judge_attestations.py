@@ -316,7 +316,7 @@ def test_a_survey_reads_what_lies_beside_an_image() -> None:
     assert found.beside[PROVENANCE].digest == empty.digest
     assert "holds nothing" in found.beside[PROVENANCE].unread
     assert (found.beside[RECORD].digest, found.record) == (large.digest, None)
-    assert "no text of ours" in found.problem
+    assert "exceeds the 64 MiB limit" in found.problem
 
 
 def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
