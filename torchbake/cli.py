@@ -16,9 +16,7 @@ from torchbake.commands import COMMANDS
 from torchbake.core.suggest import nearest
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui import console
-from torchbake.ui.typed import as_typed
-
-_START = "torchbake" if Path(sys.argv[0]).name == "torchbake" else "python -m torchbake"
+from torchbake.ui.typed import as_typed, by_its_name
 
 
 class _ShowVersion(argparse.Action):
@@ -34,6 +32,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"See: {self.prog} --help")
+
+    def format_help(self) -> str:
+        return as_typed(super().format_help())
 
 
 def _show_version() -> None:
@@ -58,7 +59,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=as_typed(f"nox -s {name} --"),
         description=COMMANDS[name],
-        epilog="examples:\n" + "\n".join(f"  {as_typed(line)}" for line in module.EXAMPLES),
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -79,7 +80,7 @@ def _overview() -> str:
     lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
-            f"usage: {_START} COMMAND [OPTIONS]",
+            f"usage: {'torchbake' if by_its_name() else 'python -m torchbake'} COMMAND [OPTIONS]",
             "",
             *lines,
             "",

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["nox", "torchbake"]
+# dependencies = ["nox"]
 # ///
 """The front door: `nox -l` lists the commands, `nox -s build -- cpu` runs one."""
 

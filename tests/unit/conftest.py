@@ -96,6 +96,7 @@ def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, _refuse("a network connection"))
     monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
+    monkeypatch.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
 
 
 @pytest.fixture

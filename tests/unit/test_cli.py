@@ -140,13 +140,10 @@ def test_a_missing_lock_is_exit_code_5(small: str, capsys: Streams) -> None:
     assert "nox -s lock -- 2.13.0-cpu-devel-debian12" in text
 
 
-def test_a_file_that_cannot_be_written_is_a_storage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
-) -> None:
-    (tmp_path / "file").touch()
-    assert str(tmp_path / "file") in err(
-        capsys, "schema", "--matrix", str(tmp_path / "file/m"), code=StorageError.exit_code
-    )
+def test_a_file_that_cannot_be_written_is_a_storage_error(tmp_path: Path, capsys: Streams) -> None:
+    (tmp_path / "matrix.schema.json").mkdir()
+    said = err(capsys, "schema", "--matrix", str(tmp_path / "matrix.yaml"), code=StorageError.exit_code)
+    assert str(tmp_path / "matrix.schema.json") in said
 
 
 @pytest.mark.parametrize(
@@ -224,7 +221,7 @@ def test_no_error_has_a_code_that_nox_ends_with_for_another_reason() -> None:
 
 @pytest.mark.parametrize("argv", [["--version"], ["-V"], ["list", "--version"], ["build", "--version"]])
 def test_the_toolkit_says_which_it_is(argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
-    monkeypatch.setattr(version, "__version__", "1.2.3")
+    monkeypatch.setattr(version, "version", lambda: "1.2.3")
     assert out(capsys, *argv) == "torchbake 1.2.3\n"
 
 
@@ -355,6 +352,11 @@ def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, capsys: Streams) ->
     out(capsys, "schema", *here)
     assert [path.name for path in tmp_path.iterdir()] == ["matrix.schema.json"]
     out(capsys, "schema", "--check", *here)
+
+
+def test_a_schema_makes_no_folder_for_a_word_that_is_wrong(tmp_path: Path, capsys: Streams) -> None:
+    assert "no such folder" in err(capsys, "schema", "--matrix", str(tmp_path / "typo/matrix.yaml"), code=2)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_page_of_the_matrix_that_is_out_of_date_is_exit_code_6(

@@ -1,7 +1,6 @@
 """The build of the selected images: from bases and locks to tags in the engine."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +52,11 @@ class ImageBuild:
 
     project: Project
     request: Request
-    asked: Future[Asked]
+    asked: Asked
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
+        store = self._store(self.asked.engine.result())  # first: without an engine nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         preparation = Preparation(
             project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say
@@ -64,11 +64,10 @@ class ImageBuild:
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
         prepared = preparation.images(specs, self._bases(specs))
-        asked = self.asked.result()
-        store = self._store(asked.engine)
-        same = same_inputs(prepared, asked.images, force=request.force)
-        plan = make_plan(prepared, asked.images, force=request.force, lacking=self._lacking(store, same))
-        results = plan.decided + self._up_to_date(plan, store, asked.images)
+        images = self.asked.images.result()
+        same = same_inputs(prepared, images, force=request.force)
+        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(store, same))
+        results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
             results += self._build(plan, preparation, store)
         order = {spec.id: number for number, spec in enumerate(specs)}

@@ -49,7 +49,8 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
             part = PACKAGE  # installed, it stands elsewhere
         found = part.rglob("*") if part.is_dir() else iter([part])
         for path in found:
-            if path.is_file() and "__pycache__" not in path.parts:
+            # `_version.py` is of a build: two machines may have one commit and different ones.
+            if path.is_file() and "__pycache__" not in path.parts and path.name != "_version.py":
                 yield (Path(name) / path.relative_to(part)).as_posix(), path
 
 

@@ -7,7 +7,7 @@ COMMANDS = {
     "teardown": "stop the engine that setup started, and no other; its images stay",
     "list": "show the selected images, and with --explain why not the others",
     "tags": "show the tags of the selected images, most specific first",
-    "schema": "write matrix.schema.json, by which editors check matrix.yaml, and docs/matrix.md, which explains it",
+    "schema": "write matrix.schema.json, by which editors check matrix.yaml while it is typed",
     "lock": "lock exact wheels with hashes: images/<id>/requirements.lock",
     "base": "get the bases ready: from a registry where one answers, else from Debian packages",
     "render": "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile",

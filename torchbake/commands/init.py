@@ -3,19 +3,24 @@
 import argparse
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import UsageError
+from torchbake.core.version import requirement, version
+from torchbake.errors import MatrixError, UsageError
+from torchbake.matrix.expand import expand
+from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.pipelines import PIPELINES, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import schema_text
 from torchbake.matrix.spec import ImageSpec
 from torchbake.matrix.starter import Choice, newest_torch, starter
-from torchbake.oci.reference import parse_reference
+from torchbake.matrix.tags import tags_of
+from torchbake.matrix.yaml_source import parse_document
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -48,15 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = args.folder.absolute()
-    files = {
-        "matrix.yaml": starter(_model(), _repository(args.repository, folder), _choices(args)),
-        "matrix.schema.json": schema_text(),
-        "noxfile.py": (_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"),
-        ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
-    }
-    for name, source in PIPELINES.get(args.ci, {}).items():
-        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"))
-    for name, text in files.items():
+    for name, text in _files(args, folder).items():
         _write(folder / name, text, dry_run=args.dry_run)
     if not args.dry_run:
         if folder != Path.cwd():
@@ -67,10 +64,44 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _files(args: argparse.Namespace, folder: Path) -> dict[str, str]:
+    """What a new repository holds, by name. Raises UsageError for what would be no matrix."""
+    known = version()
+    files = {
+        "matrix.yaml": _matrix(_repository(args.repository, folder), _choices(args)),
+        "matrix.schema.json": schema_text(),
+        "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
+        ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
+    }
+    for name, source in PIPELINES.get(args.ci, {}).items():
+        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known, "nox"))
+    return files
+
+
+def _matrix(repository: str, choices: Sequence[Choice]) -> str:
+    """The text of the matrix, read back: what `init` writes, `list` takes."""
+    text = starter((TOOLKIT / "matrix.yaml").read_text(encoding="utf-8"), repository, choices)
+    try:
+        document = parse_document(text, Path("matrix.yaml"))
+        matrix = validate_matrix(document)
+        tags_of(expand(matrix, document).specs, matrix.tags, document)
+    except MatrixError as error:
+        said = error.message.partition(": ")[2] or error.message
+        raise UsageError(f"That would be no matrix: {said}", hint=error.hint) from None
+    return text
+
+
+def _noxfile(text: str, version: str) -> str:
+    """A release can be had again by its number; anything else is to be installed beside nox by hand."""
+    wanted = requirement(version)
+    return text.replace('["nox"]', f'["nox", "{wanted.replace("==", ">=")}"]') if "==" in wanted else text
+
+
 def _write(path: Path, text: str, *, dry_run: bool) -> None:
     """What is there already is somebody's, and stays."""
     if path.exists() or path.is_symlink():
         console.say(f"{path}: is there already, left alone", style="yellow")
+        _tell_lacking(path, text)
     elif dry_run:
         console.say(f"{path}: would be written", style="bold")
         console.err.print(text, markup=False)
@@ -78,6 +109,15 @@ def _write(path: Path, text: str, *, dry_run: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
         console.say(f"{path}: written")
+
+
+def _tell_lacking(path: Path, text: str) -> None:
+    """Without these lines gigabytes of state would be committed."""
+    if path.name == ".gitignore" and path.is_file():
+        there = set(path.read_text(encoding="utf-8", errors="replace").split())
+        lacking = [line for line in text.split() if line not in there]
+        if lacking:
+            console.say(f"next: add to {path}: {' '.join(lacking)}")
 
 
 def _choices(args: argparse.Namespace) -> list[Choice]:
@@ -96,10 +136,6 @@ def _choices(args: argparse.Namespace) -> list[Choice]:
     return [Choice(accelerator=name, torch=args.torch or newest_torch(versions, name)) for name in dict.fromkeys(names)]
 
 
-def _model() -> str:
-    return (TOOLKIT / "matrix.yaml").read_text(encoding="utf-8")
-
-
 def _versions() -> dict[str, set[str]]:
     """The versions of torch that the toolkit's own matrix has, by accelerator."""
     versions = defaultdict(set)
@@ -110,9 +146,6 @@ def _versions() -> dict[str, set[str]]:
 
 
 def _repository(name: str, folder: Path) -> str:
-    """The repository's name: as it was given, or after the folder. Raises UsageError."""
-    if name:
-        parse_reference(name)
-        return name
+    """The repository's name: as it was given, or after the folder."""
     plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
-    return f"{plain or 'images'}/pytorch"
+    return name or f"{plain or 'images'}/pytorch"

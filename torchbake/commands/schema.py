@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import RenderError
+from torchbake.errors import RenderError, UsageError
 from torchbake.matrix.manual import with_reference
 from torchbake.matrix.schema import schema_text
 from torchbake.ui import console
@@ -20,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     root = args.matrix.absolute().parent
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such folder.", hint="The schema is written beside the matrix.")
     wanted = {root / "matrix.schema.json": schema_text()}
     if root == TOOLKIT:
         wanted[PAGE] = with_reference(_text(PAGE))

@@ -1,20 +1,39 @@
-"""Which torchbake this is."""
+"""Which torchbake this is, and how pip gets the same."""
 
 import subprocess
 
 from torchbake import __version__
 from torchbake.core.paths import CHECKOUT, TOOLKIT
 
+SOURCE = "https://github.com/torchbake/torchbake"
 UNKNOWN = "0+checkout"
 
 
 def version() -> str:
-    """The version by PEP 440: the installed one, or ``0+gCOMMIT`` of a checkout that nobody has installed."""
-    if __version__ != UNKNOWN or not CHECKOUT:
+    """The version by PEP 440: the installed one, or ``0+gCOMMIT`` of a checkout.
+
+    A checkout may hold the file of a build too, but that is as old as the build.
+    """
+    if not CHECKOUT:
         return str(__version__)
+    if not (TOOLKIT / ".git").exists():  # else git would tell of the repository around it
+        return UNKNOWN
     command = ["git", "-C", str(TOOLKIT), "rev-parse", "--short=12", "HEAD"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN
     return f"0+g{done.stdout.strip()}" if done.returncode == 0 else UNKNOWN
+
+
+def requirement(version: str, extra: str = "") -> str:
+    """What pip is told to install this version again: a release from its index, a commit from its repository.
+
+    Never the bare name: a pipeline that may release would take whatever the index then has under it.
+    """
+    name = f"torchbake[{extra}]" if extra else "torchbake"
+    public, _, local = version.partition("+")
+    if local.startswith("g"):
+        return f"{name} @ git+{SOURCE}@{local[1:].partition('.')[0]}"
+    released = "dev" not in public and public != "0"
+    return f"{name}=={public}" if released else f"{name} @ git+{SOURCE}"

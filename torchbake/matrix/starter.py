@@ -53,18 +53,26 @@ def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str
 def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
     """A small matrix for ``choices``, as text; its comments and defaults are those of ``model``."""
     blocks = _blocks(model)
-    parts = [_HEAD.format(repository=repository), blocks["defaults"]]
-    if any(choice.accelerator == "cpu" for choice in choices):
-        parts.append(blocks["indexes"])
-    rows = (
-        f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
-        "    flavor: [runtime, devel]\n"
-        for choice in choices
-    )
-    parts += [blocks["bases"], blocks["flavors"], _ROWS + "\n".join(rows), blocks["init"]]
+    kept = ["defaults", *(["indexes"] if any(choice.accelerator == "cpu" for choice in choices) else [])]
+    rows = "\n".join(_row(choice, blocks.get("rows", "")) for choice in choices)
     family = "cuda" if any(choice.accelerator != "cpu" for choice in choices) else "cpu"
-    parts.append(re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks["tags"]))
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    tags = re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks.get("tags", ""))
+    named = [blocks.get(key, "") for key in (*kept, "bases", "flavors")]
+    parts = [_HEAD.format(repository=repository), *named, _ROWS + rows, blocks.get("init", ""), tags]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+
+
+def _row(choice: Choice, rows: str) -> str:
+    """A row, with the packages that the model's row for this torch and accelerator adds."""
+    text = f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
+    text += "    flavor: [runtime, devel]\n"
+    for row in re.split(r"^(?=  - )", rows, flags=re.MULTILINE):
+        versions = re.search(r"^  - torch: (.*)$", row, flags=re.MULTILINE)
+        same = re.search(rf"^    accelerator: {re.escape(choice.accelerator)}$", row, flags=re.MULTILINE)
+        if versions and same and choice.torch in re.findall(r"[\w.]+", versions[1]):
+            packages = re.search(r"^    packages:.*\n(?:      .*\n)*", row, flags=re.MULTILINE)
+            text += packages[0] if packages else ""
+    return text
 
 
 def _blocks(text: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
     for column in columns:
         table.add_column(column, no_wrap=not console.is_terminal, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))  # no text is markup
+        table.add_row(*(Text(as_typed(cell)) if isinstance(cell, str) else cell for cell in row))  # no text is markup
     console.print(table)
 
 

@@ -4,13 +4,19 @@ import re
 import sys
 from pathlib import Path
 
-_WITH_WORDS = re.compile(r"nox -s (?P<names>[a-z]+(?: [a-z]+)*) -- (?P<words>[^\n`]*)")
+_WITH_WORDS = re.compile(r"nox -s (?P<names>[a-z]+(?: [a-z]+)*) -- (?P<words>[^\n`,]*)")
 _ALONE = re.compile(r"nox -s (?P<name>[a-z]+)(?: --$)?")
+
+
+def by_its_name() -> bool:
+    """Whether `torchbake` was typed. nox starts Python on the toolkit's folder, which may have that name too."""
+    program = Path(sys.argv[0])
+    return program.name == "torchbake" and not program.is_dir()
 
 
 def as_typed(text: str) -> str:
     """A text that names commands as nox has them, in the words of whoever reads it."""
-    if Path(sys.argv[0]).name != "torchbake":
+    if not by_its_name():
         return text
     return _ALONE.sub(r"torchbake \g<name>", _WITH_WORDS.sub(_each, text))
 

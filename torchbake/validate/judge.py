@@ -211,7 +211,10 @@ class _Judging:
         return when("labels", unread(served, stop), problem, served)
 
     def _publish(self) -> str:
-        return f"{RELEASE}: nox -s build test publish -- {self.promise.id} --registry {self._registry}"
+        return (
+            f"{RELEASE}: nox -s build test -- {self.promise.id}, then "
+            f"nox -s publish -- {self.promise.id} --registry {self._registry}"
+        )
 
     def _promote(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"

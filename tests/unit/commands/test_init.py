@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_cli import err, out
+from torchbake.cli import main
+from torchbake.commands import init
 from torchbake.errors import UsageError
 from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
@@ -28,8 +30,23 @@ def test_the_noxfile_is_short_and_needs_nothing_but_torchbake(tmp_path: Path, ca
     out(capsys, "init", str(tmp_path))
     text = (tmp_path / "noxfile.py").read_text()
     assert len(text.splitlines()) <= 15
-    assert text.startswith('# /// script\n# dependencies = ["nox", "torchbake"]\n# ///\n')
+    assert text.startswith('# /// script\n# dependencies = ["nox"]\n# ///\n'), "a checkout is in no index"
     compile(text, "noxfile.py", "exec")
+
+
+def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
+    monkeypatch.setattr(init, "version", lambda: "1.2.3")
+    out(capsys, "init", str(tmp_path), "--ci", "github")
+    assert '# dependencies = ["nox", "torchbake>=1.2.3"]\n' in (tmp_path / "noxfile.py").read_text()
+    assert 'pip install "torchbake[nox]==1.2.3"' in (tmp_path / ".github/workflows/images.yml").read_text()
+
+
+def test_a_gitignore_that_would_let_state_be_committed_is_told_of(tmp_path: Path, capsys: Streams) -> None:
+    (tmp_path / ".gitignore").write_text("/.nox/\n*.pyc\n")
+    capsys.readouterr()
+    assert main(["init", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert f"add to {tmp_path}/.gitignore: /.venv/ /.torchbake/ /reports/" in " ".join(said.split())
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:
@@ -69,6 +86,9 @@ def test_pipelines_come_where_they_are_asked_for(ci: str, tmp_path: Path, capsys
         (["--cuda", "11.1"], "cuda11.1"),
         (["--torch", "newest"], "newest"),
         (["--repository", "Acme/Pytorch"], "Acme/Pytorch"),
+        (["--repository", "ghcr.io/acme/pytorch:latest"], "ghcr.io/acme/pytorch:latest"),
+        (["--repository", "localhost:5000/x"], "localhost:5000/x"),
+        (["--torch", "2.10.0+cpu"], "2.10.0+cpu"),
     ],
 )
 def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(

@@ -1,12 +1,23 @@
-"""Which torchbake this is."""
+"""Which torchbake this is, and how pip gets the same."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torchbake.core import version as module
-from torchbake.core.version import UNKNOWN, version
+from torchbake.core.version import UNKNOWN, requirement, version
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with the file of an old build in it."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(module, "CHECKOUT", True)
+    monkeypatch.setattr(module, "TOOLKIT", tmp_path)
+    monkeypatch.setattr(module, "__version__", "1.2.3")
+    return tmp_path
 
 
 def git(monkeypatch: pytest.MonkeyPatch, answer: "subprocess.CompletedProcess[str] | Exception") -> None:
@@ -15,25 +26,48 @@ def git(monkeypatch: pytest.MonkeyPatch, answer: "subprocess.CompletedProcess[st
             raise answer
         return answer
 
-    monkeypatch.setattr(module, "__version__", UNKNOWN)
     monkeypatch.setattr(subprocess, "run", run)
 
 
-def test_an_installed_one_has_a_version_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_one_has_a_version_of_its_own(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     git(monkeypatch, AssertionError("nobody needs git here"))
-    monkeypatch.setattr(module, "__version__", "1.2.3")
+    monkeypatch.setattr(module, "CHECKOUT", False)
     assert version() == "1.2.3"
 
 
-def test_a_checkout_is_named_by_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_is_named_by_its_commit(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     git(monkeypatch, subprocess.CompletedProcess([], 0, stdout="0123456789ab\n"))
     assert version() == "0+g0123456789ab"
+
+
+def test_a_copy_in_another_repository_is_not_named_by_that_ones_commit(
+    monkeypatch: pytest.MonkeyPatch, checkout: Path
+) -> None:
+    git(monkeypatch, subprocess.CompletedProcess([], 0, stdout="0123456789ab\n"))
+    (checkout / ".git").rmdir()
+    assert version() == UNKNOWN
 
 
 NO_REPOSITORY = subprocess.CompletedProcess[str]([], 128, stdout="")
 
 
 @pytest.mark.parametrize("answer", [NO_REPOSITORY, FileNotFoundError("git"), subprocess.TimeoutExpired("git", 1)])
-def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     git(monkeypatch, answer)
     assert version() == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("1.2.3", "torchbake[nox]==1.2.3"),
+        ("1.2.3rc1", "torchbake[nox]==1.2.3rc1"),
+        ("0+g0123456789ab", "torchbake[nox] @ git+https://github.com/torchbake/torchbake@0123456789ab"),
+        ("0.1.dev3+gabcdef0.d20260101", "torchbake[nox] @ git+https://github.com/torchbake/torchbake@abcdef0"),
+        (UNKNOWN, "torchbake[nox] @ git+https://github.com/torchbake/torchbake"),
+        ("0.1.dev3", "torchbake[nox] @ git+https://github.com/torchbake/torchbake"),
+    ],
+)
+def test_pip_is_told_of_a_release_or_a_commit_and_never_of_the_name_alone(named: str, told: str) -> None:
+    assert requirement(named, "nox") == told
+    assert requirement(named) == told.replace("[nox]", "")
