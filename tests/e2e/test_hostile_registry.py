@@ -35,7 +35,7 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _trusting(ca: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its certificate is believed; a machine's own logins, and ~/.netrc for this address, are there to be leaked."""
+    """Its certificate is trusted; a machine's own logins, and ~/.netrc for this address, are there to be leaked."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     netrc = tmp_path / "netrc"

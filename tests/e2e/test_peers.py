@@ -113,7 +113,7 @@ def test_a_node_speaks_of_itself_alone(start: Start, script: Script, address: st
 # --- the token
 
 
-def test_without_the_token_nothing_is_believed(start: Start, script: Script, address: str, port: int) -> None:
+def test_without_the_token_nothing_is_trusted(start: Start, script: Script, address: str, port: int) -> None:
     text = "assert 'JOB_TOKEN' not in os.environ"
     master = _node_zero(start, script, address, port, text, JOB_TOKEN="correct horse")
     for token, more in (("", {}), ("wrong", {}), ("wrong", {"nnodes": 7}), ("", {"node": 0})):
@@ -147,7 +147,7 @@ def test_another_token_is_said_on_both_sides(start: Start, script: Script, addre
     assert "node 1 came with another JOB_TOKEN" in err.splitlines()[-1]
 
 
-def test_a_false_node_zero_is_not_believed(start: Start, script: Script, address: str, port: int) -> None:
+def test_a_false_node_zero_is_not_trusted(start: Start, script: Script, address: str, port: int) -> None:
     """It knows the protocol, but not the token: it can neither start the job nor end it with a sentence of its own."""
     with socket.create_server(("", port)) as listener:
         worker = start(script("print('started')"), **job(address, port, 2, JOB_TOKEN="secret")[1])

@@ -131,7 +131,7 @@ def test_a_login_is_needed_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert Registry(Transport(running.host), where).digest("one") == manifest.digest
 
 
-def test_tls_is_believed_by_its_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_is_trusted_by_its_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with registry(TOOLS, tmp_path / "registry", tls=True) as running:
         where = Repository(host=running.host, path="a/b")
         with pytest.raises(RegistryError, match="does not prove who it is"):

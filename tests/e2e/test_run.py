@@ -553,7 +553,7 @@ def test_health_is_ready_when_all_nodes_have_come(
     assert _health(tmp_path) == (0, "healthy: running\n")
 
 
-def test_health_believes_no_file_that_run_has_not_written(
+def test_health_trusts_no_file_that_run_has_not_written(
     start: Start, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     def planted(name: str) -> Path:
@@ -591,7 +591,7 @@ def test_health_prints_what_a_terminal_would_obey_as_text(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not-run: being another user needs root")
-def test_health_believes_no_other_user(tmp_path: Path) -> None:
+def test_health_trusts_no_other_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     folder = tmp_path / "torchbake-run-1-x"
     folder.mkdir(mode=0o755)

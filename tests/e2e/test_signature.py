@@ -1,4 +1,4 @@
-"""Signatures by the real cosign on a real registry: made, believed, missed, and finished where they were cut off."""
+"""Signatures by the real cosign on a real registry: made, trusted, missed, and finished where they were cut off."""
 
 import base64
 import contextlib
@@ -113,7 +113,7 @@ def publish(place: Place, with_: Signer, candidate: Candidate | None = None) -> 
 
 
 def by_hand(cosign: Path, place: Place, keys: Keys, tag: str = TAG) -> dict[str, bool]:
-    """Whether `cosign verify`, as anybody would type it, believes each of a release's digests."""
+    """Whether `cosign verify`, as anybody would type it, trusts each of a release's digests."""
     found = {}
     for part in PARTS:
         ref = f"{place.registry().repository}@{place.registry().digest(tag + part)}"
@@ -422,7 +422,7 @@ def test_the_verbs_refuse_before_anything_is_written(
     assert not [name for name in catalogue if name.startswith("refused/")]
 
 
-def test_the_verbs_sign_and_believe_a_real_image(
+def test_the_verbs_sign_and_trust_a_real_image(
     running: Running, built: dict[str, object], ours: Keys, theirs: Keys
 ) -> None:
     where = ("--registry", f"{running.host}/real")
@@ -487,7 +487,7 @@ def test_a_release_that_was_begun_is_promoted_by_its_own_key_alone(
     tags = place.project.tags[NEW]
     with pytest.raises(PublishError, match="signed, but not by the key"):
         Publisher(place.registry(), signer=signer(theirs, cosign)).finish(tags, lambda _: None)
-    nobody = CosignSigner(cosign=Cosign(program=str(cosign), log=False))  # keyless, and nobody is believed
+    nobody = CosignSigner(cosign=Cosign(program=str(cosign), log=False))  # keyless, and nobody is trusted
     with pytest.raises(PublishError, match="name whom with --identity and --issuer"):
         Publisher(place.registry(), signer=nobody).finish(tags, lambda _: None)
     assert tags[0] not in place.registry().tags()

@@ -256,7 +256,7 @@ def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
 
 
 def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
-    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so believe the engine."""
+    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so trust the engine."""
     if family != "cuda" or mode == "off":
         return Gpu(how="none", reason="nobody asked for one")
     gpu = look_for_gpu(engine)

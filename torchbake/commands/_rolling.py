@@ -8,7 +8,7 @@ from typing import Any
 from torchbake.commands._options import add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import believer_of, mover_of, signer_of
+from torchbake.commands._signing import mover_of, signer_of, trust_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.matrix.project import Project
@@ -39,7 +39,7 @@ def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
 def run_shift(args: argparse.Namespace, *, back: bool) -> int:
     """Move the tags of every selected image; one that cannot be moved leaves the others alone."""
     project, selection = load_selection(args)
-    verifier = believer_of(args)
+    verifier = trust_of(args)
     with interruptible():
         ended = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
     return _conclude(args, ended)

@@ -11,7 +11,7 @@ def add_signing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
     group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
     group.add_argument(
-        "--identity", default="", metavar="REGEXP", help="keyless: believe what this identity signed before …"
+        "--identity", default="", metavar="REGEXP", help="keyless: trust what this identity signed before …"
     )
     group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
     _add_common(group, "fail where nothing can be signed")
@@ -19,8 +19,8 @@ def add_signing(parser: argparse.ArgumentParser) -> None:
 
 def add_verifying(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("signatures, by cosign")
-    group.add_argument("--key", default="", metavar="KEY", help="believe this public key: a file, or a KMS address")
-    group.add_argument("--identity", default="", metavar="REGEXP", help="believe keyless signatures of this identity …")
+    group.add_argument("--key", default="", metavar="KEY", help="trust this public key: a file, or a KMS address")
+    group.add_argument("--identity", default="", metavar="REGEXP", help="trust keyless signatures of this identity …")
     group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
     _add_common(group, "fail where no signature can be verified")
 
@@ -33,7 +33,7 @@ def signer_of(args: argparse.Namespace) -> Signer:
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not args.key and not args.keyless:
         if trust:
-            raise UsageError("--identity says whose keyless signatures are believed.", hint="Give --keyless with it.")
+            raise UsageError("--identity says whose keyless signatures are trusted.", hint="Give --keyless with it.")
         return _idle(args, "no --key and no --keyless was given")
     if isinstance(cosign, Idle):
         return _idle(args, cosign.hindrance)
@@ -50,7 +50,7 @@ def mover_of(args: argparse.Namespace, signer: Signer) -> Signer:
     return signer
 
 
-def believer_of(args: argparse.Namespace) -> Signer:
+def trust_of(args: argparse.Namespace) -> Signer:
     """Who verifies by a key, public or private, or by an identity, and signs nothing. Raises as `signer_of` does."""
     trust = _trust(args)
     if not trust:
@@ -72,7 +72,7 @@ def verifier_of(args: argparse.Namespace) -> Verifier:
 
 def _trust(args: argparse.Namespace) -> Trust:
     if bool(args.identity) != bool(args.issuer) or (args.key and args.identity):
-        raise UsageError("Signatures are believed by --key, or by --identity and --issuer.")
+        raise UsageError("Signatures are trusted by --key, or by --identity and --issuer.")
     return Trust(key=args.key, identity=args.identity, issuer=args.issuer)
 
 

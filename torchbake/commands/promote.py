@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
     if args.keyless:
         raise UsageError(
             "Only --finish writes a record, which is what is signed here.",
-            hint="Give --finish with it; --identity and --issuer say whose keyless signatures are believed.",
+            hint="Give --finish with it; --identity and --issuer say whose keyless signatures are trusted.",
         )
     return run_shift(args, back=False)

@@ -42,7 +42,7 @@ class PipConfig:
         return most_exact(spec.accelerator, self.indexes, variable) if spec.indexes else ()
 
     def with_indexes(self, urls: tuple[str, ...]) -> "PipConfig":
-        """These asked too, and believed last: uv prefers the others where versions are equal."""
+        """These asked too, and trusted last: uv prefers the others where versions are equal."""
         *first, last = urls
         return replace(self, index_url=last, extra_index_urls=(*self.extra_index_urls, self.index_url or PYPI, *first))
 

@@ -142,7 +142,7 @@ def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin,
         if not set(hashes) & set(pin.hashes):
             raise LockError(
                 f"{pin.name} {pin.version} is there, but with none of the locked hashes: {pin.hashes[0]} for one.",
-                hint="Look for it where it was locked from; or believe these files: lock with --upgrade.",
+                hint="Look for it where it was locked from; or trust these files: lock with --upgrade.",
             )
         kept.append(replace(pin, hashes=hashes))
     return tuple(kept)

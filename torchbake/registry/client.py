@@ -1,6 +1,6 @@
 """What a registry holds, and how it is changed: manifests, blobs, tags.
 
-The protocol is the OCI distribution specification 1.1. Nothing is believed by its name alone: what is read by a digest
+The protocol is the OCI distribution specification 1.1. Nothing is trusted by its name alone: what is read by a digest
 is hashed, and what was written is asked for again.
 """
 

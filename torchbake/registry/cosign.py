@@ -45,7 +45,7 @@ class Verifier(Protocol):
 
 
 class Signer(Verifier, Protocol):
-    """Signs digests of one registry's repositories, and believes its own signatures."""
+    """Signs digests of one registry's repositories, and trusts its own signatures."""
 
     @property
     def how(self) -> str:
@@ -80,7 +80,7 @@ class Idle:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Whose signatures are believed: a public key (file or KMS address), or an identity and who vouches for it.
+    """Whose signatures are trusted: a public key (file or KMS address), or an identity and who vouches for it.
 
     ``name`` is the key as its user knows it, where that is another one.
     """
@@ -142,7 +142,7 @@ class Cosign:
 class CosignSigner:
     """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty).
 
-    It believes that key, of which a public one is enough for that; keyless, it believes ``trust``, and without it
+    It trusts that key, of which a public one is enough for that; keyless, it trusts ``trust``, and without it
     nobody: everybody has some identity.
     """
 
@@ -172,7 +172,7 @@ class CosignSigner:
 
     def problem(self, repository: Repository, digest: str) -> str:
         if not self.key and not self.trust:
-            return "not signed by anybody who is believed: name whom with --identity and --issuer"
+            return "not signed by anybody who is trusted: name whom with --identity and --issuer"
         with self._verifier() as verifier:
             return verifier.problem(repository, digest)
 
@@ -201,7 +201,7 @@ class CosignSigner:
 
 @dataclass(frozen=True, kw_only=True)
 class CosignVerifier:
-    """Believes the signatures of ``trust``."""
+    """Trusts the signatures of ``trust``."""
 
     cosign: Cosign
     trust: Trust

@@ -19,7 +19,7 @@ _HINT = "See what it is: nox -s validate; then docs/releases.md#an-image-that-is
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Judges the releases of a repository. ``verifier`` verifies the signatures that we believe, where it can."""
+    """Judges the releases of a repository. ``verifier`` verifies the signatures that we trust, where it can."""
 
     registry: Registry
     verifier: Verifier
@@ -56,7 +56,7 @@ class Verification:
         return ""
 
     def _unsigned(self, found: Found) -> str:
-        """What has no signature that we believe; empty also where none is verified."""
+        """What has no signature that we trust; empty also where none is verified."""
         if self.verifier.hindrance:
             return ""
         parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}

@@ -50,7 +50,7 @@ def agree(key: str, wanted: str | None, found: str | None) -> bool:
 def most_exact(promised: Versions, labels: Mapping[str, str]) -> dict[str, str | None]:
     """What must be inside an image: what is promised of it, as exactly as labels tell that do not contradict it.
 
-    A version that only a label names is believed to be inside too.
+    A version that only a label names is trusted to be inside too.
     """
     told = versions_in(labels)
     kept = {

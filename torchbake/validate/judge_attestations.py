@@ -11,7 +11,7 @@ from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE, STATEMENT
 from torchbake.release.record import Record
 from torchbake.validate.facts import Beside, Revision, Shelf, Signatures, short
-from torchbake.validate.remedies import BELIEVE, MOVE, SIGN, Unknown
+from torchbake.validate.remedies import MOVE, SIGN, TRUST, Unknown
 
 IMAGE = "image"
 
@@ -22,31 +22,31 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> s
 
     def lie(content: Mapping[str, Any], record: Record) -> str:
         if content.get("bomFormat") != "CycloneDX":
-            return f"is no CycloneDX SBOM\n{BELIEVE}: nox -s sbom -- {record.id}"
+            return f"is no CycloneDX SBOM\n{TRUST}: nox -s sbom -- {record.id}"
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
             return ""
         told = ", ".join(map(str, named)) or "not there"
-        return f"says that torch is {told}, the image's label {torch}\n{BELIEVE}: nox -s sbom -- {record.id}"
+        return f"says that torch is {told}, the image's label {torch}\n{TRUST}: nox -s sbom -- {record.id}"
 
     return _judged(SBOM, repository, revision, again, lie)
 
 
 def wrong_provenance(repository: str, revision: Revision, again: str) -> str:
     """``again`` is as for `wrong_sbom`."""
-    believe = f"\n{BELIEVE}'s own labels: docker buildx imagetools inspect {repository}:{revision.tag}"
+    trust = f"\n{TRUST}'s own labels: docker buildx imagetools inspect {repository}:{revision.tag}"
 
     def lie(content: Mapping[str, Any], record: Record) -> str:
         if (content.get("_type"), content.get("predicateType")) != (STATEMENT, PREDICATE):
-            return f"is no SLSA provenance{believe}"
+            return f"is no SLSA provenance{trust}"
         algorithm, _, value = record.digest.partition(":")
         about = [one.get("digest") for one in _entries(content.get("subject"))]
         if about != [{algorithm: value}]:
-            return f"is a statement about {about or 'nothing'}, not about {short(record.digest)}{believe}"
+            return f"is a statement about {about or 'nothing'}, not about {short(record.digest)}{trust}"
         inputs = _at(content, "predicate", "buildDefinition", "internalParameters", "inputs")
         if inputs == record.inputs:
             return ""
-        return f"says that the inputs are {inputs or 'none'}, the release record {record.inputs}{believe}"
+        return f"says that the inputs are {inputs or 'none'}, the release record {record.inputs}{trust}"
 
     return _judged(PROVENANCE, repository, revision, again, lie)
 
@@ -64,7 +64,7 @@ def signed_digests(shelf: Shelf) -> tuple[str, ...]:
 
 
 def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], again: str = "") -> str:
-    """Which of the parts, digests by name, have no signature that is believed; ``again`` publishes once more."""
+    """Which of the parts, digests by name, have no signature that is trusted; ``again`` publishes once more."""
     if signatures.hindrance:
         return Unknown(signatures.hindrance)
     names: dict[str, list[str]] = {}

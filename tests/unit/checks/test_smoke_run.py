@@ -237,7 +237,7 @@ def test_a_second_interruption_does_not_cut_the_clean_up_short(
         ("cpu", "require", True, "none"),
     ],
 )  # fmt: skip
-def test_an_engine_is_believed_to_have_a_gpu_when_a_container_got_it(
+def test_an_engine_is_trusted_to_have_a_gpu_when_a_container_got_it(
     *, monkeypatch: pytest.MonkeyPatch, session: Session, family: str, mode: str, there: bool, how: str
 ) -> None:
     daemon = daemon_with(lambda _: (0, "", ""), gpu=there)

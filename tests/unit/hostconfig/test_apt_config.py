@@ -126,7 +126,7 @@ def test_apts_own_word_counts(host: Host) -> None:
     )
 
 
-def test_an_apt_that_knows_of_no_proxy_is_believed(host: Host) -> None:
+def test_an_apt_that_knows_of_no_proxy_is_trusted(host: Host) -> None:
     host.dump = 'APT "";\n'
     assert host.write("etc/apt/apt.conf", PROXY).apt() == AptConfig()
 

@@ -169,7 +169,7 @@ def test_a_planted_revision_is_neither_signed_nor_promoted(
 
 
 @pytest.mark.parametrize("state", ["begun", "released"])
-def test_with_a_key_a_planted_record_is_believed_by_nobody(place: Place, state: str) -> None:
+def test_with_a_key_a_planted_record_is_trusted_by_nobody(place: Place, state: str) -> None:
     theirs = place.candidate(build="theirs")
     place.plant_record(theirs, lies={"state": state})
     before = dict(place.store.tags)

@@ -135,7 +135,7 @@ def test_a_bill_of_materials_that_is_not_the_images(bill: object, words: str) ->
     wrong = failed(shelf(release(sbom=bill)))
     assert wrong.keys() == {"sbom"}
     assert words in wrong["sbom"]
-    assert wrong["sbom"].endswith(f"Believe the image: nox -s sbom -- {SPEC.id}")
+    assert wrong["sbom"].endswith(f"Trust the image: nox -s sbom -- {SPEC.id}")
 
 
 def test_a_bill_of_materials_that_nobody_can_walk_through_is_none() -> None:
@@ -179,7 +179,7 @@ def test_a_provenance_that_is_not_the_images(text: str, words: str) -> None:
     wrong = failed(shelf(release(provenance=text)))
     assert wrong.keys() == {"provenance"}
     assert words in wrong["provenance"].splitlines()[0]
-    assert "Believe the image" in wrong["provenance"].splitlines()[1]
+    assert "Trust the image" in wrong["provenance"].splitlines()[1]
 
 
 def test_what_an_older_toolkit_released_is_not_run_with_the_reason() -> None:
