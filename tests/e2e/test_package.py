@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from tests.e2e.bare import Bare
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, Completed
 from tests.e2e.registries import Running, registry
 from tests.packages import build, check, check_same
 
@@ -136,7 +136,8 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     assert digest(running, f"{RUNTIME}-r1") != first
 
 
-def test_as_a_submodule_nox_alone_is_enough(tmp_path: Path, bare: Bare) -> None:
+def test_as_a_submodule_nox_alone_is_enough(tmp_path: Path, bare: Bare, first: Completed) -> None:
+    assert first.returncode == 0  # which installed what the commands need
     (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "noxfile.py").write_text(source)
     (tmp_path / "torchbake").symlink_to(bare.tree)
