@@ -18,6 +18,7 @@ from torchbake.checks.reports import file_name
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results, tally
 from torchbake.checks.waivers import waive
 from torchbake.core.parallel import run_all
+from torchbake.core.signals import signal_name
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -234,14 +235,8 @@ def _problem(ended: Ended, timeout: float) -> str:
     if ended.code in (0, 1):
         return ""
     if ended.code < 0:
-        return f"the checks were ended by {_signal_name(-ended.code)}: {_last(ended.tail)}"
+        return f"the checks were ended by {signal_name(-ended.code)}: {_last(ended.tail)}"
     return f"pytest ended with {ended.code} ({_CODES.get(ended.code, 'unknown')}): {_last(ended.tail)}"
-
-
-def _signal_name(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _last(tail: Sequence[str]) -> str:
