@@ -31,10 +31,10 @@ rows:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One row to begin with. ``torch`` empty: the newest that this toolkit's own matrix has for the accelerator."""
+    """One row to begin with."""
 
     accelerator: str
-    torch: str = ""
+    torch: str
 
 
 def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str:
