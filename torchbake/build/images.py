@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torchbake.build.bakefile import Options, output_for, packed
@@ -14,7 +15,7 @@ from torchbake.engine.ahead import Asked
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
 from torchbake.engine.image import Image
 from torchbake.errors import EngineError, TorchbakeError, UsageError
-from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
@@ -93,10 +94,15 @@ class ImageBuild:
             try:
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                bases[spec.name] = known or make_base(spec, state, read_apt_config(), source="auto", say=console.say)
+                bases[spec.name] = known or make_base(spec, state, self._apt, source="auto", say=console.say)
             except TorchbakeError as error:
                 bases[spec.name] = error
         return bases
+
+    @cached_property
+    def _apt(self) -> AptConfig:
+        """Read at the first need, as it asks apt, a process: a run with nothing to do has none."""
+        return read_apt_config()
 
     def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
         """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
@@ -114,13 +120,12 @@ class ImageBuild:
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
         check_buildx()
-        apt = read_apt_config()  # it asks apt: nothing for a run with nothing to do
         request, options = self.request, self._options(store)
         build = BuildRun(store=store, preparation=preparation, builder=request.builder, prune=request.prune)
         if request.dry_run:
-            return _shown(plan, build.bake_file(plan.jobs, options, apt))
+            return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
-        return build.run(plan, options, apt, folder, jobs=1 if request.prune else request.jobs)
+        return build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
 
     def _options(self, store: Store) -> Options:
         request, root = self.request, self.project.root
