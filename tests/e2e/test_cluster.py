@@ -23,6 +23,8 @@ from torchbake.engine.containers import ORDERS, OWNER, RUN, Box, Cluster, Ended,
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.owner import is_gone
 
+pytestmark = pytest.mark.engine
+
 QUIET = {"TORCHBAKE_BANNER": "0"}
 # Meets every other node by its name: each listens, and says hello to all.
 MEET = """

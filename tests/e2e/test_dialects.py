@@ -15,6 +15,8 @@ from entrypoints.pytorch.launch.contract import contract_of
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import Job, new_job
 
+pytestmark = pytest.mark.entrypoints
+
 FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # What belongs to the launcher's host or to its own image, not to ours.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}

@@ -12,6 +12,8 @@ from torchbake.engine.client import Engine
 from torchbake.engine.containers import RUN
 from torchbake.engine.gpu import Gpu, look_for_gpu
 
+pytestmark = pytest.mark.engine
+
 ONLY = ("--only", "smoke.tensor*", "--only", "smoke.nccl*")
 
 

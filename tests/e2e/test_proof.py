@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
 from tests.e2e.registries import Running, registry
 
+pytestmark = pytest.mark.proof
+
 ROWS = "init: {volume-permissions: {version: 9.9.9, base: debian12}}\n"
 CPU_ROW = "rows: [{torch: 2.13.0, accelerator: cpu, base: debian12, flavor: runtime}]\n"
 

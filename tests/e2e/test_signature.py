@@ -35,6 +35,8 @@ from torchbake.validate.judge import promise_of
 from torchbake.validate.pull import Idle as NotPulled
 from torchbake.validate.run import Row
 
+pytestmark = pytest.mark.release
+
 TOOLS = ROOT / ".torchbake/tools"
 BASIC = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
 SECRET = "the key's own password"

@@ -18,6 +18,8 @@ import pytest
 from tests.e2e.conftest import INIT, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.checks
+
 Project = Callable[..., Path]
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -36,6 +36,8 @@ from torchbake.validate.judge import promise_of
 from torchbake.validate.pull import Idle
 from torchbake.validate.run import Foreign, Row
 
+pytestmark = pytest.mark.validate
+
 TOOLS = ROOT / ".torchbake/tools"
 OLD, NEW = "2.9.1-cuda12.8-cudnn9-runtime-debian12", "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 NOT_PULLED = Idle(reason="nothing is pulled (--no-pull)")

@@ -95,3 +95,10 @@ def test_the_readme_begins_where_a_newcomer_is_and_names_one_package_beside_git(
 
 def test_ci_runs_the_readmes_test_command() -> None:
     assert (TOOLKIT / ".ci/run").read_text().splitlines()[-1] == readme.CHECK
+
+
+@pytest.mark.parametrize("path", sorted((TOOLKIT / "tests/e2e").glob("test_*.py")), ids=lambda path: path.stem)
+def test_a_test_on_the_engine_says_which_room_it_is_about(path: Path) -> None:
+    rooms = {place.parent.name for place in (TOOLKIT / "torchbake").glob("*/__init__.py")} | {"entrypoints", "doors"}
+    (marks,) = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(rooms & set(re.findall(r"pytest\.mark\.(\w+)", marks))) == 1
