@@ -55,6 +55,12 @@ class Tested:
         return "; ".join(part for part in (self.problem, reused, self.warning) if part)
 
 
+def absent(name: str, ref: str, row: str) -> Tested:
+    """An image that the engine does not have; ``row`` is the row of the matrix by which it can be built, if any."""
+    remedy = f"Build it: nox -s build -- {row}" if row else f"Fetch it: docker pull {ref}"
+    return Tested(name=name, ref=ref, problem=f"not in the engine. {remedy}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reports:
     """The folder of reports: ``<name>/<digest>.json``, ``.xml`` and ``.md``, each written beside, then renamed."""

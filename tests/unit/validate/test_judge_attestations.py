@@ -26,7 +26,8 @@ from tests.unit.validate.test_judge import (
     shelf,
 )  # fmt: skip
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._signing import add_signing, add_verifying, signer_of, verifier_of
+from torchbake.commands._options import arguments_of
+from torchbake.commands._signing import Signing, Verifying, add_signing, add_verifying, signer_of, verifier_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import SignatureError, UsageError
 from torchbake.oci.manifest import sha256
@@ -327,11 +328,19 @@ def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     assert len(registry.asked) == 1
 
 
-def _args(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:
+def _parsed(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plain-http", action="store_true")
     add(parser)
     return parser.parse_args(words)
+
+
+def signing(*words: str) -> Signing:
+    return arguments_of(Signing, _parsed(add_signing, *words))
+
+
+def verifying(*words: str) -> Verifying:
+    return arguments_of(Verifying, _parsed(add_verifying, *words))
 
 
 @pytest.fixture
@@ -346,35 +355,35 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_who_signs(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cosign = Cosign(program=str(installed), log=False, plain=True)
-    assert signer_of(_args(add_signing, "--key", "k", "--no-transparency-log", "--plain-http")) == CosignSigner(
+    assert signer_of(signing("--key", "k", "--no-transparency-log", "--plain-http")) == CosignSigner(
         cosign=cosign, key="k"
     )
-    assert signer_of(_args(add_signing, "--keyless")).how == "cosign, keyless"
-    assert signer_of(_args(add_signing)).how == "not-run: no --key and no --keyless was given"
+    assert signer_of(signing("--keyless")).how == "cosign, keyless"
+    assert signer_of(signing()).how == "not-run: no --key and no --keyless was given"
     with pytest.raises(UsageError, match="two ways"):
-        signer_of(_args(add_signing, "--key", "k", "--keyless"))
+        signer_of(signing("--key", "k", "--keyless"))
     with pytest.raises(SignatureError, match="no --key"):
-        signer_of(_args(add_signing, "--require-signature"))
+        signer_of(signing("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert signer_of(_args(add_signing, "--key", "k")) == Idle(hindrance="cosign is not installed")
+    assert signer_of(signing("--key", "k")) == Idle(hindrance="cosign is not installed")
     with pytest.raises(SignatureError, match="not installed"):
-        signer_of(_args(add_signing, "--key", "k", "--require-signature"))
+        signer_of(signing("--key", "k", "--require-signature"))
 
 
 def test_who_verifies(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cosign = Cosign(program=str(installed))
-    assert verifier_of(_args(add_verifying, "--key", "k")) == CosignVerifier(cosign=cosign, trust=Trust(key="k"))
-    assert verifier_of(_args(add_verifying, "--identity", "me", "--issuer", "it")) == CosignVerifier(
+    assert verifier_of(verifying("--key", "k")) == CosignVerifier(cosign=cosign, trust=Trust(key="k"))
+    assert verifier_of(verifying("--identity", "me", "--issuer", "it")) == CosignVerifier(
         cosign=cosign, trust=Trust(identity="me", issuer="it")
     )
-    assert verifier_of(_args(add_verifying)).hindrance == NO_KEY
+    assert verifier_of(verifying()).hindrance == NO_KEY
     for half in (("--identity", "me"), ("--issuer", "it"), ("--key", "k", "--identity", "me", "--issuer", "it")):
         with pytest.raises(UsageError, match="--identity and --issuer"):
-            verifier_of(_args(add_verifying, *half))
+            verifier_of(verifying(*half))
     with pytest.raises(SignatureError, match="no --key"):
-        verifier_of(_args(add_verifying, "--require-signature"))
+        verifier_of(verifying("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert verifier_of(_args(add_verifying, "--key", "k")).hindrance == "cosign is not installed"
+    assert verifier_of(verifying("--key", "k")).hindrance == "cosign is not installed"
 
 
 SAID = "WARNING: Skipping tlog verification\n{error}\nerror during command execution: again\n"
