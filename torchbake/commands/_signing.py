@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 
 from torchbake.errors import SignatureError, UsageError
-from torchbake.registry.cosign import CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
+from torchbake.registry.cosign import UNASKED, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def trust_of(args: Verifying) -> Signer:
     """Who verifies by a key, public or private, or by an identity, and signs nothing. Raises as `signer_of` does."""
     trust = _trust(args)
     if not trust:
-        return _idle(args, "no --key and no --identity was given")
+        return _idle(args, UNASKED)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if isinstance(cosign, Idle):
         raise _unverifiable(_idle(args, cosign.hindrance).hindrance)
@@ -89,7 +89,7 @@ def verifier_of(args: Verifying) -> Verifier:
     trust = _trust(args)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not trust:
-        return _idle(args, "no --key and no --identity was given")
+        return _idle(args, UNASKED)
     return _idle(args, cosign.hindrance) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
 
 

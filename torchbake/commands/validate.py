@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.checks.pytest_run import Options, Suite
@@ -10,11 +10,12 @@ from torchbake.checks.reports import Reports, Tested, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
-from torchbake.checks.verdict import Outcome
+from torchbake.checks.verdict import Outcome, remedies
 from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_registry, positive
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Verifying, add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.problem import problem_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
@@ -30,7 +31,6 @@ from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
 from torchbake.validate.pull import Idle, InEngine
-from torchbake.validate.remedies import next_steps
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
 
 EXAMPLES = (
@@ -113,7 +113,7 @@ def _conclude(results: Sequence[Tested], page: Path) -> int:
         return 0
     names = ", ".join(result.name for result in bad[:_SHOWN]) + (f" +{len(bad) - _SHOWN}" if len(bad) > _SHOWN else "")
     failed = {check.id for result in bad for check in result.checks if check.outcome is Outcome.FAILED}
-    steps = next_steps(check for result in bad for check in result.checks)
+    steps = remedies(check for result in bad for check in result.checks)
     hint = "\n        ".join((*steps[:_SHOWN], f"Read the table above, or {page}."))
     if failed == {SILENT} and all(result.verdict for result in bad):
         raise RegistryError(f"No answer for {len(bad)} of {len(results)} tags: {names}.", hint=hint)
@@ -164,7 +164,7 @@ def _promise(project: Project, spec: Spec) -> Promise:
     try:
         return promise_of(spec, project.tags[spec.id], lock_of(project, spec))
     except LockError as error:
-        return promise_of(spec, project.tags[spec.id], None, unlocked=error.message)
+        return promise_of(spec, project.tags[spec.id], None, replace(problem_of(error), unknown=True))
 
 
 def _engine(args: Arguments) -> tuple[Engine | None, str]:
