@@ -268,7 +268,7 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
         for job in subject.jobs(options)
         for name in job.check_ids
     ]
-    rows += [{"name": tested.name, "check": "", "step": tested.problem} for tested in missing]
+    rows += [{"name": tested.name, "check": "", "step": tested.remark} for tested in missing]
     if form == "json":
         console.show_json({"checks": rows})
     else:
@@ -277,8 +277,8 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
 
 
 def _step(job: Job) -> str:
-    if job.hindrance:
-        return f"not run: {job.hindrance}"
+    if job.problem:
+        return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
 
 
@@ -287,7 +287,7 @@ def _show(results: Sequence[Tested], form: str) -> None:
         console.show_json(as_json(results))
         return
     for tested in results:
-        said = tested.problem or tally(tested.checks)
+        said = tested.problem.sentence if tested.problem else tally(tested.checks)
         console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
         if tested.checks:
             show_checks(tested.checks)

@@ -18,8 +18,8 @@ class Problem:
 
     @property
     def sentence(self) -> str:
-        """All of it on one line."""
-        return " ".join(filter(None, (self.reason, self.remedy)))
+        """Both, one after the other."""
+        return f"{self.reason.removesuffix('.')}. {self.remedy}" if self.remedy else self.reason
 
 
 def problem_of(error: TorchbakeError) -> Problem:

@@ -12,7 +12,7 @@ from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.core.parallel import run_all
-from torchbake.core.problem import Problem, unknown
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.engine.client import Engine
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Reference, Repository
@@ -180,7 +180,7 @@ class ValidateRun:
             found = subject.validate(self.looker, self._teller(subject, shown))
         except TorchbakeError as error:
             shown.end(subject.name, error.message, good=False)
-            return [Tested(name=subject.name, ref=subject.where, problem=error.message)]
+            return [Tested(name=subject.name, ref=subject.where, problem=problem_of(error))]
         seconds = round((time.monotonic() - clock) / len(found), 2)
         tested = [self._keep(one, started.isoformat(timespec="seconds"), seconds) for one in found]
         bad = sum(one.outcome is not Outcome.PASSED for one in tested)
