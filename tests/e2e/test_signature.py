@@ -132,7 +132,7 @@ def failed(place: Place, verifier: Verifier) -> dict[str, dict[str, str]]:
     found = row.validate(NotPulled(reason="nothing is pulled"), lambda _: None)
     reasons = {
         one.ref.rpartition(":")[2]: {
-            check.id.partition(".")[2]: check.reason for check in one.checks if check.outcome is Outcome.FAILED
+            check.id.partition(".")[2]: check.text for check in one.checks if check.outcome is Outcome.FAILED
         }
         for one in found
     }

@@ -95,7 +95,7 @@ class Place:
     def failures(self, name: str) -> dict[str, dict[str, str]]:
         """What fails, by tag and check."""
         failed = {
-            tag: {check.id.partition(".")[2]: check.reason for check in checks if check.outcome is Outcome.FAILED}
+            tag: {check.id.partition(".")[2]: check.text for check in checks if check.outcome is Outcome.FAILED}
             for tag, checks in self.validate(name).items()
         }
         return {tag: checks for tag, checks in failed.items() if checks}
@@ -305,7 +305,7 @@ def test_any_reference_by_its_labels(place: Place) -> None:
         reference = Reference(repository=place.registry().repository, tag=key)
         subject = Foreign(reference=reference, registry=place.registry(), expected=parse_expected(expected))
         (found,) = subject.validate(NOT_PULLED, lambda _: None)
-        return {check.id: check.reason for check in found.checks if check.outcome is Outcome.FAILED}
+        return {check.id: check.text for check in found.checks if check.outcome is Outcome.FAILED}
 
     assert failed("torch=2.10.0,cuda=12.8,python=3.11") == {}
     assert failed("torch=2.11.0,cuda=12") == {"registry.labels": "by its labels torch is 2.10.0, not 2.11.0"}

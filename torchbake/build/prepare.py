@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchbake.build.bakefile import Job
-from torchbake.build.base_image import Base
+from torchbake.build.base_image import Base, find_base
 from torchbake.build.inputs import inputs_digest
-from torchbake.build.plan import Prepared, ref_of
+from torchbake.build.plan import Prepared, ref_of, why_build
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.image import Image
 from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -53,6 +54,16 @@ class Preparation:
             base=base,
             contexts=contexts,
         )
+
+    def why_old(self, spec: Spec, image: Image) -> str | None:
+        """Why an image would be built again; None where its base was never fetched here, so that nobody can tell."""
+        base = find_base(spec.base, self.project.state)
+        if base is None:
+            return None
+        try:
+            return why_build(self.job(spec, base), image, force=False)
+        except TorchbakeError as error:
+            return error.message
 
     def with_wheels(self, job: Job) -> Job:
         """The job with the wheels that folders of this host hold for it."""

@@ -22,6 +22,7 @@ from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.problem import problem_of
 from torchbake.engine.client import Engine, is_local
 from torchbake.engine.containers import RUN, Box, Cluster, Ended, Node, remove, undisturbed
 from torchbake.engine.gpu import Gpu, look_for_gpu
@@ -180,9 +181,9 @@ class Subject:
 
 
 def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[CheckResult, ...]:
-    """Run one job to its end and judge it; one with a hindrance starts nothing."""
-    if job.hindrance:
-        return job.hindered()
+    """Run one job to its end and judge it; one with a problem starts nothing."""
+    if job.problem:
+        return job.not_started()
     place = subject.place
     nodes = nodes_of(job, subject.expected, options.timeout, toolbox=place.toolbox, master=place.master)
     return judge(job, place.run(job, nodes, job.limit(options.timeout), on_look))
@@ -218,7 +219,7 @@ class SmokeRun:
             for job in subject.jobs(self.options):
                 checks += smoke(subject, job, self.options, _teller(shown, subject, job))
         except TorchbakeError as error:
-            return Tested(name=subject.name, ref=subject.ref, problem=error.message)
+            return Tested(name=subject.name, ref=subject.ref, problem=problem_of(error))
         verdict = Verdict(
             image=subject.ref,
             id=subject.row,
@@ -239,7 +240,7 @@ def _teller(shown: Board, subject: Subject, job: Job) -> Look:
 
 def _finish(tested: Tested, shown: Board) -> None:
     good = tested.outcome is Outcome.PASSED
-    said = tally(tested.checks) if tested.verdict else tested.problem
+    said = tested.problem.sentence if tested.problem else tally(tested.checks)
     seconds = f" in {tested.verdict.seconds:.1f} s" if tested.verdict else ""
     shown.end(tested.name, f"{tested.outcome}{seconds}, {said}", good=good)
     failed = [check for check in tested.checks if check.outcome is Outcome.FAILED]

@@ -4,14 +4,28 @@ import argparse
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torchbake.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Arguments = TypeVar("Arguments", bound=DataclassInstance)
+
+Format = Literal["table", "json"]
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
     "an id, a glob, all, !devel"
 )
+
+
+def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Arguments":
+    """What was given on the command line, as the command's own frozen dataclass: from here on every name is checked."""
+    given = {field.name: getattr(parsed, field.name) for field in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +58,11 @@ def _shard(text: str) -> tuple[int, int]:
     if not match or int(match[1]) > int(match[2]):
         raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
     return int(match[1]), int(match[2])
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """`Format` is what comes of it."""
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
 
 
 def positive(name: str) -> Callable[[str], int]:

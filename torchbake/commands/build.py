@@ -1,7 +1,8 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -10,7 +11,7 @@ from torchbake.commands._options import add_selectors, add_shard, positive
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import in_gigabytes
 from torchbake.errors import UsageError
-from torchbake.oci.layout import COMPRESSIONS
+from torchbake.oci.layout import COMPRESSIONS, Compression
 from torchbake.ui import console
 
 if TYPE_CHECKING:
@@ -33,6 +34,25 @@ _STYLES = {
     "skipped": "yellow",
     "planned": "cyan",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    dry_run: bool
+    format: str
+    jobs: int
+    no_cache: bool
+    pull: bool
+    locked: bool
+    prune: bool
+    builder: str | None
+    reproducible: bool
+    compression: Compression | None
+    cache_to: tuple[str, ...]
+    cache_from: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     if args.compression and not args.reproducible:
         raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
     # The engine is asked first, and all that is imported after that is imported while it makes its list.
@@ -70,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from torchbake.build.plan import not_built  # noqa: PLC0415
     from torchbake.commands._selection import load_selection  # noqa: PLC0415
 
-    project, selection = load_selection(args)
+    project, selection = load_selection(args.matrix, args.selectors, args.shard)
     with interruptible():
         results = ImageBuild(project=project, request=_request(args), asked=asked).run(selection.specs)
     _show(results, args.format)
@@ -80,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _request(args: argparse.Namespace) -> "Request":
+def _request(args: Arguments) -> "Request":
     from torchbake.build.images import Request  # noqa: PLC0415 - as above
 
     return Request(
@@ -93,8 +113,8 @@ def _request(args: argparse.Namespace) -> "Request":
         compression=args.compression or "zstd",
         jobs=args.jobs,
         builder=args.builder,
-        cache_to=tuple(args.cache_to),
-        cache_from=tuple(args.cache_from),
+        cache_to=args.cache_to,
+        cache_from=args.cache_from,
     )
 
 

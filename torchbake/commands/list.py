@@ -2,7 +2,9 @@
 
 import argparse
 import json
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from rich.text import Text
 
@@ -21,6 +23,15 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    format: Literal["table", "json", "github"]
+    explain: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
@@ -28,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors, args.shard)
     specs = list(selection.specs)
     if args.format == "json":
         console.show_json(

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 from torchbake.commands._options import add_selectors
 from torchbake.commands._selection import load_selection
@@ -26,6 +28,16 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    upgrade: bool
+    upgrade_builder: bool
+    check: bool
+    resolve: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that fit, not the locked ones")
@@ -39,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors)
     if args.check and (args.upgrade or args.upgrade_builder):
         raise UsageError("--check changes nothing, and --upgrade does.", hint="Give one of them.")
     if args.resolve and not args.check:

@@ -4,8 +4,9 @@ import argparse
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torchbake.core.files import write_text
 from torchbake.errors import SetupError
@@ -36,6 +37,15 @@ _APT_ENVIRONMENT = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    check: bool
+    dry_run: bool
+    shown: bool
+    format: Literal["text", "json"]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="only tell what is there and what would be done")
@@ -45,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how the result is printed")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
     host = probe.look(paths)
     plan = make_plan(host, paths)

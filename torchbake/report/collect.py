@@ -5,15 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchbake.build.base_image import find_base
-from torchbake.build.plan import ref_of, why_build
+from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Verdict
 from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.image import Image
-from torchbake.errors import LockError, RegistryError, TorchbakeError
+from torchbake.errors import LockError, RegistryError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project
@@ -62,18 +61,8 @@ class Inventory:
         for spec in specs:
             image = images.get(ref_of(spec, self.project.tags[spec.id]))
             if image:
-                found[spec.id] = look_into(self.engine, spec, image, self._stale(spec, image))
+                found[spec.id] = look_into(self.engine, spec, image, self.preparation.why_old(spec, image))
         return found
-
-    def _stale(self, spec: Spec, image: Image) -> str | None:
-        """Why it would be built again; None when its base was never fetched here, so that nobody can tell."""
-        base = find_base(spec.base, self.project.state)
-        if base is None:
-            return None
-        try:
-            return why_build(self.preparation.job(spec, base), image, force=False)
-        except TorchbakeError as error:
-            return error.message
 
     def _locks(self, specs: Sequence[Spec]) -> dict[str, Lock]:
         """Those that hold; an image without one shows what its row says."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torchbake.core.problem import Problem
 from torchbake.oci.labels import ID
 from torchbake.oci.tag_names import ImmutableTag
 from torchbake.release.record import Record
@@ -19,7 +20,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One image as a registry serves it. ``unread``: why its config, and so its platform and labels, is not known.
+    """One image as a registry serves it. ``config_problem``: why its platform and labels are not known.
 
     ``digest`` is what it is pulled by: of an index, that of its image for linux/amd64.
     """
@@ -28,21 +29,22 @@ class Image:
     platforms: tuple[str, ...]
     labels: Mapping[str, str]
     pieces: tuple[Piece, ...]
-    unread: str = ""
+    config_problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
     """What a registry served for a tag, or a digest. ``digest`` is None where there is no such tag.
 
-    ``silence``: why it is not known (no answer, or a refusal). ``damage``: how its manifest is not what it should be.
+    ``answer_problem``: why it is not known (no answer, or a refusal). ``manifest_problem``: how its manifest is not
+    what it should be.
     """
 
     tag: str
     digest: str | None = None
     image: Image | None = None
-    silence: str = ""
-    damage: str = ""
+    answer_problem: Problem | None = None
+    manifest_problem: Problem | None = None
 
     @property
     def who(self) -> str:
@@ -55,13 +57,13 @@ class Served:
 class Beside:
     """An artifact beside an image, as its tag serves it. ``digest`` is None where there is no such tag.
 
-    ``subject`` is the digest of the image that it names, ``data`` what it says. ``unread``: why that is not known.
+    ``subject`` is the digest of the image that it names, ``data`` what it says. ``problem``: why that is not known.
     """
 
     digest: str | None = None
     subject: str = ""
     data: bytes = b""
-    unread: str = ""
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ class Revision:
     tag: ImmutableTag
     served: Served
     record: Record | None = None
-    problem: str = ""
+    problem: Problem | None = None
     beside: Mapping[str, Beside] = field(default_factory=dict)
 
     @property
@@ -91,24 +93,21 @@ class Revision:
 class Shelf:
     """What a repository serves of one image: its rolling tags, and its revisions, oldest first.
 
-    ``unlisted``: why the registry does not list tags; then no revision is known.
+    ``list_problem``: why the registry does not list tags; then no revision is known.
     """
 
     repository: str
     tags: Mapping[str, Served]
     revisions: tuple[Revision, ...] = ()
-    unlisted: str = ""
+    list_problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signatures:
-    """What was found of signatures: by digest, why it does not hold (empty: it does).
+    """What was found of signatures: by digest, why it does not hold (None: it does). ``problem``: why nobody asked."""
 
-    ``hindrance``: why none was verified.
-    """
-
-    problems: Mapping[str, str] = field(default_factory=dict)
-    hindrance: str = ""
+    problems: Mapping[str, Problem | None] = field(default_factory=dict)
+    problem: Problem | None = None
 
 
 def short(digest: str | None) -> str:

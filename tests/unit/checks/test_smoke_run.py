@@ -152,7 +152,8 @@ def test_an_image_that_is_gone_could_not_be_tested_and_the_others_are(session: S
     )
     assert gone.verdict is None
     assert gone.outcome is FAILED
-    assert "acme/gone:1 is not in the engine" in gone.problem
+    assert gone.problem
+    assert "acme/gone:1 is not in the engine" in gone.problem.reason
     assert fine.outcome is PASSED
     assert is_clean(daemon)
 
