@@ -196,8 +196,9 @@ def figures(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def containers(client: docker.DockerClient, subject: Subject) -> Iterator[Containers]:
-    remove_leftovers(Engine(client))
-    made = Containers(client, subject.digest)
+    engine = Engine(client)
+    remove_leftovers(engine)
+    made = Containers(engine, subject.digest)
     yield made
     made.remove_all()
 

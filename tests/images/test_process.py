@@ -6,10 +6,11 @@ import pytest
 
 from tests.images.budgets import budget_of
 from tests.images.checks import KINDS, check
-from tests.images.containers import STAYING, Ended
+from tests.images.containers import STAYING
 from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
+from torchbake.engine.runner import Ended
 from torchbake.matrix.spec import ImageSpec
 
 LAYER_LIMIT = 127  # overlayfs mounts no more: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/

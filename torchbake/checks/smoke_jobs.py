@@ -10,8 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import ORDERS, Ended, Node, Order
+from torchbake.engine.containers import ORDERS, Node, Order
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.matrix.spec import TOOLBOX
 
 PREFIX = "smoke"

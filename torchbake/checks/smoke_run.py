@@ -23,8 +23,9 @@ from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.client import Engine, is_local
-from torchbake.engine.containers import RUN, Box, Cluster, Ended, Node, remove, undisturbed
+from torchbake.engine.containers import Box, Cluster, Node, undisturbed
 from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.runner import RUN, Ended, remove
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.labels import ID

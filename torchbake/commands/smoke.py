@@ -31,10 +31,11 @@ from torchbake.commands._options import add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, answering, connect
-from torchbake.engine.containers import ORDERS, RUN
+from torchbake.engine.containers import ORDERS
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, LABEL, versions_in
@@ -200,7 +201,7 @@ def _subjects(args: argparse.Namespace, cases: Sequence[Case], engine: Engine, s
     if not args.dry_run:
         left = remove_leftovers(engine)
         if left:
-            console.say(f"removed {left} containers and networks that a killed run had left", style="yellow")
+            console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
     return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 

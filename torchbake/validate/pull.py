@@ -16,8 +16,9 @@ from torchbake.checks.smoke_jobs import Job, judge, nodes_of
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.containers import Box, Cluster, Ended, Node
+from torchbake.engine.containers import Box, Cluster, Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import find_login

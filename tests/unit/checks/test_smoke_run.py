@@ -29,8 +29,9 @@ from torchbake.checks.smoke_run import (
 )
 from torchbake.checks.verdict import Outcome
 from torchbake.engine import containers
-from torchbake.engine.containers import RUN, Node
+from torchbake.engine.containers import Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import RUN, Ended
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.labels import ID
 
@@ -269,7 +270,7 @@ HOST_JOB = Job(payloads=("tensor",), device="cpu")
 HOST_NODE = Node(command=("/toolbox/smoke", "tensor", "--device", "cpu"))
 
 
-def run_on(host: OnHost, limit: int = 60) -> containers.Ended:
+def run_on(host: OnHost, limit: int = 60) -> Ended:
     (ended,) = host.run(HOST_JOB, [HOST_NODE], limit, lambda _: None)
     return ended
 

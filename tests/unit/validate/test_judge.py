@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.payloads import expected as payload
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import Ended
+from torchbake.engine.runner import Ended
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import VERSIONS as KEYS
 from torchbake.oci.labels import versions_in

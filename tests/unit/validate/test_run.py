@@ -18,7 +18,7 @@ from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store
 from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import RUN
+from torchbake.engine.runner import RUN
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.reference import Reference
 from torchbake.registry.cosign import Idle as Unsigned
