@@ -17,6 +17,7 @@ from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subj
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
+from torchbake.engine.gpu import MODES
 from torchbake.engine.leftovers import remove_leftovers
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
@@ -39,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--image", metavar="REF", help="the image to check, which the engine must have")
     group.addoption("--row", metavar="ID", help="its row in the matrix (default: what its label says)")
     group.addoption("--matrix", metavar="FILE", type=Path, default=TOOLKIT / "matrix.yaml", help="the matrix")
-    group.addoption("--gpu", choices=("auto", "require", "off"), default="auto", help="checks that need a GPU")
+    group.addoption("--gpu", choices=MODES, default="auto", help="checks that need a GPU")
     group.addoption("--nodes", type=int, metavar="N", help="containers of a distributed job")
     group.addoption("--nproc", type=int, metavar="N", help="processes in each of them")
     group.addoption("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")

@@ -9,6 +9,7 @@ import docker
 from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
+from torchbake.checks.gpu import family_of
 from torchbake.errors import TorchbakeError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock
@@ -97,10 +98,8 @@ class Subject:
 
     @property
     def family(self) -> str:
-        """``cpu`` or ``cuda``: the row's; without one, whether it asks for a GPU."""
-        if self.row and isinstance(self.row.spec, ImageSpec):
-            return self.row.spec.accelerator.kind
-        return "cuda" if "NVIDIA_VISIBLE_DEVICES" in self.environment else "cpu"
+        """``cuda`` for one that can use a GPU, else ``cpu``."""
+        return family_of(self.row.spec if self.row else None, self.config)
 
 
 def find_subject(client: docker.DockerClient, ref: str, row: str | None, matrix: Path) -> Subject:

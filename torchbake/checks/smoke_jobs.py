@@ -106,7 +106,7 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     A CPU image is judged on the CPU alone. A CUDA image is judged on both devices: without a GPU its jobs on the
     device cuda are there too, each with its hindrance. Where a GPU is required, to have none is a failure.
     """
-    hindrance, required = _no_gpu(gpu, options.gpu), options.gpu == "require"
+    hindrance, required = gpu.why_not(options.gpu), options.gpu == "require"
     jobs = [*_jobs_on("cpu", options)]
     if family == "cuda":
         jobs += (
@@ -116,15 +116,6 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     elif "nccl" in options.payloads and options.payloads != PAYLOADS:
         jobs += [replace(job, hindrance="NCCL is for GPUs, and this is a CPU build") for job in _nccl(options)]
     return tuple(jobs)
-
-
-def _no_gpu(gpu: Gpu, mode: str) -> str:
-    """Why nothing runs on a GPU; empty when it does."""
-    if mode == "off":
-        return "GPU checks are off (--gpu off)"
-    if gpu.there:
-        return ""
-    return f"a GPU is required (--gpu require), but {gpu.reason}" if mode == "require" else f"no GPU: {gpu.reason}"
 
 
 def _nccl(options: Options) -> Iterator[Job]:

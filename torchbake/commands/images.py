@@ -12,6 +12,7 @@ from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
+from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, UsageError
 from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.project import Project
@@ -39,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
     parser.add_argument("--force", action="store_true", help="also what has passed as it is")
-    parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto", help="as `test` takes it (default: auto)"
-    )
+    parser.add_argument("--gpu", choices=MODES, default="auto", help="as `test` takes it (default: auto)")
     parser.add_argument(
         "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
         help="with less room, finished images and the build cache leave the engine (default: 40)",

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
+from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.reports import Tested, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
@@ -22,7 +23,6 @@ from torchbake.checks.smoke_run import (
     Session,
     SmokeRun,
     Subject,
-    find_gpu,
     own_toolbox,
 )
 from torchbake.checks.tables import show_checks
@@ -30,7 +30,7 @@ from torchbake.checks.verdict import Outcome, tally
 from torchbake.commands._options import add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, answering, connect
+from torchbake.engine.client import Engine, connect
 from torchbake.engine.containers import ORDERS
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
@@ -38,7 +38,7 @@ from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.labels import ID, LABEL, versions_in
+from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -171,23 +171,19 @@ def _cases(args: argparse.Namespace, engine: Engine) -> list[Case]:
     images, cases = engine.images(), []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
-        family = spec.accelerator.kind
-        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=family))
+        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
     return cases
 
 
 def _case(engine: Engine, ref: str) -> Case:
-    """Any image: its family is what its labels say, else whether it asks for a GPU."""
+    """Any image, which need not be of the matrix."""
     digest = engine.find([ref])
     if digest is None:
         return Case(name=ref, ref=ref, row="", image=None)
-    with answering():
-        config = engine.client.images.get(digest).attrs["Config"]
+    config = engine.config(digest)
     labels = config.get("Labels") or {}
-    asks = any(word.startswith("NVIDIA_VISIBLE_DEVICES=") for word in config.get("Env") or ())
     image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
-    family = "cuda" if f"{LABEL}.cuda" in labels or asks else "cpu"
-    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family)
+    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family_of(None, config))
 
 
 def _missing(case: Case) -> Tested:
@@ -221,8 +217,9 @@ def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: E
 
 
 def _required(args: argparse.Namespace, gpu: Gpu) -> None:
-    if args.gpu == "require" and not gpu.there:
-        raise CheckError(f"A GPU is required (--gpu require), but {gpu.reason}.", hint="See docs/gpu.md.")
+    problem = gpu.why_not(args.gpu)
+    if args.gpu == "require" and problem:
+        raise CheckError(f"{problem[0].upper()}{problem[1:]}.", hint="See docs/gpu.md.")
 
 
 def _host(args: argparse.Namespace, session: Session) -> Subject:

@@ -9,9 +9,10 @@ from pathlib import Path
 from torchbake.build.base_image import find_base
 from torchbake.build.plan import ref_of, why_build
 from torchbake.build.prepare import Preparation
+from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
 from torchbake.checks.reports import Reports, Tested, as_json
-from torchbake.checks.smoke_run import Session, find_gpu
+from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
@@ -21,11 +22,12 @@ from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
+from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, TorchbakeError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project, load_project, run_folder
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of a selector: any image in the engine; again for more",
     )  # fmt: skip
     parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto",
+        "--gpu", choices=MODES, default="auto",
         help="auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)",
     )  # fmt: skip
     parser.add_argument(
@@ -228,13 +230,12 @@ def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dic
     return {
         case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
         for case in cases
-        if case.image and _can_use_gpu(case.spec)
+        if case.image and _family(case.spec, case.image, engine) == "cuda"
     }
 
 
-def _can_use_gpu(spec: Spec | None) -> bool:
-    """What an image without a row can do is not known before it is looked into."""
-    return spec is None or (isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda")
+def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
+    return family_of(spec, {} if spec else engine.config(image.digest))
 
 
 def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:

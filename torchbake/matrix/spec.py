@@ -55,6 +55,11 @@ class ImageSpec:
         return "-".join(part for part in parts if part != "cudnnNone")
 
     @property
+    def family(self) -> str:
+        """``cuda`` for an image that can use a GPU, else ``cpu``."""
+        return self.accelerator.kind
+
+    @property
     def version(self) -> Version:
         """The torch version, ordered as PEP 440 orders it."""
         return Version(self.torch)
@@ -79,6 +84,7 @@ class InitSpec:
     waivers: tuple[tuple[str, str], ...] = ()
 
     kind = "init"
+    family = "cpu"
 
     @property
     def version(self) -> Version:
