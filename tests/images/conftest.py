@@ -15,6 +15,7 @@ from tests.images.containers import Containers
 from tests.images.facts import GATHERERS, Facts
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
+from torchbake.core.digest import short_digest
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
 from torchbake.engine.gpu import MODES
@@ -241,4 +242,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     subject = config.stash.get(_SUBJECT, None)
-    return [f"image: {subject.ref} ({subject.digest[:19]}), row: {subject.id or 'none'}"] if subject else []
+    return [f"image: {subject.ref} ({short_digest(subject.digest)}), row: {subject.id or 'none'}"] if subject else []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import mover_of, signer_of, trust_of
@@ -33,7 +33,7 @@ def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
     add_registry(parser)
     parser.add_argument("--to", type=_revision, metavar="N", help=f"the release: 3 or r3 (default: {to})")
     parser.add_argument("--dry-run", action="store_true", help="say what would be moved; move nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 def run_shift(args: argparse.Namespace, *, back: bool) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from torchbake.commands._options import add_registry, add_selectors, positive
+from torchbake.commands._options import add_format, add_registry, add_selectors, positive
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
         help="with less room, finished images and the build cache leave the engine (default: 40)",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from torchbake.commands._options import add_selectors, add_shard
+from torchbake.commands._options import add_format, add_selectors, add_shard
 from torchbake.commands._selection import load_selection
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import Selection
@@ -24,7 +24,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
-    parser.add_argument("--format", choices=("table", "json", "github"), default="table", help="default: table")
+    add_format(parser, "table", "json", "github")
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
 
 

@@ -10,8 +10,9 @@ from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import content_epoch, created, revision
-from torchbake.commands._options import add_selectors
+from torchbake.commands._options import add_format, add_selectors
 from torchbake.commands._selection import load_selection
+from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a buildx builder; given twice, the second build is on another one",
     )  # fmt: skip
     parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd", help="of the layers (default: zstd)")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,7 +104,7 @@ def _row(one: Reproduced) -> tuple[Text | str, ...]:
     )
     if one.comparison is None:
         return Text(one.id, style="bold"), result, "", f"{one.seconds:.0f} s", ""
-    digests = " and ".join(dict.fromkeys(digest.removeprefix("sha256:")[:12] for digest in one.comparison.digests))
+    digests = " and ".join(dict.fromkeys(map(short_digest, one.comparison.digests)))
     layers = f"{one.comparison.equal} of {one.comparison.layers}"
     return Text(one.id, style="bold"), result, layers, f"{one.seconds:.0f} s", digests
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -27,7 +26,7 @@ from torchbake.checks.smoke_run import (
 )
 from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
-from torchbake.commands._options import add_selectors, positive
+from torchbake.commands._options import add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
@@ -109,13 +108,10 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         "--toolbox", type=Path, metavar="DIR",
         help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
     )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument("--keep", action="store_true", help="leave containers and networks for looking at them")
     parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.image import Image
 from torchbake.errors import UsageError
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_registry(parser, required=False)
     parser.add_argument("--diff", action="store_true", help="with --registry: only what a release would move")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,11 +82,11 @@ def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mappi
     decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
-    first = "" if new else decision.digest[:19]
+    first = "" if new else short_digest(decision.digest)
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         held = now[tag] if tag in now else registry.digest(tag)
-        words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
+        words = {"now": short_digest(held) if held else "", "then": _then(decision, tag)}
         lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
     return lines
 

@@ -1,7 +1,6 @@
 """`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
 
 import argparse
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
-from torchbake.commands._options import add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
@@ -70,17 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
     parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
     add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=_jobs(), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument(
         "--timeout", type=positive("--timeout"), default=1800, metavar="S",
         help="seconds that the checks of an image may take together (default: 1800)",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="check again what has passed already")
     parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,8 +282,3 @@ def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) ->
         console.show_json({"images": plan})
     else:
         console.show_table(("image", "step", "reason"), [(row["name"], row["step"], row["reason"]) for row in plan])
-
-
-def _jobs() -> int:
-    """The checks of an image keep about two cores busy."""
-    return max(1, (os.cpu_count() or 1) // 2)

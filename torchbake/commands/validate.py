@@ -10,7 +10,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import SELECTOR_HELP, Words, add_registry, positive
+from torchbake.commands._options import SELECTOR_HELP, Words, add_format, add_jobs, add_registry, positive
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=positive("--timeout"), default=300, metavar="S",
         help="seconds for the container of an image (default: 300)",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_jobs(parser)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

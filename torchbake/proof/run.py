@@ -15,6 +15,7 @@ from torchbake.build.buildx import prune
 from torchbake.build.source_date import revision
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
@@ -116,7 +117,7 @@ class ProofRun:
         free = self._free()
         if free >= self.room:
             return
-        self.say(f"{free / 1e9:.0f} GB are free: dropping finished images and the build cache from the engine")
+        self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
         tags = self.project.tags
         for old in [old for old in self.done if _stack(old) != _stack(spec)]:
             self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
