@@ -1,6 +1,7 @@
 """`base`: choose, fetch or bootstrap the bases of the selected images."""
 
 import argparse
+from functools import cache
 
 from torchbake.build.base_image import SOURCES, find_base, make_base
 from torchbake.commands._options import add_selectors
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
+    apt = cache(read_apt_config)  # apt is asked once, and only where something is made
     for spec in bases_of(selection.specs):
         known = find_base(spec, project.state)
         fits = known is not None and args.source in ("auto", known.source)
@@ -29,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
         elif args.dry_run:
             console.say(f"{spec.name}: would be made ({args.source})")
         else:
-            make_base(spec, project.state, read_apt_config(), source=args.source, say=console.say)
+            make_base(spec, project.state, apt(), source=args.source, say=console.say)
     return 0
