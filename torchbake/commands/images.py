@@ -14,9 +14,9 @@ from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, UsageError
-from torchbake.lock.image_lock import lock_path
+from torchbake.lock.image_lock import lock_text
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
 from torchbake.proof.run import ProofRun
 from torchbake.render.dockerfile import dockerfile_path
@@ -112,10 +112,8 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
 
 
 def _files(project: Project, spec: Spec) -> str:
-    lock = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
-    return files_digest(
-        spec, dockerfile=_text(dockerfile_path(project.root, spec)), lock_text=_text(lock) if lock else ""
-    )
+    dockerfile = _text(dockerfile_path(project.root, spec))
+    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec))
 
 
 def _text(path: Path) -> str:

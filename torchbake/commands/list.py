@@ -61,8 +61,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
 
 
 def _job(spec: Spec) -> dict[str, str]:
-    accelerator = "cpu" if isinstance(spec, InitSpec) else spec.accelerator.kind
-    return {"id": spec.id, "kind": spec.kind, "accelerator": accelerator}
+    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family}
 
 
 def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:

@@ -36,7 +36,7 @@ from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
 
@@ -161,7 +161,7 @@ def _cases(args: argparse.Namespace, engine: Engine) -> list[Case]:
     if args.image:
         return [_case(engine, ref) for ref in dict.fromkeys(args.image)]
     project, selection = load_selection(args)
-    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    specs = pytorch_of(selection.specs)
     if not specs:
         raise UsageError("An init image has no torch to test.", hint="Check it by: nox -s test")
     images, cases = engine.images(), []

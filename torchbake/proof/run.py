@@ -19,7 +19,7 @@ from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
 from torchbake.proof.record import Proof, Seconds
 
@@ -119,7 +119,7 @@ class ProofRun:
             return
         self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
         tags = self.project.tags
-        for old in [old for old in self.done if _stack(old) != _stack(spec)]:
+        for old in [old for old in self.done if old.title != spec.title]:
             self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
             self.done.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
@@ -135,11 +135,6 @@ class ProofRun:
 
 def _reasons(checks: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {check["id"]: check["reason"].strip().partition("\n")[0] for check in checks}
-
-
-def _stack(spec: Spec) -> tuple[str, ...]:
-    """Images of one stack have most layers in common."""
-    return (spec.torch, str(spec.accelerator)) if isinstance(spec, ImageSpec) else (spec.id,)
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:

@@ -43,16 +43,15 @@ class Promise:
 
 def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, unlocked: str = "") -> Promise:
     """``lock`` is None for init images, and where ``unlocked`` says why there is none."""
-    fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
+    fixed = {ID: spec.id, VERSION_LABEL: spec.own_tag}
     labels = {} if unlocked else promised_labels(spec, lock)
     waivers = dict(spec.waivers)
     if not isinstance(spec, ImageSpec):
         return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
-    cuda = spec.accelerator.cuda
-    versions = {"torch": spec.torch, "cuda": cuda, "cudnn": spec.cudnn, "python": spec.base.python}
+    versions = spec.versions
     return Promise(
         id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
-        versions=versions if cuda else {**versions, "nccl": None}, unlocked=unlocked, waivers=waivers,
+        versions=versions if spec.family == "cuda" else {**versions, "nccl": None}, unlocked=unlocked, waivers=waivers,
     )  # fmt: skip
 
 
