@@ -16,6 +16,7 @@ from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.export import Content, EngineSource
 from torchbake.lock.image_lock import read_lock
@@ -176,7 +177,7 @@ def test_a_tag_moved_by_hand_is_named_with_where_it_belongs(place: Place, valida
     assert failed["cuda12"].keys() == {"rolling", "labels"}
     reason = failed["cuda12"]["rolling"]
     assert reason.splitlines() == [
-        f"points at {OLD} ({old.digest[:19]}), and should point at {NEW}-r0 ({new.digest[:19]})",
+        f"points at {OLD} ({short_digest(old.digest)}), and should point at {NEW}-r0 ({short_digest(new.digest)})",
         f"Put it there: nox -s promote -- {NEW} --registry {place.where} --to 0",
     ]
     done = validate(NEW, "--registry", place.where, "--no-pull")
@@ -211,7 +212,7 @@ def test_an_older_revision_is_not_the_current_one(place: Place) -> None:
     place.registry().put(first, "latest" if "latest" in place.project.tags[NEW] else "cuda12")
     (failed,) = place.failures(NEW).values()
     assert failed.keys() == {"rolling"}
-    assert f"{NEW}-r1 ({second.digest[:19]})" in failed["rolling"]
+    assert f"{NEW}-r1 ({short_digest(second.digest)})" in failed["rolling"]
 
 
 def test_an_immutable_tag_that_was_overwritten(place: Place) -> None:
@@ -220,7 +221,7 @@ def test_an_immutable_tag_that_was_overwritten(place: Place) -> None:
     failed = place.failures(NEW)
     assert failed.keys() == {f"{NEW}-r0"}
     assert failed[f"{NEW}-r0"].keys() == {"immutable", "labels"}
-    assert f"{first.digest[:19]} was released, and it is {OLD}" in failed[f"{NEW}-r0"]["immutable"]
+    assert f"{short_digest(first.digest)} was released, and it is {OLD}" in failed[f"{NEW}-r0"]["immutable"]
 
 
 def test_tags_that_are_not_there(place: Place) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import docker
 from testinfra.host import Host
 
-from tests.images.containers import STAYING, ContainerError, Containers, Ended
+from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
+from torchbake.engine.runner import Ended
 from torchbake.render.dockerfile import USER
 
 PROBES = Path(__file__).with_name("probe")

@@ -10,6 +10,7 @@ from typing import Any
 from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown, not_run, plain, table
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, counts
+from torchbake.core.digest import short_digest
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
 
@@ -92,8 +93,7 @@ class Reports:
         return path
 
     def path(self, name: str, digest: str, *, partial: bool = False) -> Path:
-        short = digest.removeprefix("sha256:")[:12]
-        return self.folder / file_name(name) / f"{short}{'.partial' * partial}.json"
+        return self.folder / file_name(name) / f"{short_digest(digest)}{'.partial' * partial}.json"
 
 
 def file_name(name: str) -> str:

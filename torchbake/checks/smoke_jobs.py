@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.containers import ORDERS, Ended, Node, Order
+from torchbake.engine.containers import ORDERS, Node, Order
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.matrix.spec import TOOLBOX
 
 PREFIX = "smoke"
@@ -115,14 +116,9 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
 
 
 def _no_gpu(gpu: Gpu, mode: str) -> Problem | None:
-    """Why nothing runs on a GPU; None when it does."""
-    if mode == "off":
-        return unknown("GPU checks are off (--gpu off)")
-    if gpu.there:
-        return None
-    if mode == "require":
-        return Problem(reason=f"a GPU is required (--gpu require), but {gpu.reason}")
-    return unknown(f"no GPU: {gpu.reason}")
+    """Why nothing runs on a GPU; None when it does. Where a GPU is required, that is known to be wrong."""
+    reason = gpu.why_not(mode)
+    return Problem(reason=reason, unknown=mode != "require") if reason else None
 
 
 def _nccl(options: Options) -> Iterator[Job]:

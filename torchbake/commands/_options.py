@@ -1,6 +1,7 @@
 """Options that several commands share. Nothing heavy is imported here: a parser needs no matrix."""
 
 import argparse
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -60,11 +61,6 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """`Format` is what comes of it."""
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
-
-
 def positive(name: str) -> Callable[[str], int]:
     """An argparse type: a whole number from 1."""
 
@@ -74,6 +70,20 @@ def positive(name: str) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def add_format(parser: argparse.ArgumentParser, *choices: str) -> None:
+    """How the result is printed; the first of ``choices`` is the default. Without any: a table, or JSON (`Format`)."""
+    choices = choices or ("table", "json")
+    text = f"of the result (default: {choices[0]})"
+    parser.add_argument("--format", choices=choices, default=choices[0], help=text)
+
+
+def add_jobs(parser: argparse.ArgumentParser, *, by_cores: bool = False) -> None:
+    """How many images are worked on side by side: two, or as many as the cores can keep busy."""
+    default, words = (max(1, (os.cpu_count() or 1) // 2), "one for two cores") if by_cores else (2, "2")
+    text = f"images side by side (default: {words})"
+    parser.add_argument("--jobs", type=positive("--jobs"), default=default, metavar="N", help=text)
 
 
 def add_registry(

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchbake.errors import UsageError
-from torchbake.lock.image_lock import read_lock
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository, parse_registry
 
 
@@ -36,7 +36,7 @@ def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
 
 def lock_of(project: Project, spec: Spec) -> Lock | None:
     """The image's lock; None for an init image. Raises LockError."""
-    return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
+    return find_lock(project.root, spec)
 
 
 def repository_of(registry: str, spec: Spec) -> Repository:

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from torchbake.build.base_image import SOURCES, Source, find_base, make_base
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
+    apt = cache(read_apt_config)  # apt is asked once, and only where something is made
     for spec in bases_of(selection.specs):
         known = find_base(spec, project.state)
         fits = known is not None and args.source in ("auto", known.source)
@@ -40,5 +42,5 @@ def run(args: Arguments) -> int:
         elif args.dry_run:
             console.say(f"{spec.name}: would be made ({args.source})")
         else:
-            make_base(spec, project.state, read_apt_config(), source=args.source, say=console.say)
+            make_base(spec, project.state, apt(), source=args.source, say=console.say)
     return 0

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from torchbake.commands._options import add_selectors, add_shard, positive
+from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
+from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
-from torchbake.core.sizes import in_gigabytes
+from torchbake.core.sizes import human
 from torchbake.errors import UsageError
 from torchbake.oci.layout import COMPRESSIONS, Compression
 from torchbake.ui import console
@@ -59,10 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (default: 2)"
-    )
+    add_format(parser)
+    add_jobs(parser)
     parser.add_argument("--no-cache", action="store_true", help="run every step anew")
     parser.add_argument("--pull", action="store_true", help="get the bases anew first")
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
@@ -127,12 +126,12 @@ def _show(results: "list[Result]", form: str) -> None:
 
 
 def _row(result: "Result") -> tuple[Text | str, ...]:
-    size = in_gigabytes(result.size_bytes or 0)
+    size = human(result.size_bytes) if result.size_bytes else ""
     return (
         Text(result.id, style="bold"),
         Text(result.status, style=_STYLES[result.status]),
         size,
         f"{result.seconds:.1f} s" if result.seconds else "",
-        (result.digest or "").removeprefix("sha256:")[:12],
+        short_digest(result.digest or ""),
         result.reason.partition("\n")[0],
     )

@@ -13,10 +13,11 @@ from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import connect
+from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, UsageError
-from torchbake.lock.image_lock import lock_path
+from torchbake.lock.image_lock import lock_text
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
 from torchbake.proof.run import ProofRun
 from torchbake.render.dockerfile import dockerfile_path
@@ -54,9 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
     parser.add_argument("--force", action="store_true", help="also what has passed as it is")
-    parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto", help="as `test` takes it (default: auto)"
-    )
+    parser.add_argument("--gpu", choices=MODES, default="auto", help="as `test` takes it (default: auto)")
     parser.add_argument(
         "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
         help="with less room, finished images and the build cache leave the engine (default: 40)",
@@ -127,10 +126,8 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
 
 
 def _files(project: Project, spec: Spec) -> str:
-    lock = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
-    return files_digest(
-        spec, dockerfile=_text(dockerfile_path(project.root, spec)), lock_text=_text(lock) if lock else ""
-    )
+    dockerfile = _text(dockerfile_path(project.root, spec))
+    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec))
 
 
 def _text(path: Path) -> str:

@@ -18,7 +18,7 @@ from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.pipelines import PIPELINES, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import schema_text
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import pytorch_of
 from torchbake.matrix.starter import Choice, newest_torch, starter
 from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import parse_document
@@ -152,9 +152,8 @@ def _choices(args: Arguments) -> list[Choice]:
 def _versions() -> dict[str, set[str]]:
     """The versions of torch that the toolkit's own matrix has, by accelerator."""
     versions = defaultdict(set)
-    for spec in load_project(TOOLKIT / "matrix.yaml").expansion.specs:
-        if isinstance(spec, ImageSpec):
-            versions[str(spec.accelerator)].add(spec.torch)
+    for spec in pytorch_of(load_project(TOOLKIT / "matrix.yaml").expansion.specs):
+        versions[str(spec.accelerator)].add(spec.torch)
     return dict(versions)
 
 

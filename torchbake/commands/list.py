@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from torchbake.commands._options import add_selectors, add_shard
+from torchbake.commands._options import add_format, add_selectors, add_shard
 from torchbake.commands._selection import load_selection
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import Selection
@@ -35,7 +35,7 @@ class Arguments:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
-    parser.add_argument("--format", choices=("table", "json", "github"), default="table", help="default: table")
+    add_format(parser, "table", "json", "github")
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
 
 
@@ -72,8 +72,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
 
 
 def _job(spec: Spec) -> dict[str, str]:
-    accelerator = "cpu" if isinstance(spec, InitSpec) else spec.accelerator.kind
-    return {"id": spec.id, "kind": spec.kind, "accelerator": accelerator}
+    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family}
 
 
 def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:

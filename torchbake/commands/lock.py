@@ -16,7 +16,7 @@ from torchbake.lock.image_lock import check_online, format_checked, lock_path, m
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
@@ -57,7 +57,7 @@ def run(args: Arguments) -> int:
         raise UsageError("--check changes nothing, and --upgrade does.", hint="Give one of them.")
     if args.resolve and not args.check:
         raise UsageError("--resolve is a way to check.", hint="Give --check with it.")
-    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    specs = pytorch_of(selection.specs)
     config = read_pip_config()
     if args.check:
         _check(project, specs, config if args.resolve else None)

@@ -11,12 +11,21 @@ from torchbake.build.plan import ref_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
-from torchbake.commands._options import Format, add_format, add_registry, add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import (
+    Format,
+    add_format,
+    add_jobs,
+    add_registry,
+    add_selectors,
+    add_shard,
+    add_waive,
+)
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Signing, add_signing, signer_of
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
+from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
 from torchbake.engine.image import Image
@@ -94,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
+    add_jobs(parser)
     add_format(parser)
 
 
@@ -221,9 +230,9 @@ class _Count:
 
     def add(self, blob: Blob, count: int) -> None:
         self._sent[blob] = self._sent.get(blob, 0) + count
-        going = [f"{part / 1e6:.0f} of {one.size / 1e6:.0f}" for one, part in self._sent.items() if part < one.size]
+        going = [f"{human(part)} of {human(one.size)}" for one, part in self._sent.items() if part < one.size]
         done = [one for one, part in self._sent.items() if part >= one.size]
-        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)} MB" if going else ""]
+        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)}" if going else ""]
         self._look("; ".join(filter(None, words)))
 
 
@@ -231,7 +240,7 @@ def _summary(published: Published) -> str:
     decision, sent = published.decision, published.sent
     words = [f"{_WORDS[decision.action]} as {decision.tag}"]
     if sent:
-        words.append(f"{sent.bytes / 1e6:.1f} of {sent.whole / 1e6:.1f} MB sent in {sent.layers} blobs")
+        words.append(f"{human(sent.bytes)} of {human(sent.whole)} sent in {sent.layers} blobs")
     if decision.due:
         words.append(f"{len(decision.due)} tags moved")
     return ", ".join(words)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.build.prepare import Preparation
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
     )
-    parser.add_argument("--format", choices=("html", "json"), default="html", help="default: html")
+    add_format(parser, "html", "json")
 
 
 def run(args: Arguments) -> int:

@@ -13,6 +13,7 @@ from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
+from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError
@@ -113,7 +114,7 @@ def _row(one: Reproduced) -> tuple[Text | str, ...]:
     )
     if one.comparison is None:
         return Text(one.id, style="bold"), result, "", f"{one.seconds:.0f} s", ""
-    digests = " and ".join(dict.fromkeys(digest.removeprefix("sha256:")[:12] for digest in one.comparison.digests))
+    digests = " and ".join(dict.fromkeys(map(short_digest, one.comparison.digests)))
     layers = f"{one.comparison.equal} of {one.comparison.layers}"
     return Text(one.id, style="bold"), result, layers, f"{one.seconds:.0f} s", digests
 

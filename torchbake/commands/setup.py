@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from torchbake.commands._options import add_format
 from torchbake.core.files import write_text
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, probe
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
     # Sudo's half of a run: the steps were shown by the half that called it.
     only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how the result is printed")
+    add_format(parser, "text", "json")
 
 
 def run(args: Arguments) -> int:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Literal
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
+from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.reports import Tested, absent, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
@@ -23,22 +23,22 @@ from torchbake.checks.smoke_run import (
     Session,
     SmokeRun,
     Subject,
-    find_gpu,
     own_toolbox,
 )
 from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
-from torchbake.commands._options import Format, add_format, add_selectors, positive
+from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, answering, connect
-from torchbake.engine.containers import ORDERS, RUN, Order
+from torchbake.engine.client import Engine, connect
+from torchbake.engine.containers import ORDERS, Order
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
-from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.labels import ID, LABEL, versions_in
+from torchbake.matrix.spec import pytorch_of
+from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -128,10 +128,7 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         "--toolbox", type=Path, metavar="DIR",
         help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
     )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument("--keep", action="store_true", help="leave containers and networks for looking at them")
     parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
     add_format(parser)
@@ -184,29 +181,25 @@ def _cases(args: Arguments, engine: Engine) -> list[Case]:
     if args.image:
         return [_case(engine, ref) for ref in dict.fromkeys(args.image)]
     project, selection = load_selection(args.matrix, args.selectors)
-    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    specs = pytorch_of(selection.specs)
     if not specs:
         raise UsageError("An init image has no torch to test.", hint="Check it by: nox -s test")
     images, cases = engine.images(), []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
-        family = spec.accelerator.kind
-        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=family))
+        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
     return cases
 
 
 def _case(engine: Engine, ref: str) -> Case:
-    """Any image: its family is what its labels say, else whether it asks for a GPU."""
+    """Any image, which need not be of the matrix."""
     digest = engine.find([ref])
     if digest is None:
         return Case(name=ref, ref=ref, row="", image=None)
-    with answering():
-        config = engine.client.images.get(digest).attrs["Config"]
+    config = engine.config(digest)
     labels = config.get("Labels") or {}
-    asks = any(word.startswith("NVIDIA_VISIBLE_DEVICES=") for word in config.get("Env") or ())
     image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
-    family = "cuda" if f"{LABEL}.cuda" in labels or asks else "cpu"
-    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family)
+    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family_of(None, config))
 
 
 def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: Session) -> list[Subject]:
@@ -215,7 +208,7 @@ def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: S
     if not args.dry_run:
         left = remove_leftovers(engine)
         if left:
-            console.say(f"removed {left} containers and networks that a killed run had left", style="yellow")
+            console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
     return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 
@@ -235,8 +228,9 @@ def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, se
 
 
 def _required(args: Arguments, gpu: Gpu) -> None:
-    if args.gpu == "require" and not gpu.there:
-        raise CheckError(f"A GPU is required (--gpu require), but {gpu.reason}.", hint="See docs/gpu.md.")
+    problem = gpu.why_not(args.gpu)
+    if args.gpu == "require" and problem:
+        raise CheckError(f"{problem[0].upper()}{problem[1:]}.", hint="See docs/gpu.md.")
 
 
 def _host(host: str, args: Arguments, session: Session) -> Subject:

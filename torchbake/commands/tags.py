@@ -9,6 +9,7 @@ from torchbake.build.plan import ref_of
 from torchbake.commands._options import Format, add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.image import Image
 from torchbake.errors import UsageError
@@ -94,11 +95,11 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
     decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
-    first = "" if new else decision.digest[:19]
+    first = "" if new else short_digest(decision.digest)
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         held = now[tag] if tag in now else registry.digest(tag)
-        words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
+        words = {"now": short_digest(held) if held else "", "then": _then(decision, tag)}
         lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
     return lines
 

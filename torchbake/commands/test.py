@@ -1,30 +1,31 @@
 """`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
 
 import argparse
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
+from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
 from torchbake.checks.reports import Reports, Tested, absent, as_json
-from torchbake.checks.smoke_run import Session, find_gpu
+from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
-from torchbake.commands._options import Format, add_format, add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
+from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project, load_project, run_folder
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of a selector: any image in the engine; again for more",
     )  # fmt: skip
     parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto",
+        "--gpu", choices=MODES, default="auto",
         help="auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)",
     )  # fmt: skip
     parser.add_argument(
@@ -86,10 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
     parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
     add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=_jobs(), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument(
         "--timeout", type=positive("--timeout"), default=1800, metavar="S",
         help="seconds that the checks of an image may take together (default: 1800)",
@@ -246,13 +244,12 @@ def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dic
     return {
         case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
         for case in cases
-        if case.image and _can_use_gpu(case.spec)
+        if case.image and _family(case.spec, case.image, engine) == "cuda"
     }
 
 
-def _can_use_gpu(spec: Spec | None) -> bool:
-    """What an image without a row can do is not known before it is looked into."""
-    return spec is None or (isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda")
+def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
+    return family_of(spec, {} if spec else engine.config(image.digest))
 
 
 def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
@@ -286,8 +283,3 @@ def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) ->
         console.show_json({"images": plan})
     else:
         console.show_table(("image", "step", "reason"), [(row["name"], row["step"], row["reason"]) for row in plan])
-
-
-def _jobs() -> int:
-    """The checks of an image keep about two cores busy."""
-    return max(1, (os.cpu_count() or 1) // 2)

@@ -11,7 +11,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, remedies
-from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_registry, positive
+from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_jobs, add_registry, positive
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Verifying, add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=positive("--timeout"), default=300, metavar="S",
         help="seconds for the container of an image (default: 300)",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
+    add_jobs(parser)
     add_format(parser)
 
 

@@ -9,9 +9,11 @@ CHECKOUT = not _SHIPPED.is_dir()
 # A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
 TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 
+STATE = ".torchbake"  # beside a matrix: what can be made again
+
 
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:
-        return TOOLKIT / ".torchbake"
+        return TOOLKIT / STATE
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchbake"

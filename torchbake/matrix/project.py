@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
+from torchbake.core.paths import STATE
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -40,7 +41,7 @@ class Project:
 
 def state_of(root: Path) -> Path:
     """The state of a project by its folder, whether its matrix can be read or not."""
-    return root / ".torchbake"
+    return root / STATE
 
 
 def run_folder(state: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +14,10 @@ from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.image import Image
 from torchbake.errors import LockError, RegistryError
-from torchbake.lock.image_lock import read_lock
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import steps_in
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import SBOM, revisions_of
@@ -68,11 +69,9 @@ class Inventory:
         """Those that hold; an image without one shows what its row says."""
         locks = {}
         for spec in specs:
-            if isinstance(spec, ImageSpec):
-                try:
-                    locks[spec.id] = read_lock(self.project.root, spec)
-                except LockError:
-                    continue
+            with suppress(LockError):
+                if lock := find_lock(self.project.root, spec):
+                    locks[spec.id] = lock
         return locks
 
     def _verdicts(
@@ -163,4 +162,4 @@ def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, 
 
 
 def _base_name(spec: Spec) -> str:
-    return f"base: {spec.base.name}" if isinstance(spec, ImageSpec) else ""
+    return "" if spec.from_scratch else f"base: {spec.base.name}"

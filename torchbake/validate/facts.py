@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torchbake.core.digest import short_digest
 from torchbake.core.problem import Problem
 from torchbake.oci.labels import ID
 from torchbake.oci.tag_names import ImmutableTag
@@ -111,5 +112,5 @@ class Signatures:
 
 
 def short(digest: str | None) -> str:
-    """Enough of a digest to tell it from others."""
-    return (digest or "nothing")[:19]
+    """A digest in a sentence, where there may be none."""
+    return short_digest(digest or "nothing")

@@ -45,16 +45,17 @@ class Promise:
 
 def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_problem: Problem | None = None) -> Promise:
     """``lock`` is None for init images, and where ``lock_problem`` says why there is none."""
-    fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
+    fixed = {ID: spec.id, VERSION_LABEL: spec.own_tag}
     labels = {} if lock_problem else promised_labels(spec, lock)
     waivers = dict(spec.waivers)
     if not isinstance(spec, ImageSpec):
         return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
-    cuda = spec.accelerator.cuda
-    versions = {"torch": spec.torch, "cuda": cuda, "cudnn": spec.cudnn, "python": spec.base.python}
+    versions = spec.versions
     return Promise(
         id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
-        versions=versions if cuda else {**versions, "nccl": None}, lock_problem=lock_problem, waivers=waivers,
+        versions=versions if spec.family == "cuda" else {**versions, "nccl": None},
+        lock_problem=lock_problem,
+        waivers=waivers,
     )  # fmt: skip
 
 

@@ -16,9 +16,11 @@ from torchbake.checks.smoke_jobs import Job, judge, nodes_of
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
 from torchbake.core.problem import Problem, problem_of
+from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.containers import Box, Cluster, Ended, Node
+from torchbake.engine.containers import Box, Cluster, Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import find_login
@@ -211,5 +213,5 @@ class _Progress:
         if event.get("status") == "Downloading" and detail.get("total"):
             self._layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
         come, whole = (sum(part) for part in zip(*self._layers.values(), strict=True)) if self._layers else (0, 0)
-        done = f", {come / 1e6:.0f} of {whole / 1e6:.0f} MB" if whole else ""
+        done = f", {human(come)} of {human(whole)}" if whole else ""
         self._look(f"pulling{done}")

@@ -17,8 +17,8 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Job, Layout, Options, jobs_of,
 from torchbake.checks.smoke_run import OnHost, Session
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import unknown
-from torchbake.engine.containers import Ended
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.oci.labels import versions_in
 
 NONE = Gpu(how="none", reason="the engine has no nvidia runtime")

@@ -29,7 +29,7 @@ def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
 @pytest.mark.parametrize(
     ("change", "check", "words"),
     [
-        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (sha256:r0)"),
+        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (r0)"),
         ({"image": None, "manifest_problem": Problem(reason="it is no JSON object")}, "manifest", "no JSON"),
     ],
 )

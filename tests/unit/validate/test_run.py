@@ -19,7 +19,7 @@ from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.containers import RUN
+from torchbake.engine.runner import RUN
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.reference import Reference
 from torchbake.registry.cosign import Idle as Unsigned
