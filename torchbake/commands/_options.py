@@ -10,7 +10,7 @@ from torchbake.errors import UsageError
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
-    "an id, a glob, all, !devel"
+    "an id, a glob, all, !devel, @FILE with such words"
 )
 
 

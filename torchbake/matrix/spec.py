@@ -9,6 +9,7 @@ from packaging.version import Version
 from torchbake.matrix.accelerator import Accelerator
 
 VENV = "/opt/venv"
+SIZES = ("small", "large")  # of images, for those who hand them out to machines
 TOOLBOX = "/opt/torchbake"  # where an image holds entrypoints/pytorch
 
 
@@ -55,6 +56,11 @@ class ImageSpec:
         return "-".join(part for part in parts if part != "cudnnNone")
 
     @property
+    def size(self) -> str:
+        """What a machine must have to build it, in a word: docs/ci.md has the figures."""
+        return "small" if self.accelerator.kind == "cpu" else "large"
+
+    @property
     def version(self) -> Version:
         """The torch version, ordered as PEP 440 orders it."""
         return Version(self.torch)
@@ -79,6 +85,7 @@ class InitSpec:
     waivers: tuple[tuple[str, str], ...] = ()
 
     kind = "init"
+    size = "small"
 
     @property
     def version(self) -> Version:
