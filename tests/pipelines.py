@@ -1,7 +1,7 @@
 """The CI files as values: their jobs, the commands of these, and what their expressions come to. Pure.
 
-`python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck, and the CI files that
-`init` gives to others, for their schemas.
+`python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck, and the CI files
+that `init` gives to others, for their schemas.
 """
 
 import ast
