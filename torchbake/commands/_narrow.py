@@ -133,5 +133,5 @@ def _served_base(image: str) -> tuple[str, str]:
     try:
         digest = Registry(Transport(reference.repository.host, sleep=sleep), reference.repository).digest(reference.key)
     except RegistryError as error:
-        return "", error.message
+        return "", error.message.partition(": ")[0].rstrip(".")  # a reason in a table; what broke is no news there
     return digest or "", "" if digest else f"{image} is not there"

@@ -153,14 +153,14 @@ def test_both_reasons_are_told_where_both_are_asked_for(
 
 def test_the_base_of_a_registry_is_asked_for_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> str:
-        raise RegistryError("docker.io does not answer.")
+        raise RegistryError("docker.io does not answer: the name is not known.")
 
     _narrow._served_base.cache_clear()
     monkeypatch.setattr(Registry, "digest", silent)
-    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer.")
+    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
     monkeypatch.setattr(Registry, "digest", lambda *_: NEW)
     assert _narrow._served_base("debian:trixie-slim") == (NEW, "")
-    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer.")
+    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
     _narrow._served_base.cache_clear()
 
 
