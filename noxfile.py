@@ -41,15 +41,18 @@ def lint(session: nox.Session) -> None:
     session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run", "completion.bash")
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
-    github, gitlab = (sorted(map(str, Path().glob(names))) for names in (".github/workflows/*.yml", "ci/*.yml"))
+    written = Path(session.create_tmp())
+    session.run(
+        "python", "-m", "tests.pipelines", str(written)
+    )  # the commands of CI files, and the files that `init` writes
+    github = map(str, sorted([*Path().glob(".github/workflows/*.yml"), *written.glob("github*.yml")]))
+    gitlab = map(str, sorted([*Path().glob("ci/*.yml"), *written.glob("gitlab*.yml")]))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
     session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", *gitlab)
     forms = [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "feature", "config")]
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *forms[:2])
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-config", *forms[2:])
-    scripts = Path(session.create_tmp())
-    session.run("python", "-m", "tests.pipelines", str(scripts))
-    session.run("shellcheck", *map(str, sorted(scripts.glob("*.sh"))))
+    session.run("shellcheck", *map(str, sorted(written.glob("*.sh"))))
 
 
 @nox.session

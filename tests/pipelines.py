@@ -1,6 +1,7 @@
 """The CI files as values: their jobs, the commands of these, and what their expressions come to. Pure.
 
-`python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck.
+`python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck, and the CI files
+that `init` gives to others, for their schemas.
 """
 
 import ast
@@ -14,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from torchbake.matrix.pipelines import PIPELINES, pipeline
+
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = tuple(sorted((ROOT / ".github/workflows").glob("*.yml")))
 GITLAB = tuple(sorted((ROOT / "ci").glob("*.yml")))
@@ -25,6 +28,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "startsWith": lambda text, start: _text(text).lower().startswith(_text(start).lower()),
     "cancelled": lambda: False,
     "fromJSON": json.loads,
+    "format": lambda text, *words: re.sub(r"\{(\d+)\}", lambda found: _text(words[int(found[1])]), text),
 }
 
 
@@ -49,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job of a GitHub workflow; ``raw`` has the rest."""
+    """A job of a GitHub workflow; ``raw`` has the rest. One without steps calls another workflow."""
 
     name: str
     steps: tuple[Step, ...]
@@ -101,7 +105,7 @@ def github_jobs(path: Path) -> dict[str, Job]:
     return {
         name: Job(
             name=name,
-            steps=tuple(_step(step) for step in raw["steps"]),
+            steps=tuple(_step(step) for step in raw.get("steps", ())),
             env={**workflow.get("env", {}), **raw.get("env", {})},
             raw=raw,
         )
@@ -130,8 +134,9 @@ def gitlab_tasks(path: Path) -> dict[str, Task]:
 
 
 def _extended(pipeline: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
-    parent = _extended(pipeline, pipeline[raw["extends"]]) if "extends" in raw else {}
-    return {**parent, **raw}
+    names = raw.get("extends", ())
+    parents = [_extended(pipeline, pipeline[name]) for name in ([names] if isinstance(names, str) else names)]
+    return {key: value for values in (*parents, raw) for key, value in values.items()}
 
 
 def _task(pipeline: Mapping[str, Any], name: str, raw: Mapping[str, Any]) -> Task:
@@ -239,9 +244,14 @@ def _text(value: Any) -> str:
 
 
 def write(folder: Path) -> None:
-    """Each block as a script of its own, and nothing of an earlier time."""
-    for old in folder.glob("*.sh"):
+    """Each block as a script of its own, each file of `init` as a release writes it, and nothing of an earlier time."""
+    for old in (*folder.glob("*.sh"), *folder.glob("*.yml")):
         old.unlink()
+    for ci, files in PIPELINES.items():
+        for number, source in enumerate(files.values()):
+            text = (ROOT / source).read_text(encoding="utf-8")
+            theirs = pipeline(text, "torchbake[nox]==1.2.3", "v1.2.3" if ci == "github" else "")
+            (folder / f"{ci}-{number}.yml").write_text(theirs, encoding="utf-8")
     for block in blocks():
         (folder / f"{block.where}.sh").write_text(f"#!/usr/bin/env bash\n{block.text}\n", encoding="utf-8")
 

@@ -6,6 +6,7 @@ prepare a machine that is ready here, and `apt-get`, by which a GitLab job chang
 
 import string
 import subprocess
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,9 +58,13 @@ class Machines:
         matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/"))
         _git(source, "init", "-q")
         _git(source, "add", "-A")
-        _git(source, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "as it is")
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+        _git(source, *who, "commit", "-qm", "as it is")
+        # What a pull request is merged into, as GitHub checks it out: the merge's first parent.
+        _git(source, *who, "commit", "-qm", "nothing that is in an image", "--allow-empty")
 
-    def new(self) -> Machine:
+    def new(self, *, given: Machine | None = None, files: Sequence[str] = ()) -> Machine:
+        """A fresh one, with these files of another: GitLab's artifacts of an earlier job."""
         home = self.folder / f"home{len(self.used)}"
         home.mkdir()
         checkout = home / "work"
@@ -67,6 +72,8 @@ class Machines:
         (checkout / ".torchbake").mkdir()
         (checkout / ".torchbake/bases").symlink_to(ROOT / ".torchbake/bases")
         (checkout / ".nox").symlink_to(self.bare.tree / ".nox")
+        for name, source in ((name, given.checkout / name) for name in files if given):
+            (checkout / name).write_bytes(source.read_bytes())
         self.used.append(Machine(checkout=checkout, home=home, bare=self.bare))
         return self.used[-1]
 
@@ -92,7 +99,7 @@ def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> Ended
     for step in job.steps:
         known = {**contexts, "steps": steps}
         if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, known)):
-            steps[step.name] = {"outputs": {}, "outcome": "skipped"}
+            steps[step.name] = {"outputs": defaultdict(str), "outcome": "skipped"}
             continue
         output.write_text("")
         env = {name: fill(str(value), known) for name, value in {**job.env, **step.env}.items()}
@@ -108,7 +115,8 @@ def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> Ended
 
 def run_gitlab(task: Task, variables: Mapping[str, str], given: Mapping[str, str], machine: Machine) -> bool:
     """The commands of a job; whether they ended well. ``variables`` are the file's, ``given`` those of GitLab."""
-    own = {name: string.Template(str(value)).safe_substitute(given) for name, value in variables.items()}
+    known = {**variables, **task.raw.get("variables", {})}
+    own = {name: string.Template(str(value)).safe_substitute(given) for name, value in known.items()}
     env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(given)
     options = ("-eo", "pipefail")
     lines = [line for line in (*task.before, *task.script) if not line.startswith("apt-get ")]

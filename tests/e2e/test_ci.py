@@ -13,7 +13,7 @@ from tests.e2e.bare import Bare
 from tests.e2e.conftest import INIT, ROOT, Completed
 from tests.e2e.machines import Machine, Machines, run_github, run_gitlab
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
-from tests.pipelines import evaluate, github_jobs, holds, read, tasks_of
+from tests.pipelines import fill, github_jobs, holds, read, tasks_of
 
 pytestmark = pytest.mark.doors
 
@@ -53,69 +53,100 @@ def tags(running: Running, namespace: str) -> dict[str, str]:
 class GitHub:
     """A repository with our workflows, whose variables say where it releases to."""
 
-    def __init__(self, machines: Machines, running: Running) -> None:
+    def __init__(self, machines: Machines, running: Running, event: str = "push") -> None:
         self.machines = machines
-        self.contexts: dict[str, Any] = {
-            "github": {"ref": "refs/heads/main", "event_name": "push", "actor": "somebody", "token": "not-for-others"},
+        ref = "refs/pull/1/merge" if event == "pull_request" else "refs/heads/main"
+        payload = {"before": "HEAD^1", "repository": {"default_branch": "main"}}
+        self.caller: dict[str, Any] = {
+            "github": {
+                "ref": ref, "event_name": event, "actor": "somebody", "token": "not-for-others", "event": payload,
+            },
             "vars": {
                 "REGISTRY": f"{running.host}/github",
                 "REGISTRY_USERNAME": NAME,
                 "IMAGES": f"'{INIT}' volume-* '!cpu'",
+                "CACHE": "",
             },
             "secrets": {"REGISTRY_PASSWORD": PASSWORD},
             "inputs": {},
-            "runner": {"environment": "self-hosted"},
-        }
+        }  # fmt: skip
+        jobs = github_jobs(WORKFLOWS / "images.yml").values()
+        (job,) = (job for job in jobs if holds(str(job.raw["if"]), self.caller))
+        self.called = job.raw["uses"].rpartition("/")[2]
+        inputs = {name: fill(str(value), self.caller) for name, value in job.raw["with"].items()}
+        secrets = {name: fill(str(value), self.caller) for name, value in job.raw.get("secrets", {}).items()}
+        self.contexts = {**self.caller, "vars": {}, "inputs": inputs, "secrets": secrets}
 
-    def job(self, workflow: str, name: str, **contexts: Any) -> tuple[dict[str, Any], Machine]:
-        """Run one job on a machine of its own; what it hands on, and the machine."""
-        job = github_jobs(WORKFLOWS / f"{workflow}.yml")[name]
-        known, machine = {**self.contexts, **contexts}, self.machines.new()
+    def job(self, name: str, workflow: str = "", **contexts: Any) -> tuple[dict[str, Any], Machine]:
+        """Run one job of the workflow that is called, or of another, on a machine of its own.
+
+        What it hands on, and the machine.
+        """
+        job = github_jobs(WORKFLOWS / (workflow or self.called))[name]
+        known = {**(self.caller if workflow else self.contexts), "runner": {"environment": "self-hosted"}, **contexts}
+        machine = self.machines.new()
         assert holds(str(job.raw.get("if", "")), known)
         ended = run_github(job, known, machine)
         assert ended.good, machine.said
         known["steps"] = ended.steps
-        outputs = {key: evaluate(value[3:-2], known) for key, value in job.raw.get("outputs", {}).items()}
-        return {"outputs": {key: _as_text(value) for key, value in outputs.items()}}, machine
+        outputs = {key: fill(value, known) for key, value in job.raw.get("outputs", {}).items()}
+        return {"outputs": outputs, "result": "success"}, machine
 
     def plan(self) -> tuple[dict[str, Any], list[Mapping[str, str]]]:
         """The first job: what it hands on, and the images it names."""
-        plan, _ = self.job("images", "plan")
-        matrix = github_jobs(WORKFLOWS / "images.yml")["release"].raw["strategy"]["matrix"]
-        return {"plan": plan}, evaluate(matrix[3:-2], {"needs": {"plan": plan}})["include"]
+        plan, _ = self.job("plan")
+        return {"plan": plan}, json.loads(plan["outputs"]["matrix"])["include"]
 
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    def is_skipped(self, name: str, needs: Mapping[str, Any]) -> bool:
+        job = github_jobs(WORKFLOWS / self.called)[name]
+        return not holds(str(job.raw.get("if", "")), {**self.contexts, "needs": needs})
 
 
 def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Machines, running: Running) -> None:
     github = GitHub(machines, running)
+    assert github.called == "release-images.yml"
     needs, images = github.plan()
-    assert [image["id"] for image in images] == [INIT]
-    assert needs["plan"]["outputs"]["release"] == "true"
+    assert [(image["id"], image["size"]) for image in images] == [(INIT, "small")]
 
-    _, machine = github.job("images", "release", needs=needs, matrix=images[0])
+    _, machine = github.job("release", needs=needs, matrix=images[0])
     released = tags(running, "github")
     assert set(released) == IMMUTABLE  # the rolling tags are left to one job for all images
     assert "| volume-permissions | released |" in machine.page
     assert "1 of 1 images passed" in machine.page
 
-    github.job("images", "promote", needs=needs)
+    github.job("promote", needs=needs)
     promoted = tags(running, "github")
     assert set(promoted) == IMMUTABLE | ROLLING
     assert {promoted[tag] for tag in ROLLING} == {released["1.0.0-r0"]}
 
-    _, machine = github.job("validate", "validate")
+    _, machine = github.job("validate", "validate.yml")
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert INIT in (machine.checkout / "reports/index.html").read_text()
     assert "images passed" in machine.page
 
     before = tags(running, "github")
     needs, images = github.plan()
-    _, machine = github.job("images", "release", needs=needs, matrix=images[0])
-    assert "| volume-permissions | unchanged |" in machine.page
-    github.job("images", "promote", needs=needs)
+    assert images == []  # it is released as it is
+    assert github.is_skipped("release", needs)
+    github.job("promote", needs=needs)
+    assert tags(running, "github") == before
+
+
+def test_github_builds_what_a_pull_request_changes_and_releases_nothing(machines: Machines, running: Running) -> None:
+    github = GitHub(machines, running, "pull_request")
+    assert github.called == "check-images.yml"
+    assert github.contexts["secrets"] == {}
+    needs, images = github.plan()
+    assert images == []  # the last commit changes no image
+    assert github.is_skipped("check", needs)
+
+    github.contexts["inputs"]["since"] = ""  # as by hand on another branch: those that are named
+    needs, images = github.plan()
+    assert [image["id"] for image in images] == [INIT]
+    before = tags(running, "github")
+    _, machine = github.job("check", needs=needs, matrix=images[0])
+    assert "1 of 1 images passed" in machine.page
+    assert not (machine.home / ".docker/config.json").exists()
     assert tags(running, "github") == before
 
 
@@ -126,20 +157,38 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
         "CI_REGISTRY_USER": NAME,
         "CI_REGISTRY_PASSWORD": PASSWORD,
         "IMAGES": f"'{INIT}' volume-* '!cpu'",
+        "BASES": "keep",
     }
-    plan, release, promote = tasks_of(PIPELINE, "release")
+    plan, small, large, promote = tasks_of(PIPELINE, "release")
     (validate,) = tasks_of(PIPELINE, "validate")
-    parts = [{"CI_NODE_INDEX": str(part), "CI_NODE_TOTAL": str(release.raw["parallel"])} for part in (1, 2)]
-    for task, more in ((plan, {}), (release, parts[0]), (release, parts[1])):
-        machine = machines.new()
+    planner = machines.new()
+    assert run_gitlab(plan, variables, given, planner), planner.said
+    files = plan.raw["artifacts"]["paths"]
+    assert [(planner.checkout / name).read_text() for name in files] == [f"{INIT}\n", ""]
+    total = str(small.raw["parallel"])
+    for task, part in ((small, "1"), (small, "2"), (large, "1")):
+        machine = machines.new(given=planner, files=files)
+        more = {"CI_NODE_INDEX": part, "CI_NODE_TOTAL": total}
         assert run_gitlab(task, variables, {**given, **more}, machine), machine.said
-    assert set(tags(running, "gitlab")) == IMMUTABLE  # the second part had no image, and that is no failure
+    assert set(tags(running, "gitlab")) == IMMUTABLE  # the other parts had no image, and that is no failure
     for task in (promote, validate):
         machine = machines.new()
         assert run_gitlab(task, variables, given, machine), machine.said
     assert set(tags(running, "gitlab")) == IMMUTABLE | ROLLING
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert (machine.checkout / "reports/index.html").exists()
+
+    planner = machines.new()
+    assert run_gitlab(plan, variables, given, planner), planner.said
+    assert [(planner.checkout / name).read_text() for name in files] == ["", ""]  # it is released as it is
+
+
+def test_gitlab_builds_what_a_merge_request_changes(machines: Machines) -> None:
+    plan, *_ = tasks_of(PIPELINE, "check")
+    given = {"IMAGES": f"'{INIT}'", "SINCE": "HEAD^1"}
+    machine = machines.new()
+    assert run_gitlab(plan, read(PIPELINE)["variables"], given, machine), machine.said
+    assert [(machine.checkout / name).read_text() for name in plan.raw["artifacts"]["paths"]] == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -155,22 +204,22 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
 def test_the_images_that_somebody_types_for_a_run_are_words_and_nothing_else(
     machines: Machines, typed: str, chosen: list[str] | None
 ) -> None:
-    plan, machine = github_jobs(WORKFLOWS / "images.yml")["plan"], machines.new()
+    plan, machine = github_jobs(WORKFLOWS / "check-images.yml")["plan"], machines.new()
     (machine.checkout / "volume-file").touch()  # a shell would put its name in place of the pattern
-    (listing,) = (step for step in plan.steps if step.name == "list")
+    (listing,) = (step for step in plan.steps if step.name == "named")
     job = replace(plan, steps=(listing,))
     ended = run_github(job, {"github": {}, "vars": {}, "inputs": {"images": typed}}, machine)
     assert ended.good == (chosen is not None), machine.said
     assert not (machine.checkout / "taken").exists()
     if chosen:
-        found = json.loads(ended.steps["list"]["outputs"]["matrix"])["include"]
+        found = json.loads(ended.steps["named"]["outputs"]["matrix"])["include"]
         assert [image["id"] for image in found] == chosen
 
 
 def test_a_job_without_the_login_releases_nothing(machines: Machines, running: Running) -> None:
     github = GitHub(machines, running)
-    github.contexts["secrets"] = {"REGISTRY_PASSWORD": "wrong"}
-    job, machine = github_jobs(WORKFLOWS / "images.yml")["promote"], machines.new()
+    github.contexts["secrets"] = {"password": "wrong"}
+    job, machine = github_jobs(WORKFLOWS / "release-images.yml")["promote"], machines.new()
     ended = run_github(job, {**github.contexts, "needs": {}}, machine)
     assert not ended.good
     assert not any("promote" in text for text in ended.ran)

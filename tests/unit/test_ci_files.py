@@ -29,18 +29,26 @@ from tests.unit.test_house import NOXFILE
 from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import SIZES
+from torchbake.proof.record import parse_proofs
 
-IMAGES, VALIDATE = (TOOLKIT / ".github/workflows" / name for name in ("images.yml", "validate.yml"))
+WORKFLOWS = TOOLKIT / ".github/workflows"
+IMAGES, CHECK, RELEASE, VALIDATE = (
+    WORKFLOWS / f"{name}.yml" for name in ("images", "check-images", "release-images", "validate")
+)
 PARENT, CHILD = (TOOLKIT / "ci" / name for name in ("gitlab-ci.yml", "gitlab-images.yml"))
 BLOCKS = tuple(blocks())
-JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()]
+ALL_JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()]
+JOBS = [(path, job) for path, job in ALL_JOBS if job.steps]
+CALLERS = [(path, job) for path, job in ALL_JOBS if not job.steps]
 TASKS = list(gitlab_tasks(CHILD).values())
 # What a command may be; all else would be logic, which belongs to the toolkit.
 PLAIN = (
     r"#.*",
     r"apt-get [^;&|]*",
-    r"pip install nox",
-    r"(matrix=\$\()?nox -s [^;&|()]*\)?",
+    r'pip install (nox|"\$INSTALL")',
+    r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
     r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$REGISTRY"',
     r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
@@ -51,6 +59,10 @@ SAMPLES = {
     "IMAGE": "volume-permissions",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
+    "SINCE": "HEAD^1",
+    "BASES": "keep",
+    "CACHE": "ghcr.io/acme/cache",
+    "SIZE": "large",
     "CI_NODE_INDEX": "2",
     "CI_NODE_TOTAL": "4",
 }
@@ -61,25 +73,31 @@ def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell(block: 
     bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
     assert bare <= {"SIGNING"}  # options of its owner; what chooses images can be typed at a run by hand
     for line in block.text.splitlines():
-        assert "$IMAGE" not in line or re.search(r' -- "\$IMAGES?"\)?$', line)  # no option, whatever it holds
+        assert "$IMAGE" not in line or re.search(
+            r' -- "\$IMAGES?"\)?(?: > \w+\.txt)?$', line
+        )  # no option, whatever it holds
 
 
 SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
 TO_PYPI = "pypa/gh-action-pypi-publish@release/v1"  # its branch for a major version
 WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its identity is what keyless signing needs
+LOOKING = {"contents": "read", "packages": "read"}  # what ghcr.io holds
+NOTHING = '{"include": []}'
+OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
 
 every_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
 every_job = pytest.mark.parametrize(("path", "job"), JOBS, ids=lambda part: getattr(part, "stem", None) or part.name)
 
 
 def commands() -> Iterator[tuple[list[str], list[str]]]:
-    """Every nox command of the CI files: its sessions, and the words behind `--`."""
+    """Every nox command of the CI files, with and without its optional words: its sessions, and what is behind `--`."""
     for block in BLOCKS:
-        for line in re.findall(r"nox (-s [^)\n]*)", block.text):
-            sessions = [{"SESSION": one} for one in sessions_of_ci()] if "$SESSION" in line else [{}]
-            for more in sessions:
-                front, _, back = line.partition(" -- ")
-                yield as_words(front, SAMPLES | more)[1:], as_words(back, SAMPLES | more)
+        for text in dict.fromkeys((OPTIONAL.sub("", block.text), OPTIONAL.sub(r"\2", block.text))):
+            for line in re.findall(r"nox (-s [^)\n>]*)", text):
+                sessions = [{"SESSION": one} for one in sessions_of_ci()] if "$SESSION" in line else [{}]
+                for more in sessions:
+                    front, _, back = line.partition(" -- ")
+                    yield as_words(front, SAMPLES | more)[1:], as_words(back, SAMPLES | more)
 
 
 def as_words(line: str, variables: Mapping[str, str]) -> list[str]:
@@ -99,7 +117,8 @@ def sessions_of_ci() -> list[str]:
 
 def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
     """What GitHub knows where somebody has set these variables."""
-    github = {"event_name": event, "ref": ref, "actor": "somebody", "token": "t0ken", "run_id": "7"}
+    payload = {"before": "0123abc", "repository": {"default_branch": "main"}}
+    github = {"event_name": event, "ref": ref, "actor": "somebody", "token": "t0ken", "run_id": "7", "event": payload}
     return {"github": github, "vars": variables, "secrets": {"REGISTRY_PASSWORD": "s3cret"}, "inputs": {}}
 
 
@@ -107,7 +126,10 @@ MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
 
 
 def test_there_are_files_to_check() -> None:
-    assert {path.name for path in GITHUB} == {"ci.yml", "images.yml", "release.yml", "validate.yml"}
+    assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, CHECK, RELEASE, VALIDATE)} | {
+        "ci.yml",
+        "release.yml",
+    }
     assert {path.name for path in GITLAB} == {"gitlab-ci.yml", "gitlab-images.yml"}
     assert len(list(commands())) > 20
 
@@ -138,12 +160,45 @@ def test_nothing_is_written_into_a_command_before_the_shell_reads_it(block: Bloc
 @every_job
 def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> None:
     assert job.raw["timeout-minutes"] <= 360
-    allowed = {"contents": "read"} | ({"packages": "read"} if path == VALIDATE else {})
-    assert read(path)["permissions"] == allowed
-    assert job.raw.get("permissions", allowed) in (allowed, WRITING, SIGNING)
-    asks = any("docker login" in step.run or step.uses == TO_PYPI for step in job.steps)
-    assert ("permissions" in job.raw) == asks or path == VALIDATE
-    assert (job.raw.get("permissions") == SIGNING) == any(step.uses == TO_PYPI for step in job.steps)
+    own = read(path)["permissions"]
+    assert own == (LOOKING if path == VALIDATE else {"contents": "read"})
+    commands = "\n".join(step.run for step in job.steps)
+    if any(step.uses == TO_PYPI for step in job.steps):
+        needed = SIGNING
+    elif "nox -s publish" in commands or "nox -s promote" in commands:
+        needed = WRITING
+    else:
+        needed = LOOKING if "docker login" in commands else {"contents": "read"}
+    assert job.raw.get("permissions", own) == needed
+
+
+def test_who_calls_a_workflow_gives_what_it_takes_and_allows_what_its_jobs_ask_for() -> None:
+    assert {job.name for _, job in CALLERS} == {"check", "release"}
+    for path, job in CALLERS:
+        called = WORKFLOWS / job.raw["uses"].rpartition("/")[2]
+        takes = read(called)["on"]["workflow_call"]
+        required = {name for name, one in takes["inputs"].items() if one.get("required")}
+        assert required <= set(job.raw["with"]) <= set(takes["inputs"])
+        assert set(job.raw.get("secrets", {})) == set(takes.get("secrets", {}))
+        allowed = job.raw.get("permissions", read(path)["permissions"])
+        for nested in github_jobs(called).values():
+            asked = nested.raw.get("permissions", read(called)["permissions"])
+            # GitHub refuses the whole run where a job asks for more than its caller has, even one that is skipped.
+            assert all(allowed.get(name) in (right, "write") for name, right in asked.items())
+
+
+def test_what_a_pull_request_calls_takes_no_secret_and_no_job_of_it_may_write() -> None:
+    workflow = read(CHECK)
+    assert set(workflow["on"]) == {"workflow_call"}
+    assert "secrets" not in workflow["on"]["workflow_call"]
+    assert workflow["permissions"] == {"contents": "read"}
+    assert not any("permissions" in job.raw for job in github_jobs(CHECK).values())
+    text = CHECK.read_text()
+    for word in ("secrets.", "github.token", "docker login", "nox -s publish", "--cache-to", "packages:", "id-token"):
+        assert word not in text
+    (caller,) = (job for _, job in CALLERS if job.raw["uses"].endswith(CHECK.name))
+    assert "permissions" not in caller.raw
+    assert "secrets" not in caller.raw
 
 
 @every_job
@@ -163,29 +218,45 @@ def test_every_variable_of_a_github_command_is_set(path: Path, job: Job) -> None
 
 
 def test_every_variable_of_a_gitlab_command_is_set() -> None:
-    given = {"CI_NODE_INDEX", "CI_NODE_TOTAL"}
+    given = {
+        "CI_NODE_INDEX",
+        "CI_NODE_TOTAL",
+        *read(PARENT)["check"]["variables"],
+        *read(PARENT)["release"]["variables"],
+    }
     for task in TASKS:
         text = "\n".join((*task.before, *task.script, *task.after))
-        assert set(re.findall(r"\$(\w+)", text)) <= {*read(CHILD)["variables"], *given}
+        assert set(re.findall(r"\$(\w+)", text)) <= {
+            *read(CHILD)["variables"],
+            *task.raw.get("variables", {}),
+            *given,
+        }
 
 
-def release_of(contexts: Mapping[str, Any]) -> str:
-    """What the plan says about releasing."""
-    return fill(github_jobs(IMAGES)["plan"].raw["outputs"]["release"], contexts)
+def called(contexts: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The workflow that is called there, and what it knows."""
+    (job,) = (job for _, job in CALLERS if holds(str(job.raw["if"]), contexts))
+    path = WORKFLOWS / job.raw["uses"].rpartition("/")[2]
+    inputs = {name: fill(value, contexts) for name, value in job.raw["with"].items()}
+    secrets = {name: fill(value, contexts) for name, value in job.raw.get("secrets", {}).items()}
+    return path, {**contexts, "vars": {}, "inputs": inputs, "secrets": secrets, "runner": {"environment": "x"}}
 
 
-def running(contexts: Mapping[str, Any]) -> str:
-    """The commands that the job of an image runs there, when all is well."""
-    needs = {"plan": {"outputs": {"release": release_of(contexts)}}}
-    more = {"needs": needs, "runner": {"environment": "github-hosted"}, "steps": {"test": {"outcome": "success"}}}
-    known = {**contexts, **more}
-    (job,) = (job for job in images_jobs() if holds(str(job.raw["if"]), known))
-    return "\n".join(step.run for step in job.steps if holds(step.condition, known))
+def planned(matrix: str, result: str = "success") -> dict[str, Any]:
+    return {"needs": {"plan": {"outputs": {"matrix": matrix}, "result": result}}}
+
+
+def running(contexts: Mapping[str, Any], matrix: str = '{"include": [1]}') -> str:
+    """The commands that run there, when all is well and these images are due."""
+    path, known = called(contexts)
+    known |= planned(matrix) | {"steps": {"test": {"outcome": "success"}}}
+    jobs = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known)]
+    return "\n".join(step.run for job in jobs for step in job.steps if holds(step.condition, known))
 
 
 def images_jobs() -> list[Job]:
     """The jobs for one image: where nothing is released, and where it is."""
-    return [job for name, job in github_jobs(IMAGES).items() if name in ("check", "release")]
+    return [github_jobs(CHECK)["check"], github_jobs(RELEASE)["release"]]
 
 
 @pytest.mark.parametrize(
@@ -198,11 +269,7 @@ def images_jobs() -> list[Job]:
     ids=["a pull request", "another branch", "no registry"],
 )
 def test_what_is_not_the_main_branch_is_tested_and_not_released(contexts: dict[str, Any]) -> None:
-    assert release_of(contexts) == "false"
-    assert not holds(
-        github_jobs(IMAGES)["promote"].raw["if"],
-        {**contexts, "needs": {"plan": {"outputs": {"release": release_of(contexts)}}}},
-    )
+    assert called(contexts)[0] == CHECK
     text = running(contexts)
     assert "nox -s build" in text
     assert "nox -s test" in text
@@ -210,32 +277,116 @@ def test_what_is_not_the_main_branch_is_tested_and_not_released(contexts: dict[s
     assert "publish" not in text
 
 
+@pytest.mark.parametrize(
+    ("event", "ref", "since"),
+    [
+        ("pull_request", "refs/pull/1/merge", "HEAD^1"),
+        ("push", "refs/heads/main", "0123abc"),
+        ("workflow_dispatch", "refs/heads/main", ""),
+    ],
+)
+def test_what_is_not_released_is_built_where_it_is_changed_and_by_hand_where_it_is_named(
+    event: str, ref: str, since: str
+) -> None:
+    contexts = on(event, ref)
+    path, known = called(contexts)
+    plan = github_jobs(path)["plan"]
+    assert fill(str(plan.env["SINCE"]), known) == since
+    assert ("--changed-since" in running(contexts)) == bool(since)
+    steps = {
+        "changed": {"outputs": {"matrix": "a"} if since else {"matrix": ""}},
+        "named": {"outputs": {"matrix": "b"}},
+    }
+    assert fill(plan.raw["outputs"]["matrix"], {**known, "steps": steps}) == ("a" if since else "b")
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "runs"),
+    [
+        ("push", "refs/heads/main", True),
+        ("push", "refs/tags/v1", True),
+        ("push", "refs/heads/other", False),
+        ("schedule", "refs/heads/main", True),
+        ("workflow_dispatch", "refs/heads/main", True),
+        ("workflow_dispatch", "refs/heads/other", False),
+        ("pull_request", "refs/pull/1/merge", False),
+        ("pull_request_target", "refs/heads/main", False),
+        ("issue_comment", "refs/heads/main", False),
+    ],
+)
+def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it(event: str, ref: str, runs: bool) -> None:
+    jobs = github_jobs(RELEASE)
+    assert holds(str(jobs["plan"].raw["if"]), on(event, ref)) == runs
+    assert jobs["release"].raw["needs"] == "plan"  # which is skipped where that is
+    assert "plan" in jobs["promote"].raw["needs"]
+    assert not holds(jobs["promote"].raw["if"], planned("", "skipped"))
+
+
+def test_where_nothing_is_due_no_image_is_built_and_rolling_tags_are_finished() -> None:
+    contexts = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
+    assert "nox -s build" not in running(contexts, NOTHING)
+    assert "nox -s promote" in running(contexts, NOTHING)
+    request = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme")
+    assert "nox -s build" not in running(request, NOTHING)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        words = ["list", "all", "--shard", "99/99", "--format", "github", "--matrix", str(TOOLKIT / "matrix.yaml")]
+        assert cli.main(words) == 0
+    assert printed.getvalue() == f"{NOTHING}\n"
+
+
+@pytest.mark.parametrize("path", [CHECK, RELEASE])
+@pytest.mark.parametrize(
+    ("inputs", "size", "label"),
+    [
+        ({}, "small", "ubuntu-24.04"),
+        ({}, "large", "ubuntu-24.04"),
+        ({"runner": "mine"}, "large", "mine"),
+        ({"runner": "mine", "runner_large": "big"}, "large", "big"),
+        ({"runner_large": "big"}, "small", "ubuntu-24.04"),
+    ],
+)
+def test_each_size_of_image_has_a_runner(path: Path, inputs: dict[str, str], size: str, label: str) -> None:
+    (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
+    assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label
+
+
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
     contexts = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme", SIGNING="--keyless")
-    known = {**contexts, "needs": {"plan": {"outputs": {"release": release_of(contexts)}}}}
     for path in GITHUB:
         if "pull_request" not in read(path)["on"]:
             continue
-        running = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known)]
+        running = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), contexts)]
         assert running
         for job in running:
             assert set((job.raw.get("permissions") or read(path)["permissions"]).values()) <= {"read"}
-            assert not any("secrets." in str(step) or "github.token" in str(step) for step in job.steps)
+            assert "secrets." not in str(job.raw)
+            assert "github.token" not in str(job.raw)
 
 
 def test_what_is_released_was_built_and_tested_as_in_a_pull_request() -> None:
-    check, release = (list(job.raw["steps"]) for job in images_jobs())
+    check, release = ([_without_cache(step) for step in job.raw["steps"]] for job in images_jobs())
     assert [step for step in release if step in check] == check
 
 
+def _without_cache(step: Mapping[str, Any]) -> dict[str, Any]:
+    return {**step, "run": OPTIONAL.sub("", step.get("run", ""))}
+
+
 @pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
-def test_the_main_branch_releases_what_it_tested(event: str) -> None:
-    contexts = on(event, "refs/heads/main", REGISTRY="ghcr.io/acme")
-    order = ["nox -s build", "nox -s test", "docker login", "nox -s publish"]
-    places = [running(contexts).index(word) for word in order]
-    assert places == sorted(places)
-    assert "nox -s publish" in running(contexts)
-    assert "--keep-rolling" in running(contexts)
+@pytest.mark.parametrize("cache", ["", "ghcr.io/acme/cache"])
+def test_the_main_branch_releases_what_it_tested(event: str, cache: str) -> None:
+    contexts = on(event, "refs/heads/main", REGISTRY="ghcr.io/acme", CACHE=cache)
+    text = running(contexts)
+    before, built, after = text.partition("nox -s build")
+    assert built
+    assert before.count("docker login") == (2 if cache else 1)  # to plan, and for the build cache where there is one
+    order = [after.index(word) for word in ("nox -s test", "docker login", "nox -s publish", "nox -s promote")]
+    assert order == sorted(order)
+    assert "--keep-rolling" in text
+    assert '--due --bases "$BASES" --registry "$REGISTRY"' in before
+    path, known = called(contexts)
+    assert fill(github_jobs(path)["plan"].env["BASES"], known) == ("keep" if event == "push" else "ask")
 
 
 @pytest.mark.parametrize(
@@ -243,8 +394,12 @@ def test_the_main_branch_releases_what_it_tested(event: str) -> None:
 )
 def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, password: str) -> None:
     contexts = on("push", "refs/heads/main", REGISTRY=registry, REGISTRY_USERNAME="bot")
+    contexts |= {
+        "inputs": called(contexts)[1]["inputs"],
+        "secrets": {"REGISTRY_PASSWORD": "s3cret", "password": "s3cret"},
+    }
     logins = [step for _, job in JOBS for step in job.steps if "docker login" in step.run]
-    assert len(logins) == 3
+    assert len(logins) == 5  # to plan, for the build cache, to release, to promote; to validate
     for step in logins:
         assert {key: fill(value, contexts) for key, value in step.env.items()} == {
             "USERNAME": name,
@@ -253,10 +408,13 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
 
 
 def test_secrets_are_given_to_logins_alone() -> None:
-    for path in GITHUB:
-        logins = [step for job in github_jobs(path).values() for step in job.steps if "docker login" in step.run]
-        assert path.read_text().count("secrets.") == len(logins)
-        assert path.read_text().count("github.token") == len(logins)
+    for _, job in JOBS:
+        for step, raw in zip(job.steps, job.raw["steps"], strict=True):
+            if "secrets." in str(raw) or "github.token" in str(raw):
+                assert "docker login" in step.run
+        assert "secrets." not in str({key: value for key, value in job.raw.items() if key != "steps"})
+    for _, job in CALLERS:
+        assert job.raw.get("secrets", {}) in ({}, {"password": "${{ secrets.REGISTRY_PASSWORD }}"})
 
 
 def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
@@ -267,7 +425,7 @@ def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
         assert concurrency["queue"] == "max"
         assert concurrency["cancel-in-progress"] is False
     assert all(job.raw["strategy"]["fail-fast"] is False for job in images_jobs())
-    assert "matrix" not in github_jobs(IMAGES)["promote"].raw.get("strategy", {})
+    assert "matrix" not in github_jobs(RELEASE)["promote"].raw.get("strategy", {})
 
 
 def test_releases_on_gitlab_take_turns() -> None:
@@ -281,21 +439,42 @@ def test_releases_on_gitlab_take_turns() -> None:
 def test_gitlab_does_what_each_task_is_for() -> None:
     names = {purpose: [task.name for task in tasks_of(CHILD, purpose)] for purpose in ("check", "release", "validate")}
     assert names == {
-        "check": ["plan", "check"],
-        "release": ["plan", "release", "promote"],
+        "check": ["plan-check", "check-small", "check-large"],
+        "release": ["plan-release", "release-small", "release-large", "promote"],
         "validate": ["validate"],
     }
     assert {job["variables"]["TASK"] for job in read(PARENT).values() if "variables" in job} == set(names)
-    check, release = (next(task for task in TASKS if task.name == name) for name in ("check", "release"))
-    assert release.script[: len(check.script)] == check.script
-    assert not any("login" in line or "publish" in line for line in check.script)
+    tasks = {task.name: task for task in TASKS}
+    for size in SIZES:
+        check, release = (tasks[f"{what}-{size}"] for what in ("check", "release"))
+        assert check.raw["variables"]["SIZE"] == release.raw["variables"]["SIZE"] == size
+        assert check.raw["tags"] == release.raw["tags"] == (["$RUNNER"] if size == "small" else ["$RUNNER_LARGE"])
+        built = [OPTIONAL.sub("", line) for line in check.script]
+        assert [line for line in (OPTIONAL.sub("", line) for line in release.script) if line in built] == built
+        assert not any("login" in line or "publish" in line or "--cache-to" in line for line in check.script)
+    for plan in ("plan-check", "plan-release"):
+        written = re.findall(r"--size (\w+) .* > (\w+\.txt)", "\n".join(tasks[plan].script))
+        assert written == [(size, f"{size}.txt") for size in SIZES]
+        assert tasks[plan].raw["artifacts"]["paths"] == [name for _, name in written]
+
+
+def test_gitlab_builds_what_a_merge_request_changes_and_releases_what_is_due() -> None:
+    parent = read(PARENT)
+    assert parent["check"]["variables"]["SINCE"] == "$CI_MERGE_REQUEST_DIFF_BASE_SHA"
+    rules = {rule["if"]: rule.get("variables", {}) for rule in parent["release"]["rules"]}
+    assert rules['$CI_PIPELINE_SOURCE == "push"'] == {"BASES": "keep"}
+    assert parent["release"]["variables"]["BASES"] == "ask"
+    tasks = {task.name: "\n".join(task.script) for task in TASKS}
+    assert tasks["plan-check"].count('--changed-since "$SINCE"') == 2
+    assert tasks["plan-release"].count("--due") == 2
+    assert "docker login" not in tasks["plan-check"]
 
 
 def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert cli.main(["list", "all", "--format", "github", "--matrix", str(TOOLKIT / "matrix.yaml")]) == 0
-    used = set(re.findall(r"matrix\.(\w+)", IMAGES.read_text())) - {"yaml"}
+    used = {name for path in (CHECK, RELEASE) for name in re.findall(r" matrix\.(\w+)", path.read_text())} - {"yaml"}
     assert used
     found = evaluate(
         "fromJSON(needs.plan.outputs.matrix)", {"needs": {"plan": {"outputs": {"matrix": printed.getvalue()}}}}
@@ -312,18 +491,19 @@ def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_r
         for pattern in re.findall(r"'(\^https://github[^']*)'", page.read_text())
     ]
     assert documented
-    signer = "https://github.com/acme/images/.github/workflows/images.yml@refs/"
+    signer = f"https://github.com/acme/images/.github/workflows/{RELEASE.name}@refs/"
     for pattern in documented:
         assert re.search(pattern, f"{signer}heads/main")
         assert not re.search(pattern, f"{signer}heads/other")
         assert not re.search(pattern, f"{signer}pull/1/merge")
-        assert not re.search(pattern, f"{signer}heads/main".replace("images.yml", "other.yml"))
+        assert not re.search(pattern, f"{signer}heads/main".replace(RELEASE.name, "other.yml"))
 
 
 def test_the_guide_tells_every_variable_and_secret() -> None:
     guide = (TOOLKIT / "docs/ci.md").read_text()
     asked = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
     asked |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
+    asked |= {name for path in (CHECK, RELEASE) for name in read(path)["on"]["workflow_call"]["inputs"]}
     assert {"REGISTRY", "IMAGES", "REGISTRY_PASSWORD"} <= asked
     assert sorted(name for name in asked if f"`{name}`" not in guide) == []
 
@@ -348,3 +528,23 @@ def test_an_expression_comes_to_what_github_makes_of_it(text: str, value: object
 def test_an_expression_that_is_not_known_is_an_error(text: str) -> None:
     with pytest.raises((KeyError, ValueError)):
         evaluate(text, MAIN)
+
+
+def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project) -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| (\d+) GB \| (\d+) GB \| (\d+) GB \| (\d+) minutes \|$",
+        (TOOLKIT / "docs/ci.md").read_text(),
+        flags=re.MULTILINE,
+    )
+    assert tuple(row[0] for row in rows) == SIZES
+    proofs = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")
+    for size, packed, unpacked, disk, minutes in rows:
+        found = [proofs[spec.id] for spec in project.expansion.specs if spec.size == size and spec.id in proofs]
+        assert found
+        assert max(proof.packed_bytes for proof in found) <= int(packed) * 10**9
+        assert max(proof.unpacked_bytes for proof in found) <= int(unpacked) * 10**9
+        assert int(packed) + int(unpacked) < int(disk)
+        seconds = (proof.seconds for proof in found)
+        assert max(one.build + one.test + one.publish for one in seconds) <= int(minutes) * 60
+        for path in (CHECK, RELEASE, CHILD):
+            assert f"{disk} GB" in path.read_text()

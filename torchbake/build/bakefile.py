@@ -70,6 +70,11 @@ def _literal(value: Any) -> Any:
     return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def _of_image(caches: Sequence[str], spec: Spec) -> list[str]:
+    """A cache of its own for each image, where they are named so: one written by several holds the last alone."""
+    return [cache.replace("{id}", spec.id) for cache in caches]
+
+
 def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
@@ -115,7 +120,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         "attest": ["type=provenance,disabled=true"],
     }
     if options.cache_to:
-        target["cache-to"] = list(options.cache_to)
+        target["cache-to"] = _of_image(options.cache_to, job.spec)
     if options.cache_from:
-        target["cache-from"] = list(options.cache_from)
+        target["cache-from"] = _of_image(options.cache_from, job.spec)
     return target | ({"no-cache": True} if options.no_cache else {}) | ({"pull": True} if options.pull else {})

@@ -19,7 +19,7 @@ Format = Literal["table", "json"]
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
-    "an id, a glob, all, !devel"
+    "an id, a glob, all, !devel, @FILE with such words"
 )
 
 
@@ -72,11 +72,10 @@ def positive(name: str) -> Callable[[str], int]:
     return parse
 
 
-def add_format(parser: argparse.ArgumentParser, *choices: str) -> None:
+def add_format(parser: argparse.ArgumentParser, *choices: str, text: str = "of the result") -> None:
     """How the result is printed; the first of ``choices`` is the default. Without any: a table, or JSON (`Format`)."""
     choices = choices or ("table", "json")
-    text = f"of the result (default: {choices[0]})"
-    parser.add_argument("--format", choices=choices, default=choices[0], help=text)
+    parser.add_argument("--format", choices=choices, default=choices[0], help=f"{text} (default: {choices[0]})")
 
 
 def add_jobs(parser: argparse.ArgumentParser, *, by_cores: bool = False) -> None:

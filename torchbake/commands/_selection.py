@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torchbake.core.files import read_text
 from torchbake.errors import UsageError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
@@ -22,11 +23,29 @@ def load_selection(
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
-    selection = select(project.expansion.specs, selectors, project.tags)
-    if shard:
-        part, parts = shard
-        selection = replace(selection, specs=selection.specs[part - 1 :: parts])
-    return project, selection
+    return project, sharded(_selected(project, selectors), shard)
+
+
+def sharded(selection: Selection, shard: tuple[int, int] | None) -> Selection:
+    """The I-th of N parts; one that holds no image is no error."""
+    part, parts = shard or (1, 1)
+    return replace(selection, specs=selection.specs[part - 1 :: parts])
+
+
+def _selected(project: Project, selectors: Sequence[str]) -> Selection:
+    """`@FILE` stands for the words in a file, such as `list --format ids` writes; an empty one selects nothing."""
+    words = [word for selector in selectors for word in _words(selector)]
+    return select(project.expansion.specs, words, project.tags) if words else Selection(specs=(), left_out=())
+
+
+def _words(selector: str) -> list[str]:
+    if not selector.startswith("@"):
+        return [selector]
+    try:
+        return read_text(Path(selector[1:])).split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"{selector}: cannot be read: {reason}.", hint="It holds words, one a line.") from None
 
 
 def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:

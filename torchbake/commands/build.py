@@ -25,8 +25,8 @@ EXAMPLES = (
     "nox -s build -- 2.10.0 --dry-run",
     "nox -s build -- cuda12 --reproducible",
     "nox -s build -- all --prune --format json > images.json",
-    "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache,mode=max "
-    "--cache-from type=registry,ref=HOST/cache",
+    "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
+    "--cache-from type=registry,ref=HOST/cache:{id}",
 )
 _STYLES = {
     "built": "green",
@@ -74,8 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compression", choices=COMPRESSIONS, help="of --reproducible layers; gzip for old clients (default: zstd)"
     )
-    parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
-    parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
+    help_ = "as docker buildx takes it; {id} in it is the image's id: a cache each"
+    parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help=help_)
+    parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help=help_)
 
 
 def run(args: Arguments) -> int:

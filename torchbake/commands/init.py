@@ -11,11 +11,11 @@ from packaging.version import InvalidVersion, Version
 
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.core.version import requirement, version
+from torchbake.core.version import requirement, tag, version
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
-from torchbake.matrix.pipelines import PIPELINES, pipeline
+from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import schema_text
 from torchbake.matrix.spec import pytorch_of
@@ -60,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)",
     )
-    parser.add_argument("--ci", choices=PIPELINES, default="", help="also the pipelines of that CI")
+    parser.add_argument(
+        "--ci",
+        choices=PIPELINES,
+        default="",
+        help="also the pipelines of that CI; github calls torchbake's, github-full has them all",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
 
 
@@ -86,8 +91,10 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }
-    for name, source in PIPELINES.get(args.ci, {}).items():
-        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known, "nox"))
+    ci = choice(args.ci, tag(known))
+    called = tag(known) if ci == "github" else ""
+    for name, source in PIPELINES.get(ci, {}).items():
+        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known, "nox"), called)
     return files
 
 

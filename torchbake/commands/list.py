@@ -2,17 +2,18 @@
 
 import argparse
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.text import Text
 
-from torchbake.commands._options import add_format, add_selectors, add_shard
-from torchbake.commands._selection import load_selection
+from torchbake.commands._options import add_format, add_registry, add_selectors, add_shard
+from torchbake.commands._selection import load_selection, sharded
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import Selection
-from torchbake.matrix.spec import InitSpec, Spec
+from torchbake.matrix.spec import SIZES, InitSpec, Spec
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -20,6 +21,10 @@ EXAMPLES = (
     "nox -s list -- cuda12 '!devel' --explain",
     "nox -s list -- cuda12 --format json | jq -r '.images[].id'",
     "echo matrix=$(nox -s list -- all --format github --shard 1/4) >> $GITHUB_OUTPUT",
+    "nox -s list -- all --due --registry ghcr.io/acme",
+    "nox -s list -- cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
+    "nox -s list -- all --changed-since origin/main",
+    "nox -s list -- all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
 
 
@@ -28,29 +33,69 @@ class Arguments:
     matrix: Path
     selectors: tuple[str, ...]
     shard: tuple[int, int] | None
-    format: Literal["table", "json", "github"]
+    due: bool
+    bases: Literal["ask", "keep"]
+    registry: str | None
+    plain_http: bool
+    changed_since: str
+    size: Literal["small", "large"] | None
+    format: Literal["table", "json", "github", "ids"]
     explain: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
-    add_format(parser, "table", "json", "github")
+    parser.add_argument("--due", action="store_true", help="only what --registry does not have as it is today")
+    parser.add_argument(
+        "--bases", choices=("ask", "keep"), default="ask",
+        help="--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
+    )  # fmt: skip
+    add_registry(parser, required=False, text="--due: where releases are: ghcr.io/acme")
+    parser.add_argument("--changed-since", default="", metavar="REF", help="only what differs from this git commit")
+    parser.add_argument("--size", choices=SIZES, help="only what is built on small machines (CPU), or on large ones")
+    add_format(
+        parser, "table", "json", "github", "ids",
+        text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE",
+    )  # fmt: skip
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
 
 
 def run(args: Arguments) -> int:
-    project, selection = load_selection(args.matrix, args.selectors, args.shard)
+    project, selection = load_selection(args.matrix, args.selectors)
+    selection, reasons = _narrowed(args, project, selection)
+    selection = sharded(selection, args.shard)  # parts are made of what is left
     specs = list(selection.specs)
     if args.format == "json":
-        console.show_json(
-            {"images": [_entry(project, spec) for spec in specs], "excluded": _excluded(project, selection)}
-        )
+        told = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
+        console.show_json({"images": told, "excluded": _excluded(project, selection)})
     elif args.format == "github":
         print(json.dumps({"include": [_job(spec) for spec in specs]}))
+    elif args.format == "ids":
+        print("".join(f"{spec.id}\n" for spec in specs), end="")
     else:
-        _table(project, selection, specs, explain=args.explain)
+        _table(project, selection, specs, reasons, explain=args.explain)
     return 0
+
+
+def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[Selection, Mapping[str, str]]:
+    """What is left by size, change and release, and why each image is."""
+    specs = tuple(spec for spec in selection.specs if args.size in (None, spec.size))
+    selection, reasons = replace(selection, specs=specs), dict[str, str]()
+    if not (args.due or args.changed_since):
+        return selection, reasons
+    from torchbake.commands import _narrow  # noqa: PLC0415 - the client of a registry is not loaded for a list
+
+    if args.changed_since:
+        selection, reasons = _narrow.narrowed(
+            selection, _narrow.changed_since(project, selection.specs, args.changed_since), reasons
+        )
+    if args.due:
+        question = _narrow.DueQuestion(
+            project=project, registry=args.registry or "", plain=args.plain_http, bases=args.bases
+        )
+        selection, reasons = _narrow.narrowed(selection, question.findings(selection.specs), reasons)
+    return selection, reasons
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
@@ -72,7 +117,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
 
 
 def _job(spec: Spec) -> dict[str, str]:
-    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family}
+    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size}
 
 
 def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:
@@ -80,9 +125,12 @@ def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:
     return excluded + [{"id": item.id, "reason": f"not selected: {item.reason}"} for item in selection.left_out]
 
 
-def _table(project: Project, selection: Selection, specs: list[Spec], *, explain: bool) -> None:
-    rows = [_row(project, spec) for spec in specs]
-    console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags"), rows)
+def _table(
+    project: Project, selection: Selection, specs: list[Spec], reasons: Mapping[str, str], *, explain: bool
+) -> None:
+    rows = [(*_row(project, spec), reasons[spec.id]) if reasons else _row(project, spec) for spec in specs]
+    more = ("reason",) if reasons else ()
+    console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
         left_out = [(item["id"], item["reason"]) for item in _excluded(project, selection)]
         console.show_table(("left out", "reason"), left_out)

@@ -35,5 +35,10 @@ def requirement(version: str, extra: str = "") -> str:
     public, _, local = version.partition("+")
     if local.startswith("g"):
         return f"{name} @ git+{SOURCE}@{local[1:].partition('.')[0]}"
-    released = "dev" not in public and public != "0"
-    return f"{name}=={public}" if released else f"{name} @ git+{SOURCE}"
+    return f"{name}=={public}" if tag(version) else f"{name} @ git+{SOURCE}"
+
+
+def tag(version: str) -> str:
+    """The tag of the toolkit's repository that a release is made from; empty for anything else."""
+    public, _, local = version.partition("+")
+    return f"v{public}" if not local.startswith("g") and "dev" not in public and public != "0" else ""

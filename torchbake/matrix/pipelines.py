@@ -2,21 +2,34 @@
 
 import re
 
+_WORKFLOWS = ".github/workflows"
+_CALLERS = ("images.yml", "validate.yml")
+_CALLED = ("check-images.yml", "release-images.yml")
 # Where each comes from, below the toolkit's folder, by where it goes.
 PIPELINES = {
-    "github": {
-        ".github/workflows/images.yml": ".github/workflows/images.yml",
-        ".github/workflows/validate.yml": ".github/workflows/validate.yml",
-    },
+    "github": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in _CALLERS},
+    "github-full": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in (*_CALLERS, *_CALLED)},
     "gitlab": {".gitlab-ci.yml": "ci/gitlab-ci.yml", "ci/gitlab-images.yml": "ci/gitlab-images.yml"},
 }
+_REPOSITORY = "torchbake/torchbake"
 _PAGES = "https://github.com/torchbake/torchbake/blob/main/docs/"
 _COPY = "# GitLab: copy this file to .gitlab-ci.yml, or include it there (`include: {local: ci/gitlab-ci.yml}`)."
-_SOURCES = re.compile(r"^ +- (?:entrypoints|layers|templates|tests/images|torchbake)/\*\*\n", flags=re.MULTILINE)
 
 
-def pipeline(text: str, requirement: str) -> str:
-    """A CI file of the toolkit as a repository has it that installs torchbake, by ``requirement``, as pip takes it."""
-    text = _SOURCES.sub("", text).replace("pip install nox", f'pip install "{requirement}"')
-    text = text.replace(_COPY, "# Starts the pipelines of the images.")
+def pipeline(text: str, requirement: str, tag: str = "") -> str:
+    """A CI file of the toolkit as a repository has it that installs torchbake, by ``requirement``, as pip takes it.
+
+    With a ``tag`` of the toolkit's repository the workflows that do the work are called there, else beside this one.
+    """
+    text = text.replace("pip install nox", f'pip install "{requirement}"')
+    text = text.replace("install: nox", f'install: "{requirement}"').replace(
+        _COPY, "# Starts the pipelines of the images."
+    )
+    if tag:
+        text = re.sub(rf"uses: \./({_WORKFLOWS}/[\w-]+\.yml)", rf"uses: {_REPOSITORY}/\1@{tag}", text)
     return re.sub(r"\bdocs/(?=[a-z-]+\.md)", _PAGES, text)
+
+
+def choice(ci: str, tag: str) -> str:
+    """Which of the PIPELINES is written: what no tag names can be called nowhere, and is written in full."""
+    return "github-full" if ci == "github" and not tag else ci

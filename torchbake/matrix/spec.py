@@ -9,6 +9,7 @@ from packaging.version import Version
 from torchbake.matrix.accelerator import Accelerator
 
 VENV = "/opt/venv"
+SIZES = ("small", "large")  # of images, for those who hand them out to machines
 TOOLBOX = "/opt/torchbake"  # where an image holds entrypoints/pytorch
 
 
@@ -80,6 +81,11 @@ class ImageSpec:
         return self.accelerator.kind
 
     @property
+    def size(self) -> str:
+        """What a machine must have to build it, in a word: docs/ci.md has the figures."""
+        return "small" if self.family == "cpu" else "large"
+
+    @property
     def version(self) -> Version:
         """The torch version, ordered as PEP 440 orders it."""
         return Version(self.torch)
@@ -111,6 +117,7 @@ class InitSpec:
     has_torch = False
     from_scratch = True
     flavor = None
+    size = "small"
     title = "Init containers"
 
     @property

@@ -130,6 +130,8 @@ def test_two_builds_of_one_plan_are_the_same_image() -> None:
         ({"pull": True}, {"pull": True}),
         ({"cache_to": ("type=local,dest=x",)}, {"cache-to": ["type=local,dest=x"]}),
         ({"cache_from": ("a/b", "c/d")}, {"cache-from": ["a/b", "c/d"]}),
+        ({"cache_from": ("a/b:{id}",)}, {"cache-from": [f"a/b:{image().id}"]}),
+        ({"cache_to": ("a/b:{id}",)}, {"cache-to": [f"a/b:{image().id}"]}),
     ],
 )
 def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:

@@ -38,7 +38,10 @@ def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(init, "version", lambda: "1.2.3")
     out(capsys, "init", str(tmp_path), "--ci", "github")
     assert '# dependencies = ["nox", "torchbake>=1.2.3"]\n' in (tmp_path / "noxfile.py").read_text()
-    assert 'pip install "torchbake[nox]==1.2.3"' in (tmp_path / ".github/workflows/images.yml").read_text()
+    assert 'pip install "torchbake[nox]==1.2.3"' in (tmp_path / ".github/workflows/validate.yml").read_text()
+    caller = (tmp_path / ".github/workflows/images.yml").read_text()
+    assert caller.count('install: "torchbake[nox]==1.2.3"') == caller.count("-images.yml@v1.2.3") == 2
+    assert not (tmp_path / ".github/workflows/release-images.yml").exists()
 
 
 def test_a_gitignore_that_would_let_state_be_committed_is_told_of(tmp_path: Path, capsys: Streams) -> None:
@@ -73,10 +76,14 @@ def test_rows_are_those_that_are_asked_for(tmp_path: Path, capsys: Streams) -> N
 
 
 @pytest.mark.parametrize("ci", PIPELINES)
-def test_pipelines_come_where_they_are_asked_for(ci: str, tmp_path: Path, capsys: Streams) -> None:
+@pytest.mark.parametrize("known", ["1.2.3", "0+g0123456789ab"])
+def test_pipelines_come_where_they_are_asked_for(
+    ci: str, known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    monkeypatch.setattr(init, "version", lambda: known)
     out(capsys, "init", str(tmp_path), "--ci", ci)
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert written == FILES | set(PIPELINES[ci])
+    assert written == FILES | set(PIPELINES["github-full" if ci == "github" and known != "1.2.3" else ci])
 
 
 @pytest.mark.parametrize(

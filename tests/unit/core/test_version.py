@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchbake.core import version as module
-from torchbake.core.version import UNKNOWN, requirement, version
+from torchbake.core.version import UNKNOWN, requirement, tag, version
 
 
 @pytest.fixture
@@ -71,3 +71,4 @@ def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPat
 def test_pip_is_told_of_a_release_or_a_commit_and_never_of_the_name_alone(named: str, told: str) -> None:
     assert requirement(named, "nox") == told
     assert requirement(named) == told.replace("[nox]", "")
+    assert tag(named) == (f"v{named}" if "==" in told else "")

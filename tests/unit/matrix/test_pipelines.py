@@ -1,29 +1,61 @@
 """The CI files of a new repository."""
 
+import tomllib
+
 import pytest
 import yaml
 
 from torchbake.core.paths import TOOLKIT
-from torchbake.matrix.pipelines import PIPELINES, pipeline
+from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 
 SOURCES = sorted({source for files in PIPELINES.values() for source in files.values()})
+CALLER = (TOOLKIT / ".github/workflows/images.yml").read_text()
+RELEASED = "torchbake[nox]==1.2.3"
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_it_runs_what_the_toolkits_own_runs_with_torchbake_installed(source: str) -> None:
     ours = (TOOLKIT / source).read_text()
-    theirs = pipeline(ours, "torchbake[nox]==1.2.3")
+    theirs = pipeline(ours, RELEASED)
     assert theirs.count("nox -s") == ours.count("nox -s")
-    assert theirs.count('pip install "torchbake[nox]==1.2.3"') == ours.count("pip install nox")
+    assert theirs.count(f'pip install "{RELEASED}"') == ours.count("pip install nox")
+    assert theirs.count(f'install: "{RELEASED}"') == ours.count("install: nox")
     assert "pip install nox" not in theirs
     assert " docs/" not in theirs
-    for name in ("entrypoints", "layers", "templates", "tests/images"):
-        assert f"{name}/" not in theirs
+    assert yaml.safe_load(theirs).keys() == yaml.safe_load(ours).keys()
 
 
-def test_what_decides_a_push_is_what_a_repository_has() -> None:
-    theirs = yaml.safe_load(pipeline((TOOLKIT / ".github/workflows/images.yml").read_text(), "torchbake"))
-    assert theirs[True]["push"]["paths"] == ["matrix.yaml", "images/**", ".github/workflows/images.yml"]
+def test_a_release_calls_the_toolkits_workflows_at_its_own_tag() -> None:
+    jobs = yaml.safe_load(pipeline(CALLER, RELEASED, "v1.2.3"))["jobs"]
+    where = "torchbake/torchbake/.github/workflows"
+    assert {job["uses"] for job in jobs.values()} == {f"{where}/{name}-images.yml@v1.2.3" for name in jobs}
+    assert {job["with"]["install"] for job in jobs.values()} == {RELEASED}
+
+
+def test_in_full_what_is_called_is_written_beside_it() -> None:
+    jobs = yaml.safe_load(pipeline(CALLER, RELEASED))["jobs"]
+    assert {job["uses"].removeprefix("./") for job in jobs.values()} <= PIPELINES["github-full"].keys()
+    assert PIPELINES["github"].keys() < PIPELINES["github-full"].keys()
+
+
+@pytest.mark.parametrize(
+    ("ci", "tag", "chosen"),
+    [
+        ("github", "v1.2.3", "github"),
+        ("github", "", "github-full"),
+        ("github-full", "v1.2.3", "github-full"),
+        ("gitlab", "", "gitlab"),
+        ("", "", ""),
+    ],
+)
+def test_what_no_tag_names_is_written_in_full(ci: str, tag: str, chosen: str) -> None:
+    assert choice(ci, tag) == chosen
+
+
+def test_all_of_them_are_in_the_package() -> None:
+    shipped = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {source for source in SOURCES if not source.startswith("ci/")} <= shipped["force-include"].keys()
+    assert "ci" in shipped["force-include"]
 
 
 def test_a_gitlab_pipeline_includes_what_is_written_beside_it() -> None:

@@ -1,0 +1,114 @@
+"""`list --changed-since` in a real git repository: what a pull request changes, and nothing else."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import UsageError
+
+pytestmark = pytest.mark.build
+
+CPU, DEVEL, INIT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12", "volume-permissions"
+WORDS = (CPU, DEVEL, INIT)
+Changed = Callable[..., dict[str, str]]
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    done = subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def listed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torchbake", "list", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of somebody's own, whose matrix is in a folder of it; its first commit is tagged `then`."""
+    folder = tmp_path / "a repository/images of ours"
+    folder.mkdir(parents=True)
+    git(tmp_path, "init", "-q", str(folder.parent))
+    (folder / "matrix.yaml").write_text((TOOLKIT / "matrix.yaml").read_text())
+    for name in ("builder.lock", *(f"{name}/{file}" for name in WORDS for file in ("Dockerfile", "requirements.lock"))):
+        if (TOOLKIT / "images" / name).exists():
+            (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "images" / name).write_bytes((TOOLKIT / "images" / name).read_bytes())
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "then")
+    git(folder, "tag", "then")
+    return folder
+
+
+@pytest.fixture
+def changed(repository: Path) -> Changed:
+    def ask(*words: str, since: str = "then") -> dict[str, str]:
+        done = listed(repository, *(words or WORDS), "--changed-since", since, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        return {image["id"]: image["reason"] for image in json.loads(done.stdout)["images"]}
+
+    return ask
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_nothing_has_changed_since_the_commit_itself(repository: Path, changed: Changed) -> None:
+    (repository / "README.md").write_text("no input of an image")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "now")
+    assert changed() == changed(since="HEAD^") == {}
+    done = listed(repository, *WORDS, "--changed-since", "then", "--format", "github")
+    assert (done.returncode, done.stdout) == (0, '{"include": []}\n')
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_a_lock_a_row_and_what_is_not_committed_count_for_their_image_alone(repository: Path, changed: Changed) -> None:
+    lock = repository / f"images/{CPU}/requirements.lock"
+    hashes = re.findall(r"sha256:[0-9a-f]{64}", lock.read_text())
+    edit(lock, hashes[0], f"sha256:{'0' * 64}")
+    assert changed() == {CPU: "changed: requirements.lock"}
+    git(repository, "checkout", "--", ".")
+    edit(repository / "matrix.yaml", "volume-permissions: {version: 1.0.0", "volume-permissions: {version: 1.0.1")
+    assert changed() == {INIT: "its row changed: release"}
+
+
+def test_an_image_that_was_not_there_has_changed(repository: Path, changed: Changed) -> None:
+    edit(repository / "matrix.yaml", "  volume-permissions:", "  another:")
+    git(repository, "commit", "-qam", "before it")
+    git(repository, "checkout", "-q", "then", "--", ".")
+    assert changed(since="HEAD") == {INIT: "not in the matrix of HEAD"}
+
+
+def test_a_matrix_that_cannot_be_read_makes_all_of_them_due(repository: Path, changed: Changed) -> None:
+    edit(repository / "matrix.yaml", "rows:", "rowz:")
+    git(repository, "commit", "-qam", "broken")
+    git(repository, "checkout", "-q", "then", "--", ".")
+    assert set(changed(since="HEAD")) == set(WORDS)
+
+
+@pytest.mark.parametrize("ref", ["nowhere", "--all", "HEAD:matrix.yaml", "HEAD~9"])
+def test_a_commit_that_is_not_there_is_a_usage_error(repository: Path, ref: str) -> None:
+    done = listed(repository, "all", f"--changed-since={ref}")
+    assert (done.returncode, done.stdout) == (UsageError.exit_code, "")
+    assert f"no commit '{ref}'" in done.stderr
+    assert "git fetch" in done.stderr
+
+
+def test_outside_a_repository_is_a_usage_error(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "matrix.yaml").write_text((repository / "matrix.yaml").read_text())
+    done = listed(other, "all", "--changed-since", "HEAD")
+    assert done.returncode == UsageError.exit_code
+    assert "in no git repository" in done.stderr

@@ -1,0 +1,57 @@
+"""What of an image differs from an earlier commit; git itself is asked by tests/e2e/test_list.py."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import SMALL, edited, image, init_image
+from torchbake.build.since import Earlier, Files, _specs, why_changed
+from torchbake.core.paths import TOOLKIT
+
+OURS = image()
+FOLDER = Path("/work/images") / OURS.id
+PATHS = (FOLDER / "Dockerfile", FOLDER / "requirements.lock", Path("/work/images/builder.lock"), TOOLKIT / "layers/a")
+NOW = dict.fromkeys(PATHS, b"the same")
+THEN = Earlier(ref="main", files=NOW, specs={OURS.id: OURS})
+
+
+def test_nothing_has_changed_where_row_and_files_are_the_same() -> None:
+    moved = {OURS.id: replace(OURS, line=99)}
+    assert why_changed(OURS, PATHS, NOW, THEN) == why_changed(OURS, PATHS, NOW, replace(THEN, specs=moved)) == ""
+
+
+@pytest.mark.parametrize(
+    ("then", "reason"),
+    [
+        (replace(THEN, specs={}), "not in the matrix of main"),
+        (replace(THEN, problem="it is empty"), "the matrix of main cannot be read: it is empty"),
+        (replace(THEN, specs={OURS.id: image(pip=("numpy", "einops"))}), "its row changed: pip"),
+        (replace(THEN, specs={OURS.id: init_image(OURS.id)}), "its row changed: kind"),
+        (replace(THEN, files={}), "changed: Dockerfile, requirements.lock, builder.lock +1"),
+    ],
+)
+def test_the_reason_says_what_has_changed(then: Earlier, reason: str) -> None:
+    assert why_changed(OURS, PATHS, NOW, then) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), list(zip(PATHS, ("Dockerfile", "requirements.lock", "builder.lock", "layers/a"), strict=True))
+)
+@pytest.mark.parametrize("data", [b"another", None])
+def test_any_file_counts_also_one_that_is_gone_or_new(path: Path, name: str, data: bytes | None) -> None:
+    other: Files = {**NOW, path: data} if data else {key: value for key, value in NOW.items() if key != path}
+    assert why_changed(OURS, PATHS, other, THEN) == f"changed: {name}"
+    assert why_changed(OURS, PATHS, NOW, replace(THEN, files=other)) == f"changed: {name}"
+
+
+def test_a_matrix_of_then_is_read_by_the_rules_of_now() -> None:
+    path = Path("/work/matrix.yaml")
+    specs, problem = _specs(SMALL.encode(), path)
+    assert "volume-permissions" in specs
+    assert not problem
+    for data in (edited("rows:", "rowz:").encode(), b"\xff"):
+        specs, problem = _specs(data, path)
+        assert not specs
+        assert problem
+    assert _specs(None, path) == ({}, "")

@@ -1,0 +1,190 @@
+"""`list`: what is left of a selection, in every form; for `--due` on a registry in memory."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small import Small
+from tests.unit.registries import Heard, MemoryRegistry, Store
+from tests.unit.release.test_publisher import judged
+from tests.unit.test_cli import MATRIX, err, out
+from torchbake.build.base_image import Base
+from torchbake.commands import _narrow
+from torchbake.errors import RegistryError, UsageError
+from torchbake.matrix.project import Project
+from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.release.candidate import Candidate
+from torchbake.release.due import Finding
+from torchbake.release.publisher import Publisher
+
+Streams = pytest.CaptureFixture[str]
+CPU, DEVEL, INIT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12", "volume-permissions"
+OLD, NEW = f"sha256:{'0' * 64}", f"sha256:{'1' * 64}"
+DUE = ("--due", "--registry", "ghcr.io/acme", "--matrix", MATRIX)
+
+
+class Released:
+    """A registry whose images are those of the repository's own matrix, each on a base."""
+
+    def __init__(self, project: Project) -> None:
+        self.project, self.small = project, Small()
+        self.stores = {"acme/pytorch": Store(), "acme/volume-permissions": Store()}
+        self.heard: Heard = lambda *_: None
+
+    def registry(self, _: object, repository: Repository) -> MemoryRegistry:
+        return MemoryRegistry(self.stores[repository.path], heard=self.heard)
+
+    def release(self, name: str, base: str = OLD) -> None:
+        spec = next(spec for spec in self.project.expansion.specs if spec.id == name)
+        question = _narrow.DueQuestion(project=self.project, registry="", plain=False, bases="ask")
+        labels = {ID: name, INPUTS: question._inputs(spec, base)}
+        labels |= {} if name == INIT else {BASE_DIGEST: base, "org.torchbake.torch": "2.13.0"}
+        labels |= {"org.opencontainers.image.version": "1.0.0"}
+        made, tags = self.small.make(labels, [name.encode()]), self.project.tags[name]
+        candidate = Candidate(id=name, digest=made.digest, labels=labels, tags=tags, verdict=judged("suite"))
+        where = Repository(host="ghcr.io", path=f"acme/{spec.repository.rpartition('/')[2]}")
+        publisher = Publisher(self.registry(None, where), keep_rolling=True)
+        publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+
+
+@pytest.fixture
+def released(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Released:
+    """The repository's matrix with no recorded base, and bases that their registry serves as OLD."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # turns are taken by a file there
+    made = Released(project)
+    monkeypatch.setattr(_narrow, "Registry", made.registry)
+    monkeypatch.setattr(_narrow, "find_base", lambda *_: None)
+    monkeypatch.setattr(_narrow, "_served_base", lambda image: (OLD, ""))
+    return made
+
+
+def due(capsys: Streams, *words: str) -> dict[str, str]:
+    """The images that are due, and why."""
+    told = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
+    return {image["id"]: image["reason"] for image in told["images"]}
+
+
+def test_what_is_released_as_it_is_is_not_due_whatever_its_rolling_tags_do(released: Released, capsys: Streams) -> None:
+    words = (CPU, DEVEL, INIT)
+    assert due(capsys, *words) == dict.fromkeys(words, "not released yet")
+    released.release(CPU)
+    released.release(INIT)
+    assert due(capsys, *words) == {DEVEL: "not released yet"}
+    table = out(capsys, "list", *words, *DUE)
+    assert "reason" in table
+    assert "not released yet" in table
+    told = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
+    assert {"id": CPU, "reason": f"not selected: released as {CPU}-r0"} in told["excluded"]
+
+
+def test_nothing_due_is_a_good_end_and_an_empty_result_of_every_form(released: Released, capsys: Streams) -> None:
+    released.release(CPU)
+    assert json.loads(out(capsys, "list", CPU, *DUE, "--format", "github")) == {"include": []}
+    assert out(capsys, "list", CPU, *DUE, "--format", "ids") == ""
+    assert due(capsys, CPU) == {}
+    assert CPU not in out(capsys, "list", CPU, *DUE)
+
+
+def test_a_new_base_makes_due_unless_those_of_the_releases_are_kept(
+    released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (CPU, DEVEL, INIT):
+        released.release(name)
+    monkeypatch.setattr(_narrow, "_served_base", lambda image: (NEW, ""))
+    found = due(capsys, CPU, DEVEL, INIT)
+    assert set(found) == {CPU, DEVEL, INIT}
+    assert found[CPU] == f"its base debian12 changed since {CPU}-r0"
+    # An init image does not say its base; those beside it do.
+    assert due(capsys, CPU, DEVEL, INIT, "--bases", "keep") == {}
+    monkeypatch.setattr(_narrow, "_served_base", lambda image: ("", "it does not answer"))
+    assert all("it does not answer" in reason for reason in due(capsys, CPU, INIT).values())
+    assert set(due(capsys, INIT, "--bases", "keep")) == {INIT}
+
+
+def test_a_recorded_base_is_the_one_that_a_build_here_takes(
+    released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released.release(CPU)
+    base = partial(Base, name="debian12", image="", source="registry", created="")
+    monkeypatch.setattr(_narrow, "find_base", lambda *_: base(digest=NEW))
+    assert set(due(capsys, CPU)) == {CPU}
+    monkeypatch.setattr(_narrow, "find_base", lambda *_: base(digest=OLD))
+    monkeypatch.setattr(_narrow, "_served_base", lambda image: pytest.fail("no registry need be asked"))
+    assert due(capsys, CPU) == {}
+
+
+def test_parts_are_made_of_what_is_due(released: Released, capsys: Streams) -> None:
+    released.release(CPU)
+    words = (CPU, DEVEL, INIT)
+    parts = [out(capsys, "list", *words, *DUE, "--format", "ids", "--shard", f"{part}/3") for part in (1, 2, 3)]
+    assert parts == [f"{DEVEL}\n", f"{INIT}\n", ""]
+
+
+def test_a_registry_that_does_not_answer_is_no_empty_list(released: Released, capsys: Streams) -> None:
+    def silent(method: str, key: str) -> None:
+        raise RegistryError("ghcr.io does not answer.")
+
+    released.heard = silent
+    assert "does not answer" in err(capsys, "list", CPU, *DUE, code=RegistryError.exit_code)
+
+
+def test_due_needs_a_registry(capsys: Streams) -> None:
+    said = err(capsys, "list", "all", "--due", "--matrix", MATRIX, code=UsageError.exit_code)
+    assert "--registry" in said
+
+
+def test_both_reasons_are_told_where_both_are_asked_for(
+    released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(project: object, specs: Any, ref: str) -> Mapping[str, Finding]:
+        return {spec.id: Finding(due=spec.id != DEVEL, reason=f"not as at {ref}") for spec in specs}
+
+    monkeypatch.setattr(_narrow, "changed_since", changed)
+    released.release(INIT)
+    assert due(capsys, CPU, DEVEL, INIT, "--changed-since", "main") == {CPU: "not as at main; not released yet"}
+
+
+def test_the_base_of_a_registry_is_asked_for_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> str:
+        raise RegistryError("docker.io does not answer: the name is not known.")
+
+    _narrow._served_base.cache_clear()
+    monkeypatch.setattr(Registry, "digest", silent)
+    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
+    monkeypatch.setattr(Registry, "digest", lambda *_: NEW)
+    assert _narrow._served_base("debian:trixie-slim") == (NEW, "")
+    assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
+    _narrow._served_base.cache_clear()
+
+
+def test_sizes_share_all_images_out(capsys: Streams, project: Project) -> None:
+    small, large = (
+        out(capsys, "list", "all", "--size", size, "--format", "ids", "--matrix", MATRIX).split()
+        for size in ("small", "large")
+    )
+    assert set(small) | set(large) == {spec.id for spec in project.expansion.specs}
+    assert INIT in small
+    assert all("cuda" in name for name in large)
+    assert not any("cuda" in name for name in small)
+
+
+def test_a_file_of_ids_is_taken_where_words_are_and_an_empty_one_selects_nothing(
+    tmp_path: Path, capsys: Streams
+) -> None:
+    file = tmp_path / "due.txt"
+    file.write_text(out(capsys, "list", "cpu", INIT, "--format", "ids", "--matrix", MATRIX))
+    assert out(capsys, "list", f"@{file}", "--format", "ids", "--matrix", MATRIX) == file.read_text()
+    assert "devel" not in out(capsys, "list", f"@{file}", "!devel", "--format", "ids", "--matrix", MATRIX)
+    file.write_text("")
+    for command in ("list", "lock", "render"):
+        more = ("--check",) if command != "list" else ()
+        out(capsys, command, f"@{file}", *more, "--matrix", MATRIX)
+    said = err(capsys, "list", f"@{tmp_path}/none", "--matrix", MATRIX, code=UsageError.exit_code)
+    assert "No such file" in said

@@ -1,0 +1,103 @@
+"""Which images are not released as they are today: by what a registry in memory holds, and what is known of bases."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.release.test_publisher import OURS, Place
+from torchbake.errors import LockError, RegistryError
+from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
+from torchbake.oci.tag_names import ImmutableTag
+from torchbake.registry.transport import StatusError
+from torchbake.release.decide import Held
+from torchbake.release.due import Release, Today, judge, newest_releases
+
+TAG = ImmutableTag(name=OURS, revision=3)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # turns are taken by a file there
+    return Place()
+
+
+def today(*bases: str, files: str = "files", doubt: str = "", name: str = OURS) -> Today:
+    return Today(id=name, base="debian12", inputs=lambda base: f"{files} on {base}", bases=bases, doubt=doubt)
+
+
+def release(inputs: str = "files on old", base: str = "old", *, recorded: bool = True, name: str = OURS) -> Release:
+    labels = {ID: name, INPUTS: inputs, BASE_DIGEST: base}
+    return Release(tag=TAG, image=Held(digest="sha256:1", labels=labels), recorded=recorded)
+
+
+@pytest.mark.parametrize(
+    ("image", "there", "reason"),
+    [
+        (today("old"), None, "not released yet"),
+        (today("old"), Release(tag=TAG, image=None, recorded=False), f"{TAG} is listed, but not served"),
+        (today("old"), release(name="another"), f"{TAG} is no image of this name"),
+        (today("old"), release(recorded=False), f"the release of {TAG} was interrupted"),
+        (today("old", files="others"), release(), f"its inputs changed since {TAG}"),
+        (today("old"), release(inputs=""), f"its inputs changed since {TAG}"),
+        (today("new"), release(), f"its base debian12 changed since {TAG}"),
+        (today("new", files="others"), release(), f"its inputs changed since {TAG}"),
+        (today(doubt="silent"), release(), f"unknown whether its base debian12 has changed since {TAG}: silent"),
+        (today("new"), release(base=""), f"its inputs, or its base debian12, changed since {TAG}"),
+        (today(doubt="silent"), release(base=""), f"unknown whether its base debian12 has changed since {TAG}: silent"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_it_is_due_with_the_reason(image: Today, there: Release | None, reason: str) -> None:
+    found = judge(image, there)
+    assert (found.due, found.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(
+    ("image", "there"),
+    [(today("old"), release()), (today("new", "old"), release(base=""))],
+    ids=["its own base", "an init image, on any base that may be meant"],
+)
+def test_what_is_released_with_the_same_inputs_is_not_due(image: Today, there: Release) -> None:
+    found = judge(image, there)
+    assert (found.due, found.reason) == (False, f"released as {TAG}")
+
+
+def test_what_cannot_be_built_is_due_and_says_why() -> None:
+    def inputs(base: str) -> str:
+        raise LockError(f"The lock is out of date.\n  on {base}")
+
+    found = judge(Today(id=OURS, base="debian12", inputs=inputs, bases=("old",)), release())
+    assert (found.due, found.reason) == (True, "The lock is out of date.")
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["rolling tags left to promote", "whole"])
+def test_the_newest_revision_is_read_with_its_record(place: Place, keep: bool) -> None:
+    place.publish(place.candidate())
+    place.publish(second := place.candidate("b"), keep=keep)
+    found, refused = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS), ("pytorch", "another")])
+    assert not refused
+    assert set(found) == {OURS}
+    one = found[OURS]
+    assert one.image
+    assert (one.tag.revision, one.image.digest, one.recorded) == (1, second.digest, True)
+
+
+def test_a_release_without_a_record_was_interrupted(place: Place) -> None:
+    place.publish(place.candidate())
+    place.store.tags.pop(f"{OURS}-r0.release")
+    found, _ = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS)])
+    assert not found[OURS].recorded
+
+
+@pytest.mark.parametrize("status", [403, 401, 500])
+def test_a_registry_may_forbid_what_is_not_there_yet_and_nothing_else(place: Place, status: int) -> None:
+    def heard(method: str, key: str) -> None:
+        raise StatusError(f"{status} for {method} {key}", status=status)
+
+    registries = {"pytorch": place.registry(heard=heard)}
+    if status == 403:
+        assert newest_releases(registries, [("pytorch", OURS)]) == ({}, {"pytorch": "403 for GET tags"})
+    else:
+        with pytest.raises(RegistryError, match=str(status)):
+            newest_releases(registries, [("pytorch", OURS)])

@@ -1,0 +1,148 @@
+"""What of an image's inputs differs from an earlier commit of the repository: the rule behind `list --changed-since`.
+
+Compared are files as they are committed: nothing is rendered, resolved or built for the earlier commit.
+"""
+
+import subprocess
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path, PurePosixPath
+
+from torchbake.build.inputs import toolkit_files
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import MatrixError, UsageError
+from torchbake.lock.builder_lock import builder_lock_path
+from torchbake.lock.image_lock import lock_path
+from torchbake.matrix.expand import expand
+from torchbake.matrix.model import validate_matrix
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.yaml_source import parse_document
+from torchbake.render.dockerfile import dockerfile_path
+
+Files = Mapping[Path, bytes]  # what is not there is not in it
+_SHOWN = 3  # files that a reason names
+_FETCH = "Fetch it: git fetch origin main. A checkout of CI may hold the last commit alone (fetch-depth)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """A project at an earlier commit. ``specs`` are by id; ``problem``: why its matrix cannot be read."""
+
+    ref: str
+    files: Files
+    specs: Mapping[str, Spec]
+    problem: str = ""
+
+
+def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
+    """The files that decide an image, by id: Dockerfile, locks, and those of the toolkit in it."""
+    return {spec.id: tuple(_files(project.root, spec)) for spec in project.expansion.specs}
+
+
+def _files(root: Path, spec: Spec) -> list[Path]:
+    locks = [lock_path(root, spec), builder_lock_path(root)] if isinstance(spec, ImageSpec) else []
+    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec.kind))]
+
+
+def read_now(paths: Collection[Path]) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in paths if path.is_file()}
+
+
+def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) -> str:
+    """What of an image differs from an earlier commit; empty where nothing does. ``paths`` are its files. Pure."""
+    if then.problem:
+        return f"the matrix of {then.ref} cannot be read: {then.problem}"
+    old = then.specs.get(spec.id)
+    if old is None:
+        return f"not in the matrix of {then.ref}"
+    keys = [key for key in differing(old, spec) if key != "line"]
+    if keys:
+        return f"its row changed: {', '.join(keys)}"
+    changed = [_name(path) for path in paths if now.get(path) != then.files.get(path)]
+    more = f" +{len(changed) - _SHOWN}" if len(changed) > _SHOWN else ""
+    return f"changed: {', '.join(changed[:_SHOWN])}{more}" if changed else ""
+
+
+def differing(one: Spec, other: Spec) -> list[str]:
+    """The fields in which two images of one id differ."""
+    if type(one) is not type(other):
+        return ["kind"]
+    return [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
+
+
+def _name(path: Path) -> str:
+    """A file as its folder's readers know it."""
+    return f"{path.parent.name}/{path.name}" if path.is_relative_to(TOOLKIT) else path.name
+
+
+def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier:
+    """The project at a commit: its matrix, and those of ``paths`` that are in the same repository.
+
+    The others, a toolkit that is installed, are taken as they are now. Raises UsageError where git knows no such
+    commit.
+    """
+    top, commit = _repository(project.root), _commit(project.root, ref)
+    matrix = project.document.path.absolute()
+    inside = {path: _below(path, top) for path in {*paths, matrix}}
+    found = _contents(top, commit, {path: name for path, name in inside.items() if name})
+    same = read_now([path for path, name in inside.items() if not name])
+    specs, problem = _specs(found.get(matrix), matrix)
+    return Earlier(ref=ref, files={**same, **found}, specs=specs, problem=problem)
+
+
+def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:
+    """The images of a matrix; where it is none by today's rules, why."""
+    if data is None:
+        return {}, ""
+    try:
+        document = parse_document(data.decode("utf-8"), path)
+        return {spec.id: spec for spec in expand(validate_matrix(document), document).specs}, ""
+    except UnicodeDecodeError:
+        return {}, "it is not UTF-8"
+    except MatrixError as error:
+        return {}, error.message.partition("\n")[0]
+
+
+def _below(path: Path, top: Path) -> str:
+    """A path as git names it; empty for one outside the repository."""
+    real = path.parent.resolve() / path.name
+    return PurePosixPath(real.relative_to(top)).as_posix() if real.is_relative_to(top) else ""
+
+
+def _repository(root: Path) -> Path:
+    done = _git(root, "rev-parse", "--show-toplevel")
+    if done.returncode:
+        raise UsageError(f"{root} is in no git repository, so nothing can have changed since.", hint="Run: git init")
+    return Path(done.stdout.decode().rstrip("\n")).resolve()
+
+
+def _commit(root: Path, ref: str) -> str:
+    done = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    if done.returncode:
+        raise UsageError(f"--changed-since: git knows no commit {ref!r} here.", hint=_FETCH)
+    return done.stdout.decode().strip()
+
+
+def _contents(top: Path, commit: str, names: Mapping[Path, str]) -> dict[Path, bytes]:
+    """Files as they were committed, in one question; those that were not are not in it."""
+    asked = "".join(f"{commit}:{name}\n" for name in names.values())
+    data = _git(top, "cat-file", "--batch", given=asked.encode()).stdout
+    found, place = dict[Path, bytes](), 0
+    for path in names:
+        end = data.index(b"\n", place)
+        head, place = data[place:end].rsplit(b" ", 2), end + 1
+        if head[-1] == b"missing":
+            continue
+        size = int(head[-1])
+        if head[-2] == b"blob":
+            found[path] = data[place : place + size]
+        place += size + 1
+    return found
+
+
+def _git(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["git", "-C", str(folder), *words], input=given, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise UsageError("--changed-since asks git, which is not installed.", hint="Install git.") from None

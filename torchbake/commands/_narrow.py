@@ -1,0 +1,137 @@
+"""`list --due` and `list --changed-since`: what is left of a selection, each image with the reason."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from torchbake.build.base_image import Base, find_base
+from torchbake.build.prepare import Preparation
+from torchbake.build.since import files_of, read_earlier, read_now, why_changed
+from torchbake.commands._selection import lock_of
+from torchbake.errors import LockError, RegistryError, RenderError, UsageError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.matrix.project import Project
+from torchbake.matrix.select import LeftOut, Selection
+from torchbake.matrix.spec import BaseSpec, Spec
+from torchbake.oci.reference import Repository, parse_reference, parse_registry
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import Transport
+from torchbake.release.due import Finding, Release, Today, judge, newest_releases
+from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.ui import console
+
+_PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
+
+
+def narrowed(
+    selection: Selection, findings: Mapping[str, Finding], reasons: Mapping[str, str]
+) -> tuple[Selection, dict[str, str]]:
+    """The images that are due by these findings, with their reasons behind earlier ones; the others are left out."""
+    kept = tuple(spec for spec in selection.specs if findings[spec.id].due)
+    others = [spec for spec in selection.specs if not findings[spec.id].due]
+    left_out = tuple(LeftOut(id=spec.id, reason=findings[spec.id].reason) for spec in others)
+    told = {spec.id: "; ".join(filter(None, (reasons.get(spec.id), findings[spec.id].reason))) for spec in kept}
+    return replace(selection, specs=kept, left_out=(*selection.left_out, *left_out)), told
+
+
+def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str, Finding]:
+    """Each image, and what of it differs from an earlier commit. Raises UsageError where git knows no such commit."""
+    files = files_of(project)
+    every = {path for spec in specs for path in files[spec.id]}
+    now, then = read_now(every), read_earlier(project, ref, every)
+
+    def find(spec: Spec) -> Finding:
+        try:  # as it would be rendered now, whatever is on the disk
+            text = render(spec, lock_of(project, spec))
+        except (LockError, RenderError) as error:
+            return Finding(due=True, reason=error.message.partition("\n")[0])
+        rendered = {**now, dockerfile_path(project.root, spec): text.encode()}
+        reason = why_changed(spec, files[spec.id], rendered, then)
+        return Finding(due=bool(reason), reason=reason or f"as at {ref}")
+
+    return {spec.id: find(spec) for spec in specs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueQuestion:
+    """Which images a registry does not have as they are today. ``bases``: with `keep` those of the releases count as
+    today's; else a base is the recorded one, as for a build here, or what its registry serves now.
+
+    Raises RegistryError where the registry does not answer, and UsageError where none is named.
+    """
+
+    project: Project
+    registry: str
+    plain: bool
+    bases: str
+
+    def findings(self, specs: Sequence[Spec]) -> dict[str, Finding]:
+        if not self.registry:
+            raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
+        own = {spec.id: self._own(spec) for spec in specs}
+        where = {spec.repository: self._repository(spec) for spec in specs}
+        hosts = {one.host: Transport(one.host, plain=self.plain) for one in where.values()}
+        registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
+        todays = cache(self._base)
+        found, refused = newest_releases(registries, [(spec.repository, own[spec.id]) for spec in specs])
+        return {
+            spec.id: Finding(due=True, reason=refused[spec.repository])
+            if spec.repository in refused
+            else judge(self._today(spec, specs, found, todays), found.get(own[spec.id]))
+            for spec in specs
+        }
+
+    def _repository(self, spec: Spec) -> Repository:
+        return parse_registry(self.registry) / spec.repository.rpartition("/")[2]
+
+    def _today(
+        self,
+        spec: Spec,
+        specs: Sequence[Spec],
+        found: Mapping[str, Release],
+        todays: Callable[[BaseSpec], tuple[str, str]],
+    ) -> Today:
+        """The image as its files say, and what counts as its base; of one without a release no base is asked for."""
+        today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
+        release = found.get(self._own(spec))
+        if release is None:
+            return today
+        if self.bases == "keep" and release.base:
+            return replace(today, bases=(release.base,))
+        digest, doubt = todays(spec.base)
+        known = {digest}
+        if self.bases == "keep":  # an init image does not say its base; those beside it on the same one do
+            beside = [found.get(self._own(other)) for other in specs if other.base == spec.base]
+            known |= {one.base for one in beside if one}
+        return replace(today, bases=sorted(known - {""}), doubt=doubt)
+
+    def _own(self, spec: Spec) -> str:
+        return self.project.tags[spec.id][0]
+
+    def _inputs(self, spec: Spec, digest: str) -> str:
+        base = Base(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+        preparation = Preparation(project=self.project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+        return preparation.job(spec, base).inputs
+
+    def _base(self, spec: BaseSpec) -> tuple[str, str]:
+        """The digest of the base as a build here would take it, else why it is not known."""
+        recorded = find_base(spec, self.project.state)
+        return (recorded.digest, "") if recorded else _served_base(spec.image)
+
+
+@cache
+def _served_base(image: str) -> tuple[str, str]:
+    """The digest of a base as its registry serves it now, else why it does not."""
+    reference, until = parse_reference(image), time.monotonic() + _PATIENCE
+
+    def sleep(seconds: float) -> None:
+        if time.monotonic() + seconds > until:
+            raise RegistryError(f"{reference.repository.host} does not answer within {_PATIENCE} seconds.")
+        time.sleep(seconds)
+
+    try:
+        digest = Registry(Transport(reference.repository.host, sleep=sleep), reference.repository).digest(reference.key)
+    except RegistryError as error:
+        return "", error.message.partition(": ")[0].rstrip(".")  # a reason in a table; what broke is no news there
+    return digest or "", "" if digest else f"{image} is not there"
