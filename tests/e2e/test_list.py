@@ -97,6 +97,10 @@ def test_a_matrix_that_cannot_be_read_makes_all_of_them_due(repository: Path, ch
     assert set(changed(since="HEAD")) == set(WORDS)
 
 
+def test_before_the_first_commit_there_was_nothing(changed: Changed) -> None:
+    assert set(changed(since="0" * 40).values()) == {"not in the matrix of no commit"}
+
+
 @pytest.mark.parametrize("ref", ["nowhere", "--all", "HEAD:matrix.yaml", "HEAD~9"])
 def test_a_commit_that_is_not_there_is_a_usage_error(repository: Path, ref: str) -> None:
     done = listed(repository, "all", f"--changed-since={ref}")

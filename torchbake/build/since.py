@@ -80,8 +80,10 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
     """The project at a commit: its matrix, and those of ``paths`` that are in the same repository.
 
     The others, a toolkit that is installed, are taken as they are now. Raises UsageError where git knows no such
-    commit.
+    commit; the name of no commit, all zeros, is what came before the first: GitHub gives it for a new branch.
     """
+    if set(ref) == {"0"}:
+        return Earlier(ref="no commit", files={}, specs={})
     top, commit = _repository(project.root), _commit(project.root, ref)
     matrix = project.document.path.absolute()
     inside = {path: _below(path, top) for path in {*paths, matrix}}
