@@ -4,18 +4,18 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from torchbake.commands._options import add_selectors, add_shard, positive
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import in_gigabytes
 from torchbake.errors import UsageError
-from torchbake.oci.layout import COMPRESSIONS
-from torchbake.ui import console
+from torchbake.oci.compression import COMPRESSIONS
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from torchbake.build.images import Request
-    from torchbake.build.plan import Result
+    from torchbake.build.result import Result
+    from torchbake.build.unchanged import Question
 
 EXAMPLES = (
     "nox -s build -- cpu",
@@ -32,6 +32,11 @@ _STYLES = {
     "failed": "bold red",
     "skipped": "yellow",
     "planned": "cyan",
+}
+# Options that change nothing where there is nothing to build; with any other the build goes its ordinary way.
+_OF_NO_ACCOUNT = {
+    *("selectors", "shard", "matrix", "format"),  # they say what is asked, and how it is shown
+    *("jobs", "locked", "prune", "builder", "cache_to", "cache_from"),
 }
 
 
@@ -62,6 +67,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.compression and not args.reproducible:
         raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
+    unchanged = _question(args)
+    results = _answer(unchanged) if unchanged and unchanged.needed else None
+    if results is None:
+        return _build(args, unchanged)
+    _show(results, args.format)
+    return 0
+
+
+def _question(args: argparse.Namespace) -> "Question | None":
+    """Whether there is nothing to do, as a question; None where that is not all that is asked for."""
+    if not args.selectors or any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT):
+        return None
+    from torchbake.build.unchanged import ask  # noqa: PLC0415 - `build --help` asks nobody
+
+    return ask(args.matrix, [args.selectors, args.shard])
+
+
+def _answer(unchanged: "Question") -> "list[Result] | None":
+    from torchbake.ui import console  # noqa: F401, PLC0415 - loaded while the engine makes its list
+
+    return unchanged.results()
+
+
+def _build(args: argparse.Namespace, unchanged: "Question | None") -> int:
     # The engine is asked first, and all that is imported after that is imported while it makes its list.
     from torchbake.engine.ahead import ask  # noqa: PLC0415
 
@@ -72,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
     project, selection = load_selection(args)
     with interruptible():
-        results = ImageBuild(project=project, request=_request(args), asked=asked).run(selection.specs)
+        build = ImageBuild(project=project, request=_request(args), asked=asked, unchanged=unchanged)
+        results = build.run(selection.specs)
     _show(results, args.format)
     error = not_built(results)
     if error:
@@ -99,6 +129,8 @@ def _request(args: argparse.Namespace) -> "Request":
 
 
 def _show(results: "list[Result]", form: str) -> None:
+    from torchbake.ui import console  # noqa: PLC0415 - as above
+
     if form == "json":
         console.show_json({"images": [asdict(result) for result in results]})
         return
@@ -106,7 +138,9 @@ def _show(results: "list[Result]", form: str) -> None:
     console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
 
 
-def _row(result: "Result") -> tuple[Text | str, ...]:
+def _row(result: "Result") -> "tuple[Text | str, ...]":
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     size = in_gigabytes(result.size_bytes or 0)
     return (
         Text(result.id, style="bold"),

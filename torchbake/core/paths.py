@@ -10,8 +10,13 @@ CHECKOUT = not _SHIPPED.is_dir()
 TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 
 
+def state_of(root: Path) -> Path:
+    """The state of a project by its folder, whether its matrix can be read or not."""
+    return root / ".torchbake"
+
+
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:
-        return TOOLKIT / ".torchbake"
+        return state_of(TOOLKIT)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchbake"
