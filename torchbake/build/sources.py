@@ -10,12 +10,13 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT, state_of
 
 _FOLDERS = ("templates", "layers", "entrypoints")  # of the toolkit
-_ABSENT = "absent"
+_ABSENT, _FOLDER = "absent", "folder"
 _INSTALLED = (".dist-info", ".egg-info", ".egg-link")
 
 
@@ -35,7 +36,10 @@ def source_files(matrix: Path) -> Iterator[str]:
         yield from _below(TOOLKIT / name)
     path = matrix.absolute()
     yield str(path)
-    yield from _below(path.parent / "images")
+    images = path.parent / "images"
+    for name in _names(images):
+        yield f"{images}/{name}"
+        yield from (f"{images}/{name}/{file}" for file in _names(images / name))
     bases = state_of(path.parent) / "bases"
     for name in _names(bases):
         # Of a base's folder the index alone says which one it is.
@@ -43,15 +47,17 @@ def source_files(matrix: Path) -> Iterator[str]:
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """All files below a folder, in order, but for what Python compiles there; none where there is no such folder."""
-    for where, folders, names in os.walk(folder, onerror=_unless_absent):
+    """All files below a folder of the toolkit, in order, but for what Python compiles there."""
+    for where, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in folders:
+            if os.path.islink(f"{where}/{name}"):  # noqa: PTH114 - as text: there are hundreds
+                raise OSError(f"{where}/{name} is a link to a folder, which may have no end")
         yield from (f"{where}/{name}" for name in sorted(names))
 
 
-def _unless_absent(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise error
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _names(folder: Path) -> list[str]:
@@ -64,7 +70,10 @@ def _names(folder: Path) -> list[str]:
 def _content(path: str) -> str:
     """The digest of a file; a pipe, or a device, would be used up by reading it."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - as text: there are hundreds
+        mode = os.stat(path).st_mode  # noqa: PTH116 - as above
+        if stat.S_ISDIR(mode):
+            return _FOLDER
+        if not stat.S_ISREG(mode):
             raise OSError(f"{path} is no regular file")
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
             return hashlib.sha256(file.read()).hexdigest()

@@ -58,7 +58,7 @@ class Question:
 
         try:
             read_pip_config()  # what cannot be read there is an error of every build
-        except TorchbakeError:
+        except (TorchbakeError, OSError):
             return None
         images = self.listing.images()
         return None if images is None else judged(self.needed, images, read_sizes(sizes_file(_state(self.matrix))))
@@ -79,7 +79,7 @@ def ask(matrix: Path, words: object) -> Question | None:
     address = local_address()
     if address is None:
         return None
-    name = digest((str(matrix.absolute()), json.dumps(words))).removeprefix("sha256:")[:16]
+    name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
     file = _state(matrix) / "unchanged" / f"{name}.json"
     listing = Listing(address) if file.exists() else None  # it comes while the sources are read
     try:

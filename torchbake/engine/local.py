@@ -55,29 +55,31 @@ def images_over(connection: socket.socket) -> dict[str, Image] | None:
     if head.split(b" ", 2)[:2] not in ([b"HTTP/1.0", b"200"], [b"HTTP/1.1", b"200"]):
         return None
     try:
-        return by_tag(json.loads(body))  # a list that was cut off has no end, and is no JSON
+        images = by_tag(json.loads(body))  # a list that was cut off has no end, and is no JSON
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+    sound = all(isinstance(one.digest, str) and isinstance(one.labels, dict) for one in images.values())
+    return images if sound else None
 
 
-def local_address(environ: Mapping[str, str] = os.environ) -> str | None:
+def local_address(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str | None:
     """The socket of the engine that the SDK would ask; None where that is another kind of place, or in doubt."""
     if any(environ.get(name) for name in _OTHERWISE):
         return None
     named = environ.get("DOCKER_HOST")
     if not named:
-        return SOCKET if _default_context(environ) else None
+        return SOCKET if _default_context(environ, home) else None
     path = named.removeprefix("unix://")
     return path if path != named and path.startswith("/") and not set(path) & set("?#;@\n ") else None
 
 
-def _default_context(environ: Mapping[str, str]) -> bool:
+def _default_context(environ: Mapping[str, str], home: Path | None) -> bool:
     """Whether docker's own settings leave its context as it is: they name none, or are not there."""
-    home = Path.home()
-    places = (environ.get("DOCKER_CONFIG"), home / ".docker")
-    files = [*(Path(place) / "config.json" for place in places if place), home / ".dockercfg"]
-    file = next((file for file in files if file.exists()), None)
     try:
+        home = home or Path.home()
+        places = (environ.get("DOCKER_CONFIG"), home / ".docker")
+        files = [*(Path(place) / "config.json" for place in places if place), home / ".dockercfg"]
+        file = next((file for file in files if file.exists()), None)
         return file is None or json.loads(file.read_bytes()).get("currentContext", "default") == "default"
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError, RuntimeError):  # RuntimeError: who we are has no home
         return False
