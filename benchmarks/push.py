@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.e2e.registries import Running, registry
 from tests.small import Small
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import TOOLKIT, cache_folder
+from torchbake.core.sizes import human
 from torchbake.matrix.project import load_project
 from torchbake.oci.labels import ID, INPUTS, LABEL
 from torchbake.oci.reference import Repository
@@ -23,7 +24,7 @@ from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
 
-TOOLS = TOOLKIT / ".torchbake/tools"
+TOOLS = cache_folder() / "tools"
 _IMAGES = 22  # as many as the project's own matrix has
 _GZIP = "compression=gzip,force-compression=true"
 _HEAD = ("way", "median", "of the first", "stored", "of the first")
@@ -143,7 +144,7 @@ def _show(times: dict[str, list[float]], sizes: dict[str, int]) -> None:
     base = statistics.median(times[first])
     rows = [
         (way, f"{statistics.median(all_times):.2f} s", f"{statistics.median(all_times) / base:.2f}",
-         f"{sizes[way] / 1e6:.1f} MB", f"{sizes[way] / sizes[first]:.2f}")
+         human(sizes[way]), f"{sizes[way] / sizes[first]:.2f}")
         for way, all_times in times.items()
     ]  # fmt: skip
     console.show_table(_HEAD, rows)

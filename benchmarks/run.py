@@ -30,6 +30,7 @@ from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import created, revision
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.build_secrets import secret_files
@@ -331,13 +332,13 @@ def sharing(args: argparse.Namespace) -> None:
         rows.append(
             (
                 spec.id,
-                f"{sum(layers.values()) / 1e9:.2f} GB",
-                f"{sum(new.values()) / 1e9:.2f} GB",
+                human(sum(layers.values())),
+                human(sum(new.values())),
                 str(len(layers)),
             )
         )
     stored = sum(seen.values())
-    rows.append(("together", f"{total / 1e9:.2f} GB", f"{stored / 1e9:.2f} GB", str(len(seen))))
+    rows.append(("together", human(total), human(stored), str(len(seen))))
     console.show_table(("image", "packed", "new in the registry", "layers"), rows)
     console.say(f"shared: {1 - stored / total:.0%} of the packed bytes")
 

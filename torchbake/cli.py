@@ -13,6 +13,7 @@ from typing import Any
 
 from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
+from torchbake.commands._options import arguments_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui.typed import as_typed, by_its_name
 
@@ -42,7 +43,7 @@ def _show_version() -> None:
 
 
 def load_command(name: str) -> ModuleType:
-    """The module behind a command: EXAMPLES, add_arguments(parser) and run(args) -> exit code."""
+    """The module behind a command: EXAMPLES, add_arguments(parser), Arguments and run(arguments) -> exit code."""
     gc.disable()  # while modules load there is nothing to collect, and looking takes a tenth of the time
     try:
         return importlib.import_module(f"torchbake.commands.{name}")
@@ -62,7 +63,9 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the toolkit's version, and end")
+    parser.add_argument(
+        "--version", action=_ShowVersion, nargs=0, default=argparse.SUPPRESS, help="show the toolkit's version, and end"
+    )
     parser.add_argument(
         "--matrix",
         type=Path,
@@ -100,8 +103,8 @@ def _run(argv: Sequence[str]) -> int:
 
         near = nearest(name, COMMANDS)
         raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
-    args = _parse(name, rest)
-    code: int = load_command(name).run(args)
+    command = load_command(name)
+    code: int = command.run(arguments_of(command.Arguments, _parse(name, rest)))
     return code
 
 

@@ -11,7 +11,7 @@ from argcomplete.lexers import split_line
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.project import load_project
 from torchbake.matrix.select import ALL, FACETS
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import pytorch_of
 
 _START = "_ARGCOMPLETE"  # which word of the line is the program, from 1; argcomplete's own protocol
 
@@ -38,6 +38,6 @@ def _selectors(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[s
         specs = load_project(parsed_args.matrix).expansion.specs
     except TorchbakeError:
         return []
-    words = {word for spec in specs if isinstance(spec, ImageSpec) for facet in FACETS for word in facet.words(spec)}
+    words = {word for spec in pytorch_of(specs) for facet in FACETS for word in facet.words(spec)}
     words |= {ALL, *(spec.id for spec in specs)}
     return sorted(f"!{word}" if prefix.startswith("!") else word for word in words)

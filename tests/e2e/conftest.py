@@ -19,6 +19,9 @@ from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# What a test file can be about: the toolkit's rooms, what runs inside images, and the ways in (nox, pip, pipelines).
+ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__init__.py")), "entrypoints", "doors")
+
 CPU = "2.13.0-cpu-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
 CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
@@ -29,6 +32,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Completed = subprocess.CompletedProcess[str]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`-m release` runs the tests that are mainly about the room torchbake/release."""
+    for room in ROOMS:
+        config.addinivalue_line("markers", f"{room}: about {room}")
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:

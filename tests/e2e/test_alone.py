@@ -8,6 +8,8 @@ import pytest
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import JOBS
 
+pytestmark = pytest.mark.entrypoints
+
 
 def ran(engine: docker.DockerClient, image: str, *, env: dict[str, str], **more: Any) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the script."""

@@ -15,6 +15,8 @@ import pytest
 
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
 
+pytestmark = pytest.mark.build
+
 Project = Callable[..., Path]
 ROWS = (
     "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"

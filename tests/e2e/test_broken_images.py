@@ -10,6 +10,8 @@ from tests.e2e.broken.everything import BROKEN
 from tests.e2e.broken.workshop import Base, Report, break_and_judge, judge
 from tests.e2e.conftest import CPU, CUDA, DEVEL, INIT, images_of, torchbake
 
+pytestmark = pytest.mark.checks
+
 SIDE_BY_SIDE = 2
 LONGEST = 90  # characters that the table gives to what was said
 _ROWS = {"cpu": CPU, "devel": DEVEL, "cuda": CUDA, "init": INIT}

@@ -18,6 +18,8 @@ from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, images_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.errors import BaseError
 
+pytestmark = pytest.mark.build
+
 Built = dict[str, dict[str, Any]]
 Project = Callable[..., Path]
 

@@ -15,6 +15,8 @@ from tests.e2e.machines import Machine, Machines, run_github, run_gitlab
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
 from tests.pipelines import evaluate, github_jobs, holds, read, tasks_of
 
+pytestmark = pytest.mark.doors
+
 WORKFLOWS = ROOT / ".github/workflows"
 PIPELINE = ROOT / "ci/gitlab-images.yml"
 ROLLING = {"1.0.0", "1.0", "1", "latest"}

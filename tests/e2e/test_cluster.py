@@ -19,9 +19,12 @@ from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 from torchbake.checks.smoke_run import OWN_TOOLBOX
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import ORDERS, OWNER, RUN, Box, Cluster, Ended, Node, Order, remove
+from torchbake.engine.containers import ORDERS, Box, Cluster, Node, Order
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.owner import is_gone
+from torchbake.engine.runner import OWNER, RUN, Ended, remove
+
+pytestmark = pytest.mark.engine
 
 QUIET = {"TORCHBAKE_BANNER": "0"}
 # Meets every other node by its name: each listens, and says hello to all.
@@ -412,7 +415,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alo
     assert len(left()) == 5
     living.send_signal(signal.SIGINT)
     _, err = living.communicate(timeout=30)
-    assert "removed 3 containers and networks that a killed run had left" in err
+    assert "removed 3 containers, networks and volumes that a killed run had left" in err
     assert left() == []
 
 

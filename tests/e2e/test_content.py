@@ -13,6 +13,8 @@ from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
 from tests.e2e.waiting import until
 from torchbake.lock.lockfile import Lock, parse_lock
 
+pytestmark = pytest.mark.render
+
 Built = dict[str, dict[str, Any]]
 Run = Callable[..., str]
 

@@ -1,4 +1,7 @@
-"""Three nodes with two processes each, under each launcher's own environment: the same ranks, the same result."""
+"""Three nodes with two processes each, under each launcher's own environment: the same ranks, the same result.
+
+Under some of them the ranks train with torch; under the others they meet as torch would, by the same variables.
+"""
 
 import json
 import shlex
@@ -12,10 +15,16 @@ from entrypoints.pytorch.launch.contract import contract_of
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import Job, new_job
 
+pytestmark = pytest.mark.entrypoints
+
 FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # What belongs to the launcher's host or to its own image, not to ours.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
+# One for each way in which ranks come to their variables: torchrun started by `run`, at a name and at an address, with
+# processes counted by `auto`; torchrun around `run`; and a process manager.
+WITH_TORCH = {"native", "openpai", "pytorchjob-auto", "torchrun-worker", "mpi-openmpi"}
+TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 
 
@@ -32,51 +41,67 @@ def check(found: list[dict[str, Any]]) -> None:
     assert [(each["rank"], each["local_rank"]) for each in found] == EXPECTED
     assert {each["world"] for each in found} == {6}
     assert {each["sum"] for each in found} == {15}
+
+
+def check_training(found: list[dict[str, Any]]) -> None:
     assert all(each["falls"] for each in found)
     parameters.update(each["parameters"] for each in found)
     assert len(parameters) == 1  # the same on all ranks, and under every launcher
+
+
+def test_the_launchers_that_train_are_there() -> None:
+    assert {path.stem for path in FIXTURES} > WITH_TORCH
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=[path.stem for path in FIXTURES])
 def test_each_launcher_starts_the_same_job(
     path: Path, engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:
+    script = TRAINING if path.stem in WITH_TORCH else MEETING
+    found = ranks_of(path, script, engine, built[CPU]["ref"])
+    check(found)
+    if script == TRAINING:
+        check_training(found)
+
+
+def ranks_of(path: Path, script: str, engine: docker.DockerClient, image: str) -> list[dict[str, Any]]:
+    """What each rank of a job under this launcher's environment printed."""
     fixture = json.loads(path.read_text())
     if path.stem == "torchrun-worker":
-        started_by_torchrun(engine, built[CPU]["ref"])
-        return
+        return started_by_torchrun(script, engine, image)
     nodes = [fixture["common"] | node for node in fixture["nodes"]]
     contract = contract_of(nodes[1], gpus=fixture["gpus"])
     if contract.own:
-        started_by_mpi(engine, built[CPU]["ref"], nodes, contract.master_addr)
-        return
+        return started_by_mpi(script, engine, image, nodes, contract.master_addr)
     address = contract.master_addr
     is_ip = address.replace(".", "").isdigit()
     subnet = f"{address.rpartition('.')[0]}.0/24" if is_ip else None
     # What `auto` counts: device files, which need no GPU behind them.
     devices = tuple(f"/dev/null:/dev/nvidia{index}" for index in range(fixture["gpus"]))
     settings = {"RENDEZVOUS_TIMEOUT": 30, "NODE_RANK": None}
-    with new_job(engine, built[CPU]["ref"], 3, settings, subnet=subnet) as job:
+    with new_job(engine, image, 3, settings, subnet=subnet) as job:
         for index in (2, 0, 1):
             variables = {name: value for name, value in nodes[index].items() if name not in NOT_OURS}
             master = index == 0
             job.start(
-                index, "/job/fit.py", names=(address,) if master and not is_ip else (),
+                index, script, names=(address,) if master and not is_ip else (),
                 ip=address if master and is_ip else None, devices=devices, **variables,
             )  # fmt: skip
-        check(found_by(job))
+        return found_by(job)
 
 
-def started_by_torchrun(engine: docker.DockerClient, image: str) -> None:
+def started_by_torchrun(script: str, engine: docker.DockerClient, image: str) -> list[dict[str, Any]]:
     """`run` inside each rank of a real torchrun: it is a rank already, and starts the script as it is."""
     with new_job(engine, image, 3, {"NODE_RANK": None}) as job:
         for index in (2, 0, 1):
             words = ["--nnodes=3", f"--node-rank={index}", "--nproc-per-node=2", "--master-addr=node0", "--no-python"]
-            job.start(index, *words, "run", "/job/fit.py", program="torchrun")
-        check(found_by(job))
+            job.start(index, *words, "run", script, program="torchrun")
+        return found_by(job)
 
 
-def started_by_mpi(engine: docker.DockerClient, image: str, ranks: list[dict[str, str]], master: str) -> None:
+def started_by_mpi(
+    script: str, engine: docker.DockerClient, image: str, ranks: list[dict[str, str]], master: str
+) -> list[dict[str, Any]]:
     """Two processes in each container, with the variables that an MPI launcher gives each."""
     with new_job(engine, image, 3, {"NODE_RANK": None}) as job:
         for index in (2, 0, 1):
@@ -84,6 +109,6 @@ def started_by_mpi(engine: docker.DockerClient, image: str, ranks: list[dict[str
                 shlex.join(["env", *(f"{name}={value}" for name, value in rank.items() if name not in NOT_OURS)])
                 for rank in ranks[2 * index : 2 * index + 2]
             ]
-            both = " & ".join(f"{env} run /job/fit.py" for env in here)
+            both = " & ".join(f"{env} run {script}" for env in here)
             job.start(index, "-c", f"{both} & wait", program="sh", names=(master,) if index == 0 else ())
-        check(found_by(job))
+        return found_by(job)

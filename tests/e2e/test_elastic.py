@@ -11,6 +11,8 @@ from tests.e2e.conftest import CPU
 from tests.e2e.nodes import SLOW, Job, new_job
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.entrypoints
+
 
 @pytest.fixture
 def job(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterator[Job]:

@@ -18,6 +18,8 @@ import pytest
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.test_run import RUN, Start, address, job, port, script, start, wait_for  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.entrypoints
+
 Script = Callable[[str], str]
 LATE = 300  # what nobody may wait for
 

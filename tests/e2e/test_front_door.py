@@ -20,6 +20,8 @@ import pytest
 from tests.e2e.bare import ROOT, Bare, copy_tree
 from torchbake.errors import InstallError, MatrixError, SelectorError
 
+pytestmark = pytest.mark.doors
+
 Completed = subprocess.CompletedProcess[str]
 LISTED = ("-s", "list", "--", "all", "--format", "json")
 INSTALLS = "installing its Python packages"

@@ -7,10 +7,13 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CUDA, Completed, torchbake
-from torchbake.checks.smoke_run import Session, probe
+from torchbake.checks.gpu import probe
+from torchbake.checks.smoke_run import Session
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import RUN
 from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.runner import RUN
+
+pytestmark = pytest.mark.engine
 
 ONLY = ("--only", "smoke.tensor*", "--only", "smoke.nccl*")
 

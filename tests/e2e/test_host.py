@@ -9,6 +9,8 @@ import pytest
 
 from tests.e2e.conftest import torchbake
 
+pytestmark = pytest.mark.checks
+
 TORCH = "2.13.0+cpu"
 
 

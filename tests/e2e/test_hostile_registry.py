@@ -21,6 +21,8 @@ from torchbake.registry.credentials import Login
 from torchbake.registry.transport import Transport
 from torchbake.ui import console
 
+pytestmark = pytest.mark.registry
+
 LOGIN = Login(username="tester", password="s3cret")
 IDENTITY = Login(username="", token="refresh-token")
 PLACE = "/v2/t/x"

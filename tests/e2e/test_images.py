@@ -3,7 +3,11 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.conftest import CPU, CUDA, INIT, torchbake
+
+pytestmark = pytest.mark.checks
 
 
 def judged(*words: str) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,8 @@ from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import SLOW, Job, new_job
 
+pytestmark = pytest.mark.entrypoints
+
 NODES, NPROC = 3, 2
 GROUP_TIMEOUT, RENDEZVOUS_TIMEOUT, STOPPED_TIMEOUT = 8, 10, 3
 

@@ -20,6 +20,8 @@ from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
 from tests.e2e.serving import index_of, serving
 from torchbake.hostconfig.pip_config import read_pip_config
 
+pytestmark = pytest.mark.hostconfig
+
 Project = Callable[..., Path]
 MARKER = "marker-of-this-host"
 

@@ -32,6 +32,7 @@ UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
 SOCKET = Path("/var/run/docker.sock")
 
 pytestmark = [
+    pytest.mark.doors,
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare system; apt has it"),
     pytest.mark.skipif(not SOCKET.exists(), reason=f"not run: the bare Debian is given the engine at {SOCKET}"),
 ]

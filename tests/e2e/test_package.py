@@ -19,6 +19,8 @@ from tests.e2e.conftest import ROOT, Completed
 from tests.e2e.registries import Running, registry
 from tests.packages import build, check, check_same
 
+pytestmark = pytest.mark.doors
+
 PAGE = ROOT / "docs/your-own.md"
 RUNTIME = "2.13.0-cpu-runtime-debian12"
 # The repository's tree would be found through these.

@@ -12,6 +12,8 @@ from docker.models.containers import Container
 
 from tests.e2e.conftest import CPU, CUDA, DEVEL, images_of, torchbake
 
+pytestmark = pytest.mark.entrypoints
+
 SABOTAGE = Path(__file__).parent / "sabotage"
 ALONE = ("tensor", "autograd", "export", "loader", "versions", "examples", "ddp")
 Line = dict[str, Any]

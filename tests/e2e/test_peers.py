@@ -20,6 +20,8 @@ from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.peers import Peer, connections, hello, simulate
 from tests.e2e.test_run import Start, address, job, port, script, start  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.entrypoints
+
 Script = Callable[[str], str]
 NESTED = b"[" * 200_000
 ATTACKS = {

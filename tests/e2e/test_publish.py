@@ -31,6 +31,8 @@ from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import read_record
 
+pytestmark = pytest.mark.release
+
 TOOLS = ROOT / ".torchbake/tools"
 BESIDE = (".release", ".sbom", ".provenance", ".held")
 ROUNDS = 15

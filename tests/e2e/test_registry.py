@@ -18,6 +18,8 @@ from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login
 from torchbake.registry.transport import StatusError, Transport
 
+pytestmark = pytest.mark.registry
+
 TOOLS = ROOT / ".torchbake/tools"
 
 

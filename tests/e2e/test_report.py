@@ -13,6 +13,8 @@ from tests.e2e.browser import NoBrowserError, chromium
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
 
+pytestmark = pytest.mark.report
+
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
 
 TOOLS = ROOT / ".torchbake/tools"

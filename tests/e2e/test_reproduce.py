@@ -20,6 +20,8 @@ from tests.e2e.waiting import until
 from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import unread
 
+pytestmark = pytest.mark.build
+
 Project = Callable[..., Path]
 Own = Callable[..., Callable[..., Completed]]
 

@@ -23,6 +23,8 @@ from entrypoints.pytorch.launch.health import started
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.entrypoints
+
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "entrypoints/pytorch/run"
 HEALTH = ROOT / "entrypoints/pytorch/health"

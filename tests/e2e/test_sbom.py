@@ -13,6 +13,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
 from torchbake.lock.lockfile import parse_lock
 
+pytestmark = pytest.mark.sbom
+
 Built = dict[str, dict[str, Any]]
 Run = Callable[..., str]
 # Every distribution of the file system, as Python's own reader sees it: folder, name, version.

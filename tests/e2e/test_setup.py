@@ -19,6 +19,8 @@ from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers
 from torchbake.setup.paths import EnginePaths
 
+pytestmark = pytest.mark.setup
+
 ROOT = Path(__file__).parents[2]
 # A network namespace of its own: a second dockerd would share docker0 and the firewall with the first.
 ALONE = ("unshare", "--net", "--")

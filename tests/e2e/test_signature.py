@@ -35,6 +35,8 @@ from torchbake.validate.judge import promise_of
 from torchbake.validate.pull import Idle as NotPulled
 from torchbake.validate.run import Row
 
+pytestmark = pytest.mark.release
+
 TOOLS = ROOT / ".torchbake/tools"
 BASIC = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
 SECRET = "the key's own password"
@@ -130,7 +132,7 @@ def failed(place: Place, verifier: Verifier) -> dict[str, dict[str, str]]:
     found = row.validate(NotPulled(reason="nothing is pulled"), lambda _: None)
     reasons = {
         one.ref.rpartition(":")[2]: {
-            check.id.partition(".")[2]: check.reason for check in one.checks if check.outcome is Outcome.FAILED
+            check.id.partition(".")[2]: check.text for check in one.checks if check.outcome is Outcome.FAILED
         }
         for one in found
     }

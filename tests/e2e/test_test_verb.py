@@ -18,6 +18,8 @@ import pytest
 from tests.e2e.conftest import INIT, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.checks
+
 Project = Callable[..., Path]
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -283,7 +285,7 @@ def test_an_image_that_is_not_there_fails_and_the_others_are_tested(
     assert images[INIT]["outcome"] == "passed"
     missing = images["2.13.0-cpu-runtime-debian12"]
     assert missing["outcome"] == "failed"
-    assert "nox -s build -- 2.13.0-cpu-runtime-debian12" in missing["problem"]
+    assert "nox -s build -- 2.13.0-cpu-runtime-debian12" in missing["remedy"]
 
 
 def test_an_image_that_is_out_of_date_is_tested_and_said_so(tested: Callable[..., Completed], matrix: Path) -> None:

@@ -16,6 +16,7 @@ from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.export import Content, EngineSource
 from torchbake.lock.image_lock import read_lock
@@ -35,6 +36,8 @@ from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import promise_of
 from torchbake.validate.pull import Idle
 from torchbake.validate.run import Foreign, Row
+
+pytestmark = pytest.mark.validate
 
 TOOLS = ROOT / ".torchbake/tools"
 OLD, NEW = "2.9.1-cuda12.8-cudnn9-runtime-debian12", "2.10.0-cuda12.8-cudnn9-runtime-debian12"
@@ -93,7 +96,7 @@ class Place:
     def failures(self, name: str) -> dict[str, dict[str, str]]:
         """What fails, by tag and check."""
         failed = {
-            tag: {check.id.partition(".")[2]: check.reason for check in checks if check.outcome is Outcome.FAILED}
+            tag: {check.id.partition(".")[2]: check.text for check in checks if check.outcome is Outcome.FAILED}
             for tag, checks in self.validate(name).items()
         }
         return {tag: checks for tag, checks in failed.items() if checks}
@@ -174,7 +177,7 @@ def test_a_tag_moved_by_hand_is_named_with_where_it_belongs(place: Place, valida
     assert failed["cuda12"].keys() == {"rolling", "labels"}
     reason = failed["cuda12"]["rolling"]
     assert reason.splitlines() == [
-        f"points at {OLD} ({old.digest[:19]}), and should point at {NEW}-r0 ({new.digest[:19]})",
+        f"points at {OLD} ({short_digest(old.digest)}), and should point at {NEW}-r0 ({short_digest(new.digest)})",
         f"Put it there: nox -s promote -- {NEW} --registry {place.where} --to 0",
     ]
     done = validate(NEW, "--registry", place.where, "--no-pull")
@@ -209,7 +212,7 @@ def test_an_older_revision_is_not_the_current_one(place: Place) -> None:
     place.registry().put(first, "latest" if "latest" in place.project.tags[NEW] else "cuda12")
     (failed,) = place.failures(NEW).values()
     assert failed.keys() == {"rolling"}
-    assert f"{NEW}-r1 ({second.digest[:19]})" in failed["rolling"]
+    assert f"{NEW}-r1 ({short_digest(second.digest)})" in failed["rolling"]
 
 
 def test_an_immutable_tag_that_was_overwritten(place: Place) -> None:
@@ -218,7 +221,7 @@ def test_an_immutable_tag_that_was_overwritten(place: Place) -> None:
     failed = place.failures(NEW)
     assert failed.keys() == {f"{NEW}-r0"}
     assert failed[f"{NEW}-r0"].keys() == {"immutable", "labels"}
-    assert f"{first.digest[:19]} was released, and it is {OLD}" in failed[f"{NEW}-r0"]["immutable"]
+    assert f"{short_digest(first.digest)} was released, and it is {OLD}" in failed[f"{NEW}-r0"]["immutable"]
 
 
 def test_tags_that_are_not_there(place: Place) -> None:
@@ -303,7 +306,7 @@ def test_any_reference_by_its_labels(place: Place) -> None:
         reference = Reference(repository=place.registry().repository, tag=key)
         subject = Foreign(reference=reference, registry=place.registry(), expected=parse_expected(expected))
         (found,) = subject.validate(NOT_PULLED, lambda _: None)
-        return {check.id: check.reason for check in found.checks if check.outcome is Outcome.FAILED}
+        return {check.id: check.text for check in found.checks if check.outcome is Outcome.FAILED}
 
     assert failed("torch=2.10.0,cuda=12.8,python=3.11") == {}
     assert failed("torch=2.11.0,cuda=12") == {"registry.labels": "by its labels torch is 2.10.0, not 2.11.0"}

@@ -22,6 +22,8 @@ import pytest
 
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.entrypoints
+
 SOURCES = sorted((Path(__file__).parents[2] / "entrypoints/init/volume-permissions").glob("*.c"))
 WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
 SUMMARY = re.compile(

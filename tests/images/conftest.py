@@ -15,8 +15,10 @@ from tests.images.containers import Containers
 from tests.images.facts import GATHERERS, Facts
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
+from torchbake.core.digest import short_digest
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
+from torchbake.engine.gpu import MODES
 from torchbake.engine.leftovers import remove_leftovers
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
@@ -39,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--image", metavar="REF", help="the image to check, which the engine must have")
     group.addoption("--row", metavar="ID", help="its row in the matrix (default: what its label says)")
     group.addoption("--matrix", metavar="FILE", type=Path, default=TOOLKIT / "matrix.yaml", help="the matrix")
-    group.addoption("--gpu", choices=("auto", "require", "off"), default="auto", help="checks that need a GPU")
+    group.addoption("--gpu", choices=MODES, default="auto", help="checks that need a GPU")
     group.addoption("--nodes", type=int, metavar="N", help="containers of a distributed job")
     group.addoption("--nproc", type=int, metavar="N", help="processes in each of them")
     group.addoption("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
@@ -196,8 +198,9 @@ def figures(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def containers(client: docker.DockerClient, subject: Subject) -> Iterator[Containers]:
-    remove_leftovers(Engine(client))
-    made = Containers(client, subject.digest)
+    engine = Engine(client)
+    remove_leftovers(engine)
+    made = Containers(engine, subject.digest)
     yield made
     made.remove_all()
 
@@ -239,4 +242,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     subject = config.stash.get(_SUBJECT, None)
-    return [f"image: {subject.ref} ({subject.digest[:19]}), row: {subject.id or 'none'}"] if subject else []
+    return [f"image: {subject.ref} ({short_digest(subject.digest)}), row: {subject.id or 'none'}"] if subject else []

@@ -13,9 +13,10 @@ from typing import Any
 import docker
 from testinfra.host import Host
 
-from tests.images.containers import STAYING, ContainerError, Containers, Ended
+from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
+from torchbake.engine.runner import Ended
 from torchbake.render.dockerfile import USER
 
 PROBES = Path(__file__).with_name("probe")
@@ -130,21 +131,31 @@ class Facts:
         return found
 
     def imports(self) -> dict[str, Any]:
-        """What comes of importing every module of every package but NVIDIA's, which have none to speak of; and more."""
+        """What comes of importing every module of every package but NVIDIA's, which have none to speak of; and more.
+
+        Through the image's own entrypoint, which says how torch reads a stack.
+        """
         packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
         below = [module for one in packages for module in BELOW.get(one["name"], ())]
         modules = sorted({module for one in packages for module in one["modules"]} | set(below))
-        found: dict[str, Any] = ask(self._containers.host(), "imports", json.dumps(modules))
+        ended = self._probe("imports", json.dumps(modules))
+        if ended.code:
+            raise ContainerError(f"the probe imports cannot run inside (exit {ended.code}): {ended.last_words}")
+        found: dict[str, Any] = json.loads(ended.stdout)
         return found
 
     def part(self, name: str) -> list[str]:
-        """What is wrong with a part; in a container of its own, as it writes into temporary folders."""
-        script = (PROBES / "parts.py").read_text()
-        ended = self._containers.run("python3", "-c", script, name, timeout=PART_LIMIT)
+        """What is wrong with a part."""
+        ended = self._probe("parts", name)
         if ended.code:
             return [f"exit {ended.code}: {ended.last_words}"]
         found: list[str] = json.loads(ended.stdout)
         return found
+
+    def _probe(self, name: str, argument: str) -> Ended:
+        """In a container of its own, as it may write into temporary folders."""
+        script = (PROBES / f"{name}.py").read_text()
+        return self._containers.run("python3", "-c", script, argument, timeout=PART_LIMIT)
 
     def ways(self) -> dict[str, Ended]:
         """How the image runs in each way; stdout is what probe/user.py says."""
@@ -190,7 +201,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "linking": Facts.linking,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
-    "traces": lambda facts: facts.part("traces"),
+    "traces": lambda facts: facts.get("imports")["traces"],
     "triton": lambda facts: facts.part("triton"),
     "nvidia": lambda facts: facts.part("nvidia"),
 }

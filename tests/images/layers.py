@@ -1,17 +1,18 @@
-"""The layers of an image, read from the stream of `docker save`: every file of each, also those that a later one hides.
+"""The layers of an image, read where the engine keeps them, or from `docker save`: every file, also the hidden ones.
 
 A layer that was read once is remembered below a folder by its diff id, so that the layers that images share are
 read once. Layers are told apart from other blobs by their content, because both image stores are read alike: the
 containerd store saves an OCI layout of compressed layers, the older ones plain tar files.
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,9 @@ import zstandard
 
 from tests.images import leaks
 from tests.images.entries import WHITEOUT, Entry, Kind, entries_of
+from torchbake.engine.client import Engine
+from torchbake.engine.content_store import stored
+from torchbake.oci.layout import Layout
 
 _BLOCK = 1 << 20
 _KINDS: dict[bytes, Kind] = {
@@ -59,6 +63,29 @@ def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[s
 def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
     """Read what is missing, and no further than that."""
     waiting = set(missing)
+    layout = stored(Engine(client), image_id)
+    with contextlib.closing(_stored(layout, image_id, skip) if layout else _saved(client, image_id, skip)) as blobs:
+        for blob, file in blobs:
+            layer = _layer(file, blob)
+            if layer and layer.diff_id in waiting:
+                waiting.remove(layer.diff_id)
+                yield layer
+            if not waiting:
+                return
+    raise LayersError(f"the engine gives no layer {sorted(waiting)[0]}")
+
+
+def _stored(layout: Layout, image_id: str, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
+    """The layers of an image, with their digests, where the engine keeps them."""
+    manifest = layout.find(image_id)
+    for blob in manifest.layers if manifest else ():
+        if blob.digest not in skip:
+            with layout.path(blob.digest).open("rb") as file:
+                yield blob.digest, file
+
+
+def _saved(client: docker.DockerClient, image_id: str, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
+    """The files that `docker save` writes, of which layers are some, with the digests that their names say."""
     with (
         _Stream(client.api.get_image(image_id, chunk_size=_BLOCK)) as stream,
         tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive,
@@ -66,18 +93,12 @@ def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip:
         for member in archive:
             blob = "sha256:" + Path(member.name).name
             if member.isfile() and blob not in skip:
-                layer = _layer(cast(IO[bytes], archive.extractfile(member)), blob)
-                if layer and layer.diff_id in waiting:
-                    waiting.remove(layer.diff_id)
-                    yield layer
-            if not waiting:
-                return
-    raise LayersError(f"`docker save` gives no layer {sorted(waiting)[0]}")
+                yield blob, cast(IO[bytes], archive.extractfile(member))
 
 
 def _layer(blob: IO[bytes], name: str) -> Layer | None:
     """A blob as a layer; None for what is none."""
-    buffered = io.BufferedReader(cast(io.RawIOBase, blob), _BLOCK)
+    buffered = blob if isinstance(blob, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, blob), _BLOCK)
     head = buffered.peek(512)
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         plain: Any = zstandard.ZstdDecompressor().stream_reader(buffered, read_size=_BLOCK, read_across_frames=True)

@@ -9,11 +9,12 @@ import docker
 from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
+from torchbake.checks.gpu import family_of
 from torchbake.errors import TorchbakeError
-from torchbake.lock.image_lock import read_lock
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import render
 
@@ -34,7 +35,7 @@ class Row:
     @cached_property
     def lock(self) -> Lock | None:
         """None for an init image. Raises LockError when the lock is missing or out of date."""
-        return read_lock(self.project.root, self.spec) if isinstance(self.spec, ImageSpec) else None
+        return find_lock(self.project.root, self.spec)
 
     @cached_property
     def promise(self) -> Promise:
@@ -97,10 +98,8 @@ class Subject:
 
     @property
     def family(self) -> str:
-        """``cpu`` or ``cuda``: the row's; without one, whether it asks for a GPU."""
-        if self.row and isinstance(self.row.spec, ImageSpec):
-            return self.row.spec.accelerator.kind
-        return "cuda" if "NVIDIA_VISIBLE_DEVICES" in self.environment else "cpu"
+        """``cuda`` for one that can use a GPU, else ``cpu``."""
+        return family_of(self.row.spec if self.row else None, self.config)
 
 
 def find_subject(client: docker.DockerClient, ref: str, row: str | None, matrix: Path) -> Subject:
@@ -130,5 +129,5 @@ def _find_row(name: str, matrix: Path) -> Row | None:
 
 def cuda_major(spec: Spec) -> int | None:
     """The CUDA major that a row asks for."""
-    cuda = isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda"
-    return spec.accelerator.version[0] if cuda and isinstance(spec, ImageSpec) else None
+    cuda = spec.versions.get("cuda")
+    return int(cuda.partition(".")[0]) if cuda else None

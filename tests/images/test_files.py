@@ -10,6 +10,7 @@ from tests.images.entries import Entry, Tree, entries_of, merge
 from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
+from torchbake.core.sizes import human
 from torchbake.render.dockerfile import USER
 
 APP_TREE = (USER.workdir, USER.home)
@@ -191,5 +192,5 @@ def test_waste(merged: Tree, figures: dict[str, Any]) -> None:
     hidden = merged.hidden
     largest = sorted(hidden, key=lambda path: -hidden[path])
     figures["bytes"] = sum(hidden.values())
-    told = some([f"{path} ({hidden[path] / 1e6:.1f} MB)" for path in largest])
-    assert sum(hidden.values()) < WASTE_LIMIT, f"{sum(hidden.values()) / 1e6:.1f} MB of dead weight: {told}"
+    told = some([f"{path} ({human(hidden[path])})" for path in largest])
+    assert sum(hidden.values()) < WASTE_LIMIT, f"{human(sum(hidden.values()))} of dead weight: {told}"

@@ -6,11 +6,11 @@ import pytest
 
 from tests.images.budgets import budget_of
 from tests.images.checks import KINDS, check
-from tests.images.containers import STAYING, Ended
+from tests.images.containers import STAYING
 from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.matrix.spec import ImageSpec
+from torchbake.engine.runner import Ended
 
 LAYER_LIMIT = 127  # overlayfs mounts no more: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 STOP_TARGET = 3.0  # seconds from SIGTERM to the end of a command that does not handle it
@@ -61,9 +61,8 @@ def test_start(endings: dict[str, Ending], figures: dict[str, Any]) -> None:
 
 def group_of(subject: Subject) -> str:
     """``cpu-runtime``: which ceiling holds where an image was never released."""
-    if subject.row and isinstance(subject.row.spec, ImageSpec):
-        return f"{subject.row.spec.accelerator.kind}-{subject.row.spec.flavor}"
-    return subject.id
+    spec = subject.row.spec if subject.row else None
+    return f"{spec.family}-{spec.flavor}" if spec and spec.flavor else subject.id
 
 
 @check("process.size", "it weighs no more than its budget, which is its last release and a little", kinds=KINDS)

@@ -11,7 +11,6 @@ from packaging.version import Version
 from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
-from torchbake.matrix.spec import ImageSpec
 
 # Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
 _CUDA_LIBRARY = re.compile(
@@ -72,8 +71,7 @@ def test_imports(imports: dict[str, Any], figures: dict[str, Any]) -> None:
 
 @check("python.build", "torch is built for what the row and the tags say: CPU, or that very CUDA")
 def test_build(row: Row, imports: dict[str, Any]) -> None:
-    assert isinstance(row.spec, ImageSpec)
-    torch, wanted = imports["torch"], row.spec.accelerator.cuda
+    torch, wanted = imports["torch"], row.spec.versions["cuda"]
     assert torch, f"torch cannot be imported: {imports['errors'].get('torch', 'it is not there')}"
     assert torch["cuda"] == wanted, f"torch is built for {named(torch['cuda'])}, the row says {named(wanted)}"
 

@@ -11,8 +11,9 @@ import pytest
 from tests.images.checks import smoke_check
 from tests.images.conftest import TOLD, check_of, subject_of
 from tests.images.subject import Subject
+from torchbake.checks.gpu import find_gpu
 from torchbake.checks.smoke_jobs import Job, Options, jobs_of
-from torchbake.checks.smoke_run import InContainers, Session, find_gpu, own_toolbox, smoke
+from torchbake.checks.smoke_run import InContainers, Session, own_toolbox, smoke
 from torchbake.checks.smoke_run import Subject as Smoked
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.signals import interruptible

@@ -7,9 +7,9 @@ from typing import Any
 import docker
 
 from tests.images.checks import check
-from tests.images.containers import Ended
 from tests.images.facts import FS_GROUP, WAYS
 from tests.images.tell import some
+from torchbake.engine.runner import Ended
 from torchbake.render.dockerfile import USER
 
 

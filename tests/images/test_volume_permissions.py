@@ -8,9 +8,10 @@ import pytest
 from docker.models.volumes import Volume
 
 from tests.images.checks import check
-from tests.images.containers import Containers, Ended
+from tests.images.containers import Containers
 from tests.images.tell import some
 from tests.images.volumes import Put, Seen, Volumes, counts
+from torchbake.engine.runner import Ended
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import USER
 
@@ -42,8 +43,8 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def volumes(client: docker.DockerClient, containers: Containers) -> Volumes:
-    return Volumes(client, containers)
+def volumes(containers: Containers) -> Volumes:
+    return Volumes(containers)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import docker
 from docker.errors import NotFound
 from docker.models.volumes import Volume
 
-from tests.images.containers import Containers, Ended
+from tests.images.containers import Containers
+from torchbake.engine.runner import Ended
 
 _SUMMARY = re.compile(r"(\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped")
 
@@ -45,12 +45,12 @@ class Seen:
 class Volumes:
     """Makes volumes, and runs the image under test on them; thread-safe as Containers is."""
 
-    def __init__(self, client: docker.DockerClient, containers: Containers) -> None:
-        self._client, self._containers = client, containers
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
 
     @contextlib.contextmanager
     def made(self, contents: Iterable[Put]) -> Iterator[Volume]:
-        volume = self._client.volumes.create()
+        volume = self._containers.volume()
         try:
             self.fill(volume, contents)
             yield volume

@@ -14,10 +14,10 @@ from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_texts
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_text
-from torchbake.lock.image_lock import lock_path, read_lock
-from torchbake.lock.lockfile import format_lock, read_lock_text
+from torchbake.lock.image_lock import find_lock, lock_text
+from torchbake.lock.lockfile import format_lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import sha256
 from torchbake.render.dockerfile import render
 
@@ -34,7 +34,7 @@ def derived() -> Iterator[tuple[str, str]]:
     """Locks, Dockerfiles, inputs digests, secrets and the bake file."""
     project, jobs = load_project(TOOLKIT / "matrix.yaml"), list[Job]()
     for spec in project.expansion.specs:
-        lock = read_lock(TOOLKIT, spec) if isinstance(spec, ImageSpec) else None
+        lock = find_lock(TOOLKIT, spec)
         dockerfile = render(spec, lock)
         jobs.append(_job(project, spec, dockerfile))
         yield f"dockerfile {spec.id}", sha256(dockerfile.encode())
@@ -54,7 +54,7 @@ def _job(project: Project, spec: Spec, dockerfile: str) -> Job:
     inputs = inputs_digest(
         spec,
         dockerfile=dockerfile,
-        lock_text=read_lock_text(lock_path(TOOLKIT, spec), spec.id) if isinstance(spec, ImageSpec) else "",
+        lock_text=lock_text(TOOLKIT, spec),
         builder_lock=builder_lock_text(TOOLKIT),
         base_digest=base.digest,
     )

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
+from requests.exceptions import ReadTimeout
 
 from torchbake.engine.client import Engine
 from torchbake.oci.manifest import sha256
@@ -68,6 +69,14 @@ class Box:
         if self.id not in self.daemon.boxes:
             raise NotFound("No such container")
 
+    def wait(self, *, timeout: float) -> None:
+        """A command that runs on is not waited for: the time is over at once."""
+        if self.state == "running":
+            raise ReadTimeout
+
+    def remove(self, *, force: bool, v: bool) -> None:
+        self.daemon.api.remove_container(self.id, force=force, v=v)
+
     def logs(self, *, stdout: bool, stderr: bool) -> bytes:
         return (self.stdout if stdout else self.stderr).encode()
 
@@ -88,12 +97,14 @@ class Daemon:
         self.boxes: dict[str, Box] = {}
         self.started: list[Box] = []  # all that ever ran
         self.nets: dict[str, Mapping[str, str]] = {}  # labels by name
+        self.stores: dict[str, Mapping[str, str]] = {}  # the volumes, likewise
         self.before: Callable[[str], object] = lambda _: None
         self.refuses = ""  # why it loads no image
         self.forgets = False  # has no layers unpacked
         self._numbers = itertools.count(1)
         self._info = {"DriverStatus": _CONTAINERD if containerd else [], "DockerRootDir": "/var/lib/docker"}
         self.api = self.images = self.containers = self.networks = _Facade(self)
+        self.volumes = _Volumes(self)
 
     @property
     def engine(self) -> "MemoryEngine":
@@ -173,12 +184,14 @@ class _Facade:
             del self.daemon.pictures[digest]
 
     def create(self, what: str, command: list[str] | None = None, **options: Any) -> Any:
-        """A container of an image where there is a command, else a network."""
-        if command is None:
+        """A network where there is a driver, else a container of an image."""
+        if "driver" in options:
             self.daemon.nets[what] = options["labels"]
             return None
         self.daemon.resolve(what)
-        box = Box(daemon=self.daemon, id=self.daemon.next_id(), image=what, command=tuple(command), options=options)
+        box = Box(
+            daemon=self.daemon, id=self.daemon.next_id(), image=what, command=tuple(command or ()), options=options
+        )
         self.daemon.boxes[box.id] = box
         return box
 
@@ -193,6 +206,10 @@ class _Facade:
         found = [(name, labels) for name, labels in self.daemon.nets.items() if _fits(labels, filters)]
         return [{"Id": name, "Labels": labels} for name, labels in found]
 
+    def volumes(self, *, filters: Mapping[str, str]) -> dict[str, Any]:
+        found = [(name, labels) for name, labels in self.daemon.stores.items() if _fits(labels, filters)]
+        return {"Volumes": [{"Name": name, "Labels": labels} for name, labels in found] or None}
+
     def kill(self, name: str) -> None:
         self.daemon.boxes[name].code = 137
 
@@ -201,6 +218,17 @@ class _Facade:
 
     def remove_network(self, name: str) -> None:
         del self.daemon.nets[name]
+
+    def remove_volume(self, name: str) -> None:
+        del self.daemon.stores[name]
+
+
+@dataclass(frozen=True)
+class _Volumes:
+    daemon: Daemon
+
+    def create(self, *, labels: Mapping[str, str]) -> None:
+        self.daemon.stores[self.daemon.next_id()] = labels
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torchbake.core.problem import Problem
 from torchbake.errors import SignatureError
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
@@ -96,8 +97,8 @@ class MemorySigner:
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
         return not any(self.problem(repository, digest) for digest in digests)
 
-    def problem(self, repository: Repository, digest: str) -> str:
-        return "" if (self.key, digest) in self.store.signed else "not signed"
+    def problem(self, repository: Repository, digest: str) -> Problem | None:
+        return None if (self.key, digest) in self.store.signed else Problem(reason="not signed")
 
 
 class Turns:

@@ -16,18 +16,20 @@ from tests.e2e.broken.everything import BROKEN
 from tests.images import leaks
 from tests.images.budgets import budget_of
 from tests.images.checks import Check, as_markdown, catalogue, smoke_checks
-from tests.images.containers import Containers
+from tests.images.containers import ContainerError, Containers
 from tests.images.dockerfile import promise_of
 from tests.images.entries import Entry, merge
 from tests.unit.conftest import check_golden
+from tests.unit.engines import Daemon, Program
 from torchbake.core.paths import TOOLKIT
-from torchbake.engine.containers import OWNER
 from torchbake.engine.owner import owner_label
+from torchbake.engine.runner import OWNER
 
 # It fails on a GPU alone: tests/e2e/test_payloads.py sabotages the payload that it shares its checks with.
 WITHOUT_A_BROKEN_IMAGE = {"smoke.nccl"}
 GROUPS = {"metadata", "files", "users", "python", "libraries", "parts", "process", "volume-permissions", "smoke"}
 PAGE = TOOLKIT / "docs/checks.md"
+IMAGE = "sha256:image"
 START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
 
 
@@ -292,10 +294,29 @@ def test_an_image_built_where_git_has_no_commit_is_not_judged_by_its_revision(
         metadata.test_origin(row, subject, config)
 
 
-def test_every_container_of_the_checks_says_whose_it_is() -> None:
-    """So that the next run finds what a killed one left."""
-    made: list[dict[str, Any]] = []
-    client: Any = SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **options: made.append(options)))
-    Containers(client, "image").create("true")
-    assert made[0]["labels"][OWNER] == owner_label()
-    assert len(made[0]["labels"]) == 2
+def test_what_a_killed_run_of_the_checks_left_is_found_by_the_next() -> None:
+    daemon = daemon_with(lambda _: None)
+    left = Containers(daemon.engine, IMAGE)
+    left.create("true")
+    left.volume()
+    labels = [*(box.options["labels"] for box in daemon.boxes.values()), *daemon.stores.values()]
+    assert [one[OWNER] for one in labels] == [owner_label()] * 2
+    left.remove_all()
+    assert not daemon.boxes
+    assert not daemon.stores
+
+
+def test_a_command_of_the_checks_leaves_no_container_however_it_ends() -> None:
+    daemon = daemon_with(lambda box: (3, "out", "first\nlast words") if box.command == ("ends",) else None)
+    containers = Containers(daemon.engine, IMAGE)
+    ended = containers.run("ends")
+    assert (ended.code, ended.stdout, ended.last_words) == (3, "out", "last words")
+    with pytest.raises(ContainerError, match="did not end within 60 s"):
+        containers.run("runs on")
+    assert not daemon.boxes
+
+
+def daemon_with(program: Program) -> Daemon:
+    daemon = Daemon(program)
+    daemon.hold(IMAGE)
+    return daemon

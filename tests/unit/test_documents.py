@@ -58,7 +58,7 @@ def check_verb(verb: str, command: Command) -> None:
 
 
 def check_tests(words: tuple[str, ...], session: str) -> None:
-    """The files and the tests that are named are there, and words of ``-k`` choose something."""
+    """The files and the tests that are named are there, and words of ``-k`` and marks of ``-m`` choose something."""
     files = [word for word in words if word.startswith(f"tests/{session}/")]
     for word in files:
         path, _, test = word.partition("::")
@@ -69,8 +69,11 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         word = words[words.index("-k") + 1]
         asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
         assert any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), word
-    known = {*files, "-k", *(words[words.index("-k") + 1 :][:1] if "-k" in words else ()), "-x", "--pdb"}
-    assert set(words) <= known
+    if "-m" in words:
+        mark = f"pytest.mark.{words[words.index('-m') + 1]}\n"
+        assert any(mark in path.read_text() for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
+    chosen = {words[words.index(option) + 1] for option in ("-k", "-m") if option in words}
+    assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb"}
 
 
 @every_page

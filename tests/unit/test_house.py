@@ -95,3 +95,27 @@ def test_the_readme_begins_where_a_newcomer_is_and_names_one_package_beside_git(
 
 def test_ci_runs_the_readmes_test_command() -> None:
     assert (TOOLKIT / ".ci/run").read_text().splitlines()[-1] == readme.CHECK
+
+
+@pytest.mark.parametrize("path", sorted((TOOLKIT / "tests/e2e").glob("test_*.py")), ids=lambda path: path.stem)
+def test_a_test_on_the_engine_says_which_room_it_is_about(path: Path) -> None:
+    rooms = {place.parent.name for place in (TOOLKIT / "torchbake").glob("*/__init__.py")} | {"entrypoints", "doors"}
+    (marks,) = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(rooms & set(re.findall(r"pytest\.mark\.(\w+)", marks))) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place"),
+    [
+        (r'add_argument\(\s*"--(format|jobs|registry|plain-http|shard)"', "commands/_options.py"),
+        (r'/ f?"\.torchbake', "core/paths.py"),
+        (r"(?<!hex)digest[^\n]*\[:1[29]\]", "core/digest.py"),
+        (r"1e[69]:|value /= 1000", "core/sizes.py"),
+        (r'"auto", "require", "off"', "engine/gpu.py"),
+    ],
+    ids=["shared options", "state folder", "short digest", "sizes", "GPU modes"],
+)
+def test_what_many_need_is_defined_once(pattern: str, place: str) -> None:
+    modules = [*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "tests/images").rglob("*.py")]
+    found = {str(path.relative_to(TOOLKIT)) for path in modules if re.search(pattern, path.read_text())}
+    assert found <= {f"torchbake/{place}"}

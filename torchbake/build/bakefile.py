@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.build.base_image import Base
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         "contexts": dict(job.contexts),
         "args": {
             "BASE_DIGEST": job.base.digest,
-            **(_base_arguments(job.base) if isinstance(job.spec, ImageSpec) else {}),
+            **({} if job.spec.from_scratch else _base_arguments(job.base)),
             "CREATED": options.created,
             "INPUTS": job.inputs,
             "REVISION": options.revision,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchbake.core.digest import digest
 from torchbake.core.paths import TOOLKIT
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
 _LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
@@ -17,7 +17,7 @@ def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: 
     Not in it: the revision and date labels, else every commit would build every image.
     """
     parts = [dockerfile, base_digest]
-    if isinstance(spec, ImageSpec):
+    if spec.has_torch:
         parts += [lock_text, builder_lock]
     return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind))))
 

@@ -5,17 +5,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torchbake.build.bakefile import Job
-from torchbake.build.base_image import Base
+from torchbake.build.base_image import Base, find_base
 from torchbake.build.inputs import inputs_digest
-from torchbake.build.plan import Prepared, ref_of
+from torchbake.build.plan import Prepared, ref_of, why_build
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.image import Image
 from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
-from torchbake.lock.image_lock import format_checked, lock_path, make_lock, read_lock
-from torchbake.lock.lockfile import Lock, Pin, read_lock_text
+from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text, make_lock, read_lock
+from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
@@ -55,11 +56,21 @@ class Preparation:
             contexts=contexts,
         )
 
+    def why_old(self, spec: Spec, image: Image) -> str | None:
+        """Why an image would be built again; None where its base was never fetched here, so that nobody can tell."""
+        base = find_base(spec.base, self.project.state)
+        if base is None:
+            return None
+        try:
+            return why_build(self.job(spec, base), image, force=False)
+        except TorchbakeError as error:
+            return error.message
+
     def with_wheels(self, job: Job) -> Job:
         """The job with the wheels that folders of this host hold for it."""
-        if not isinstance(job.spec, ImageSpec):
+        lock = find_lock(self.project.root, job.spec)
+        if lock is None:
             return job
-        lock = read_lock(self.project.root, job.spec)
         builder = read_builder_lock(self.project.root)
         layers: dict[str, tuple[Pin, ...]] = {"builder": tuple(builder.pins.values())}
         layers |= {str(layer): pins for layer, pins in lock.layers.items()}
@@ -85,7 +96,7 @@ class Preparation:
                 raise
         path = lock_path(self.project.root, spec)
         self.say(f"{spec.id}: its lock is missing or out of date; locking")
-        previous = read_lock_text(path, spec.id) if path.exists() else ""
+        previous = lock_text(self.project.root, spec)
         lock = make_lock(spec, self.pip, previous=previous)
         for odd in odd_versions(spec, lock, self.pip, previous):
             self.say(f"{spec.id}: {odd}")
@@ -94,12 +105,11 @@ class Preparation:
         return lock
 
     def _inputs(self, spec: Spec, dockerfile: str, base: Base) -> str:
-        path = lock_path(self.project.root, spec) if isinstance(spec, ImageSpec) else None
         return inputs_digest(
             spec,
             dockerfile=dockerfile,
-            lock_text=read_lock_text(path, spec.id) if path and path.exists() else "",
-            builder_lock=self._builder_lock if path else "",
+            lock_text=lock_text(self.project.root, spec),
+            builder_lock=self._builder_lock if spec.has_torch else "",
             base_digest=base.digest,
         )
 

@@ -27,7 +27,7 @@ def junit(name: str, verdict: Verdict) -> str:
         }
         case = ElementTree.SubElement(suite, "testcase", words)
         if check.outcome is Outcome.FAILED:
-            ElementTree.SubElement(case, "failure", {"message": clean(check.summary)}).text = clean(check.reason)
+            ElementTree.SubElement(case, "failure", {"message": clean(check.summary)}).text = clean(check.text)
         elif check.outcome in (Outcome.NOT_RUN, Outcome.WAIVED):
             waived = "waived: " if check.outcome is Outcome.WAIVED else ""
             ElementTree.SubElement(case, "skipped", {"message": clean(waived + check.summary)})

@@ -55,14 +55,14 @@ def plain(text: str) -> str:
 
 
 def _told(heading: str, checks: Sequence[CheckResult]) -> list[str]:
-    """A heading and, for each check, its reason; one of several lines in a block of its own."""
+    """A heading and, for each check, its reason and remedy; more than one line in a block of its own."""
     sections = [f"## {heading}"] if checks else []
     for check in checks:
         sections.append(f"**{plain(check.id)}**: {plain(check.summary)}")
-        if "\n" in check.reason.strip():
+        if "\n" in check.text:
             # A fence longer than any in the text, so that the text cannot end it.
-            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", check.reason)), default=0))
-            sections.append(f"{fence}\n{clean(check.reason).strip()}\n{fence}")
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", check.text)), default=0))
+            sections.append(f"{fence}\n{clean(check.text)}\n{fence}")
     return sections
 
 

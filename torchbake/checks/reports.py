@@ -10,7 +10,9 @@ from typing import Any
 from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown, not_run, plain, table
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, counts
+from torchbake.core.digest import short_digest
 from torchbake.core.files import write_text
+from torchbake.core.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,7 @@ class Tested:
     name: str
     ref: str
     verdict: Verdict | None = None
-    problem: str = ""
+    problem: Problem | None = None
     reused: bool = False
     report: Path | None = None
     warning: str = ""
@@ -52,7 +54,14 @@ class Tested:
     def remark(self) -> str:
         """What there is to say beside the figures."""
         reused = f"unchanged since {self.verdict.minute}" if self.reused and self.verdict else ""
-        return "; ".join(part for part in (self.problem, reused, self.warning) if part)
+        problem = self.problem.sentence if self.problem else ""
+        return "; ".join(part for part in (problem, reused, self.warning) if part)
+
+
+def absent(name: str, ref: str, row: str) -> Tested:
+    """An image that the engine does not have; ``row`` is the row of the matrix by which it can be built, if any."""
+    remedy = f"Build it: nox -s build -- {row}" if row else f"Fetch it: docker pull {ref}"
+    return Tested(name=name, ref=ref, problem=Problem(reason="not in the engine", remedy=remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +93,7 @@ class Reports:
         return path
 
     def path(self, name: str, digest: str, *, partial: bool = False) -> Path:
-        short = digest.removeprefix("sha256:")[:12]
-        return self.folder / file_name(name) / f"{short}{'.partial' * partial}.json"
+        return self.folder / file_name(name) / f"{short_digest(digest)}{'.partial' * partial}.json"
 
 
 def file_name(name: str) -> str:
@@ -104,7 +112,8 @@ def _entry(image: Tested) -> dict[str, Any]:
         "ref": image.ref,
         "outcome": image.outcome,
         "digest": image.verdict.digest if image.verdict else None,
-        "problem": image.problem,
+        "problem": image.problem.reason if image.problem else "",
+        "remedy": image.problem.remedy if image.problem else "",
         "warning": image.warning,
         "reused": image.reused,
         "seconds": image.verdict.seconds if image.verdict else 0.0,

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import ORDERS, Ended, Node, Order
+from torchbake.core.problem import Problem, unknown
+from torchbake.engine.containers import ORDERS, Node, Order
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.matrix.spec import TOOLBOX
 
 PREFIX = "smoke"
@@ -55,15 +57,14 @@ class Layout:
 class Job:
     """Payloads that are run together: in one container one after the other, or one payload on all ranks of a layout.
 
-    ``hindrance`` says why the job cannot run; ``required``, that this is a failure; ``given_gpu``, that its
-    containers have one.
+    ``problem``: why the job is not run, which is a failure or leaves its checks unknown. ``given_gpu``: its containers
+    have one.
     """
 
     payloads: tuple[str, ...]
     device: Device
     layout: Layout | None = None
-    hindrance: str = ""
-    required: bool = False
+    problem: Problem | None = None
     given_gpu: bool = False
 
     def check_id(self, payload: str) -> str:
@@ -79,10 +80,9 @@ class Job:
         """Seconds after which its containers are killed, if they did not end before by themselves."""
         return timeout * len(self.payloads) + _SPARE
 
-    def hindered(self) -> tuple[CheckResult, ...]:
-        """What its hindrance makes of its checks."""
-        outcome = Outcome.FAILED if self.required else Outcome.NOT_RUN
-        return tuple(CheckResult(id=name, outcome=outcome, reason=self.hindrance) for name in self.check_ids)
+    def not_started(self) -> tuple[CheckResult, ...]:
+        """What its problem makes of its checks."""
+        return tuple(CheckResult.of(name, self.problem) for name in self.check_ids)
 
 
 class Line(BaseModel):
@@ -103,27 +103,22 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     """All that is run on an image, or on a host's Python, of an accelerator family.
 
     A CPU image is judged on the CPU alone. A CUDA image is judged on both devices: without a GPU its jobs on the
-    device cuda are there too, each with its hindrance. Where a GPU is required, to have none is a failure.
+    device cuda are there too, each with that as its problem. Where a GPU is required, to have none is a failure.
     """
-    hindrance, required = _no_gpu(gpu, options.gpu), options.gpu == "require"
+    problem = _no_gpu(gpu, options.gpu)
     jobs = [*_jobs_on("cpu", options)]
     if family == "cuda":
-        jobs += (
-            replace(job, hindrance=hindrance, required=required, given_gpu=not hindrance)
-            for job in _jobs_on("cuda", options)
-        )
+        jobs += (replace(job, problem=problem, given_gpu=not problem) for job in _jobs_on("cuda", options))
     elif "nccl" in options.payloads and options.payloads != PAYLOADS:
-        jobs += [replace(job, hindrance="NCCL is for GPUs, and this is a CPU build") for job in _nccl(options)]
+        problem = unknown("NCCL is for GPUs, and this is a CPU build")
+        jobs += [replace(job, problem=problem) for job in _nccl(options)]
     return tuple(jobs)
 
 
-def _no_gpu(gpu: Gpu, mode: str) -> str:
-    """Why nothing runs on a GPU; empty when it does."""
-    if mode == "off":
-        return "GPU checks are off (--gpu off)"
-    if gpu.there:
-        return ""
-    return f"a GPU is required (--gpu require), but {gpu.reason}" if mode == "require" else f"no GPU: {gpu.reason}"
+def _no_gpu(gpu: Gpu, mode: str) -> Problem | None:
+    """Why nothing runs on a GPU; None when it does. Where a GPU is required, that is known to be wrong."""
+    reason = gpu.why_not(mode)
+    return Problem(reason=reason, unknown=mode != "require") if reason else None
 
 
 def _nccl(options: Options) -> Iterator[Job]:

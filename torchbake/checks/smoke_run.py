@@ -17,14 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from torchbake.checks.job_variables import without_job
 from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.problem import problem_of
 from torchbake.engine.client import Engine, is_local
-from torchbake.engine.containers import RUN, Box, Cluster, Ended, Node, remove, undisturbed
-from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.containers import Box, Cluster, Node, undisturbed
+from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import RUN, Ended, remove
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.labels import ID
@@ -35,13 +38,6 @@ OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 _SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for workers and for NCCL
 _GRACE = 10  # seconds that a host's processes get to end what they started
 _SHOWN = 10
-# What launchers set: on a host inside of a job of theirs, it would be taken for ours.
-_LAUNCHERS = ("SLURM_", "PET_", "PAI_", "TORCHELASTIC_", "JOB_COMPLETION_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL")
-_OF_A_JOB = {
-    "MODE", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-    "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "POD_NAME", "JOB_DIR",
-}  # fmt: skip
-
 Look = Callable[[str], None]
 
 
@@ -128,16 +124,13 @@ class OnHost:
 
     def environment(self, node: Node, folder: Path, env: Mapping[str, str] = os.environ) -> dict[str, str]:
         """This machine's, without what another launcher has said, and with our Python as the only python3."""
-        clean = {
-            name: value for name, value in env.items() if name not in _OF_A_JOB and not name.startswith(_LAUNCHERS)
-        }
         first = folder / "bin"
         first.mkdir(exist_ok=True)
         (first / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n')
         (first / "python3").chmod(0o755)
         port = {"MASTER_PORT": str(_free_port())} if "NNODES" in node.env else {}
         off = {"CUDA_VISIBLE_DEVICES": ""} if self.gpu_off else {}
-        return {**clean, **node.env, **port, **off, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
+        return {**without_job(env), **node.env, **port, **off, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
 
     def _one(self, node: Node, folder: Path, limit: int) -> Ended:
         started, late = time.monotonic(), False
@@ -180,9 +173,9 @@ class Subject:
 
 
 def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[CheckResult, ...]:
-    """Run one job to its end and judge it; one with a hindrance starts nothing."""
-    if job.hindrance:
-        return job.hindered()
+    """Run one job to its end and judge it; one with a problem starts nothing."""
+    if job.problem:
+        return job.not_started()
     place = subject.place
     nodes = nodes_of(job, subject.expected, options.timeout, toolbox=place.toolbox, master=place.master)
     return judge(job, place.run(job, nodes, job.limit(options.timeout), on_look))
@@ -218,7 +211,7 @@ class SmokeRun:
             for job in subject.jobs(self.options):
                 checks += smoke(subject, job, self.options, _teller(shown, subject, job))
         except TorchbakeError as error:
-            return Tested(name=subject.name, ref=subject.ref, problem=error.message)
+            return Tested(name=subject.name, ref=subject.ref, problem=problem_of(error))
         verdict = Verdict(
             image=subject.ref,
             id=subject.row,
@@ -239,7 +232,7 @@ def _teller(shown: Board, subject: Subject, job: Job) -> Look:
 
 def _finish(tested: Tested, shown: Board) -> None:
     good = tested.outcome is Outcome.PASSED
-    said = tally(tested.checks) if tested.verdict else tested.problem
+    said = tested.problem.sentence if tested.problem else tally(tested.checks)
     seconds = f" in {tested.verdict.seconds:.1f} s" if tested.verdict else ""
     shown.end(tested.name, f"{tested.outcome}{seconds}, {said}", good=good)
     failed = [check for check in tested.checks if check.outcome is Outcome.FAILED]
@@ -253,29 +246,6 @@ def _finish(tested: Tested, shown: Board) -> None:
 def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
     """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
     return OWN_TOOLBOX if ID not in labels and is_local(engine) else None
-
-
-def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
-    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so trust the engine."""
-    if family != "cuda" or mode == "off":
-        return Gpu(how="none", reason="nobody asked for one")
-    gpu = look_for_gpu(engine)
-    return gpu if dry else probe(engine, image, gpu, session)
-
-
-def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
-    """Whether the engine keeps its word: a container that asks for the GPU and does nothing is started.
-
-    What comes back has the engine's own reason where it refuses (a driver that is not loaded, a stale CDI file).
-    """
-    if gpu.request is None:
-        return gpu
-    box = Box(gpu=gpu.request, network=False)
-    with Cluster(engine, image, box, run=session.id, stopping=session.stopping) as cluster:
-        ended = cluster.run([Node(command=("true",))], timeout=60)[0]
-    if not ended.problem:
-        return gpu
-    return Gpu(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {ended.problem}")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

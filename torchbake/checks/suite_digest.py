@@ -7,10 +7,9 @@ from pathlib import Path
 
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
-from torchbake.lock.image_lock import lock_path
-from torchbake.lock.lockfile import read_lock_text
+from torchbake.lock.image_lock import lock_text
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 
 CHECKS = TOOLKIT / "tests/images"
 
@@ -32,8 +31,7 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
         return
     yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
     yield from project.tags[spec.id]
-    path = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
-    yield read_lock_text(path, spec.id) if path and path.exists() else ""
+    yield lock_text(project.root, spec)
 
 
 @cache

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, computed_field
 
+from torchbake.core.problem import Problem
+
 
 class Outcome(StrEnum):
     """``not-run`` is neither of the others: a check that could not run proves nothing.
@@ -22,7 +24,8 @@ class Outcome(StrEnum):
 
 
 class CheckResult(BaseModel):
-    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others.
+    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others;
+    ``remedy`` is what puts it right, where that is known.
 
     Of a waived one it says why it may fail, and after that what is wrong.
     """
@@ -32,8 +35,22 @@ class CheckResult(BaseModel):
     id: str
     outcome: Outcome
     reason: str = ""
+    remedy: str = ""
     seconds: float = 0
     figures: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, problem: Problem | None, *, seconds: float = 0) -> "CheckResult":
+        """A check that found this problem; None: it passed."""
+        if problem is None:
+            return cls(id=name, outcome=Outcome.PASSED, seconds=seconds)
+        outcome = Outcome.NOT_RUN if problem.unknown else Outcome.FAILED
+        return cls(id=name, outcome=outcome, reason=problem.reason, remedy=problem.remedy, seconds=seconds)
+
+    @property
+    def text(self) -> str:
+        """The reason, and below it the remedy."""
+        return "\n".join(filter(None, (self.reason.strip(), self.remedy)))
 
     @property
     def summary(self) -> str:
@@ -119,6 +136,12 @@ def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
         if check.outcome is Outcome.NOT_RUN and check.id not in found.setdefault(check.summary, []):
             found[check.summary].append(check.id)
     return found
+
+
+def remedies(checks: Iterable[CheckResult]) -> tuple[str, ...]:
+    """What puts failed checks right, each command once."""
+    failed = (check for check in checks if check.outcome is Outcome.FAILED)
+    return tuple(dict.fromkeys(check.remedy for check in failed if check.remedy))
 
 
 _RESULTS = TypeAdapter(tuple[CheckResult, ...], config=ConfigDict(defer_build=True))  # most commands read none

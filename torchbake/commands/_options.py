@@ -1,17 +1,32 @@
 """Options that several commands share. Nothing heavy is imported here: a parser needs no matrix."""
 
 import argparse
+import os
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torchbake.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Arguments = TypeVar("Arguments", bound=DataclassInstance)
+
+Format = Literal["table", "json"]
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
     "an id, a glob, all, !devel"
 )
+
+
+def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Arguments":
+    """What was given on the command line, as the command's own frozen dataclass: from here on every name is checked."""
+    given = {field.name: getattr(parsed, field.name) for field in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +70,20 @@ def positive(name: str) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def add_format(parser: argparse.ArgumentParser, *choices: str) -> None:
+    """How the result is printed; the first of ``choices`` is the default. Without any: a table, or JSON (`Format`)."""
+    choices = choices or ("table", "json")
+    text = f"of the result (default: {choices[0]})"
+    parser.add_argument("--format", choices=choices, default=choices[0], help=text)
+
+
+def add_jobs(parser: argparse.ArgumentParser, *, by_cores: bool = False) -> None:
+    """How many images are worked on side by side: two, or as many as the cores can keep busy."""
+    default, words = (max(1, (os.cpu_count() or 1) // 2), "one for two cores") if by_cores else (2, "2")
+    text = f"images side by side (default: {words})"
+    parser.add_argument("--jobs", type=positive("--jobs"), default=default, metavar="N", help=text)
 
 
 def add_registry(

@@ -3,20 +3,39 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import Format, add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import mover_of, signer_of, trust_of
+from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer, Verifier
 from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifting(Verifying):
+    """What `add_shift` gives, and what options of signatures give with it."""
+
+    matrix: Path
+    selectors: tuple[str, ...]
+    registry: str
+    to: int | None
+    dry_run: bool
+    format: Format
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finishing(Shifting, Signing):
+    """The same where something may be signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,31 +52,31 @@ def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
     add_registry(parser)
     parser.add_argument("--to", type=_revision, metavar="N", help=f"the release: 3 or r3 (default: {to})")
     parser.add_argument("--dry-run", action="store_true", help="say what would be moved; move nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
-def run_shift(args: argparse.Namespace, *, back: bool) -> int:
+def run_shift(args: Shifting, *, back: bool) -> int:
     """Move the tags of every selected image; one that cannot be moved leaves the others alone."""
-    project, selection = load_selection(args)
+    project, selection = load_selection(args.matrix, args.selectors)
     verifier = trust_of(args)
     with interruptible():
         ended = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
     return _conclude(args, ended)
 
 
-def run_finish(args: argparse.Namespace) -> int:
+def run_finish(args: Finishing) -> int:
     """Finish what was begun of every selected image."""
     if args.to is not None:
         raise UsageError("--finish is about the newest release.", hint="Leave --to out.")
-    project, selection = load_selection(args)
+    project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
         ended = [_finish(args, project, spec, signer) for spec in selection.specs]
     return _conclude(args, ended)
 
 
-def _finish(args: argparse.Namespace, project: Project, spec: Spec, signer: Signer) -> Ended:
-    publisher = Publisher(registry_of(args, repository_of(args, spec)), signer=signer)
+def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> Ended:
+    publisher = Publisher(_registry(args, spec), signer=signer)
     try:
         decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
     except Exception as error:
@@ -69,7 +88,11 @@ def _finish(args: argparse.Namespace, project: Project, spec: Spec, signer: Sign
     return Ended(id=spec.id, shift=shift_)
 
 
-def _conclude(args: argparse.Namespace, ended: Sequence[Ended]) -> int:
+def _registry(args: Shifting, spec: Spec) -> Registry:
+    return registry_of(repository_of(args.registry, spec), plain_http=args.plain_http)
+
+
+def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
     _show(ended, args.format, dry=args.dry_run)
     bad = [one.id for one in ended if one.problem]
     if bad:
@@ -86,8 +109,8 @@ def _revision(text: str) -> int:
     return int(number)
 
 
-def _one(args: argparse.Namespace, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:
-    registry = registry_of(args, repository_of(args, spec))
+def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:
+    registry = _registry(args, spec)
     try:
         moved = shift(
             registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier

@@ -1,28 +1,30 @@
 """What several commands begin with: the matrix, the images that are selected of it, and what is committed of them."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torchbake.errors import UsageError
-from torchbake.lock.image_lock import read_lock
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository, parse_registry
 
 
-def load_selection(args: argparse.Namespace) -> tuple[Project, Selection]:
+def load_selection(
+    matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None
+) -> tuple[Project, Selection]:
     """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
-    project = load_project(args.matrix)
-    if not args.selectors:
+    project = load_project(matrix)
+    if not selectors:
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
-    selection = select(project.expansion.specs, args.selectors, project.tags)
-    if getattr(args, "shard", None):
-        part, parts = args.shard
+    selection = select(project.expansion.specs, selectors, project.tags)
+    if shard:
+        part, parts = shard
         selection = replace(selection, specs=selection.specs[part - 1 :: parts])
     return project, selection
 
@@ -34,9 +36,9 @@ def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
 
 def lock_of(project: Project, spec: Spec) -> Lock | None:
     """The image's lock; None for an init image. Raises LockError."""
-    return read_lock(project.root, spec) if isinstance(spec, ImageSpec) else None
+    return find_lock(project.root, spec)
 
 
-def repository_of(args: argparse.Namespace, spec: Spec) -> Repository:
+def repository_of(registry: str, spec: Spec) -> Repository:
     """Where an image is released: the last part of its repository's name, in the registry's namespace."""
-    return parse_registry(args.registry) / spec.repository.rpartition("/")[2]
+    return parse_registry(registry) / spec.repository.rpartition("/")[2]

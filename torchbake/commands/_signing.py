@@ -1,9 +1,29 @@
 """Options of signing and of verifying, and who does it."""
 
 import argparse
+from dataclasses import dataclass
 
 from torchbake.errors import SignatureError, UsageError
-from torchbake.registry.cosign import CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
+from torchbake.registry.cosign import UNASKED, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifying:
+    """What `add_verifying` gives, and `add_registry`: cosign speaks to the registry itself."""
+
+    plain_http: bool
+    key: str
+    identity: str
+    issuer: str
+    no_transparency_log: bool
+    require_signature: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signing(Verifying):
+    """What `add_signing` gives."""
+
+    keyless: bool
 
 
 def add_signing(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +45,7 @@ def add_verifying(parser: argparse.ArgumentParser) -> None:
     _add_common(group, "fail where no signature can be verified")
 
 
-def signer_of(args: argparse.Namespace) -> Signer:
+def signer_of(args: Signing) -> Signer:
     """Raises UsageError for options that contradict each other, and SignatureError where one must sign and cannot."""
     if args.key and args.keyless:
         raise UsageError("--key and --keyless are two ways to sign.", hint="Give one of them.")
@@ -40,43 +60,46 @@ def signer_of(args: argparse.Namespace) -> Signer:
     return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
 
 
-def mover_of(args: argparse.Namespace, signer: Signer) -> Signer:
+def mover_of(args: Signing, signer: Signer) -> Signer:
     """The same for who moves tags to what is there. Raises SignatureError where it should be verified and cannot be."""
-    if signer.hindrance and (args.key or args.identity or getattr(args, "keyless", False)):
-        raise SignatureError(
-            f"What tags are moved to cannot be verified: {signer.hindrance}.",
-            hint="Install cosign: docs/supply-chain.md",
-        )
+    if signer.hindrance and (args.key or args.keyless):
+        raise _unverifiable(signer.hindrance)
     return signer
 
 
-def trust_of(args: argparse.Namespace) -> Signer:
+def _unverifiable(reason: str) -> SignatureError:
+    return SignatureError(
+        f"What tags are moved to cannot be verified: {reason}.", hint="Install cosign: docs/supply-chain.md"
+    )
+
+
+def trust_of(args: Verifying) -> Signer:
     """Who verifies by a key, public or private, or by an identity, and signs nothing. Raises as `signer_of` does."""
     trust = _trust(args)
     if not trust:
-        return _idle(args, "no --key and no --identity was given")
+        return _idle(args, UNASKED)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if isinstance(cosign, Idle):
-        return mover_of(args, _idle(args, cosign.hindrance))
+        raise _unverifiable(_idle(args, cosign.hindrance).hindrance)
     return CosignSigner(cosign=cosign, key=args.key, trust=trust)
 
 
-def verifier_of(args: argparse.Namespace) -> Verifier:
+def verifier_of(args: Verifying) -> Verifier:
     """Raises UsageError for half an identity, and SignatureError where one must verify and cannot."""
     trust = _trust(args)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not trust:
-        return _idle(args, "no --key and no --identity was given")
+        return _idle(args, UNASKED)
     return _idle(args, cosign.hindrance) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
 
 
-def _trust(args: argparse.Namespace) -> Trust:
+def _trust(args: Verifying) -> Trust:
     if bool(args.identity) != bool(args.issuer) or (args.key and args.identity):
         raise UsageError("Signatures are trusted by --key, or by --identity and --issuer.")
     return Trust(key=args.key, identity=args.identity, issuer=args.issuer)
 
 
-def _idle(args: argparse.Namespace, reason: str) -> Idle:
+def _idle(args: Verifying, reason: str) -> Idle:
     if args.require_signature:
         raise SignatureError(
             f"--require-signature: {reason}.",

@@ -1,14 +1,16 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchbake.commands._options import add_selectors, add_shard, positive
+from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
+from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
-from torchbake.core.sizes import in_gigabytes
+from torchbake.core.sizes import human
 from torchbake.errors import UsageError
-from torchbake.oci.compression import COMPRESSIONS
+from torchbake.oci.compression import COMPRESSIONS, Compression
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -40,14 +42,31 @@ _OF_NO_ACCOUNT = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    dry_run: bool
+    format: str
+    jobs: int
+    no_cache: bool
+    pull: bool
+    locked: bool
+    prune: bool
+    builder: str | None
+    reproducible: bool
+    compression: Compression | None
+    cache_to: tuple[str, ...]
+    cache_from: tuple[str, ...]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (default: 2)"
-    )
+    add_format(parser)
+    add_jobs(parser)
     parser.add_argument("--no-cache", action="store_true", help="run every step anew")
     parser.add_argument("--pull", action="store_true", help="get the bases anew first")
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
@@ -64,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help="as docker buildx takes it")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     if args.compression and not args.reproducible:
         raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
     unchanged = _question(args)
@@ -75,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _question(args: argparse.Namespace) -> "Question | None":
+def _question(args: Arguments) -> "Question | None":
     """Whether there is nothing to do, as a question; None where that is not all that is asked for."""
     if not args.selectors or any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT):
         return None
@@ -90,7 +109,7 @@ def _answer(unchanged: "Question") -> "list[Result] | None":
     return unchanged.results()
 
 
-def _build(args: argparse.Namespace, unchanged: "Question | None") -> int:
+def _build(args: Arguments, unchanged: "Question | None") -> int:
     # The engine is asked first, and all that is imported after that is imported while it makes its list.
     from torchbake.engine.ahead import ask  # noqa: PLC0415
 
@@ -99,7 +118,7 @@ def _build(args: argparse.Namespace, unchanged: "Question | None") -> int:
     from torchbake.build.plan import not_built  # noqa: PLC0415
     from torchbake.commands._selection import load_selection  # noqa: PLC0415
 
-    project, selection = load_selection(args)
+    project, selection = load_selection(args.matrix, args.selectors, args.shard)
     with interruptible():
         build = ImageBuild(project=project, request=_request(args), asked=asked, unchanged=unchanged)
         results = build.run(selection.specs)
@@ -110,7 +129,7 @@ def _build(args: argparse.Namespace, unchanged: "Question | None") -> int:
     return 0
 
 
-def _request(args: argparse.Namespace) -> "Request":
+def _request(args: Arguments) -> "Request":
     from torchbake.build.images import Request  # noqa: PLC0415 - as above
 
     return Request(
@@ -123,8 +142,8 @@ def _request(args: argparse.Namespace) -> "Request":
         compression=args.compression or "zstd",
         jobs=args.jobs,
         builder=args.builder,
-        cache_to=tuple(args.cache_to),
-        cache_from=tuple(args.cache_from),
+        cache_to=args.cache_to,
+        cache_from=args.cache_from,
     )
 
 
@@ -141,12 +160,12 @@ def _show(results: "list[Result]", form: str) -> None:
 def _row(result: "Result") -> "tuple[Text | str, ...]":
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    size = in_gigabytes(result.size_bytes or 0)
+    size = human(result.size_bytes) if result.size_bytes else ""
     return (
         Text(result.id, style="bold"),
         Text(result.status, style=_STYLES[result.status]),
         size,
         f"{result.seconds:.1f} s" if result.seconds else "",
-        (result.digest or "").removeprefix("sha256:")[:12],
+        short_digest(result.digest or ""),
         result.reason.partition("\n")[0],
     )

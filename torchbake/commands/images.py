@@ -2,20 +2,22 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
-from torchbake.commands._options import add_registry, add_selectors, positive
+from torchbake.commands._options import Format, add_format, add_registry, add_selectors, positive
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, connect
+from torchbake.engine.client import connect
+from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, UsageError
-from torchbake.lock.image_lock import lock_path
+from torchbake.lock.image_lock import lock_text
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
 from torchbake.proof.run import ProofRun
 from torchbake.render.dockerfile import dockerfile_path
@@ -31,6 +33,20 @@ PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {State.PASSED: "green", State.FAILED: "bold red", State.STALE: "yellow", State.MISSING: "cyan"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    registry: str | None
+    plain_http: bool
+    check: bool
+    dry_run: bool
+    force: bool
+    gpu: str
+    keep_free: int
+    format: Format
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_registry(parser, required=False)
@@ -39,19 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
     parser.add_argument("--force", action="store_true", help="also what has passed as it is")
-    parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto", help="as `test` takes it (default: auto)"
-    )
+    parser.add_argument("--gpu", choices=MODES, default="auto", help="as `test` takes it (default: auto)")
     parser.add_argument(
         "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
         help="with less room, finished images and the build cache leave the engine (default: 40)",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    args.selectors = args.selectors or ["all"]
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors or ["all"])
     proofs = _read(project)
     states = _states(project, selection.specs, proofs)
     if args.check or args.dry_run:
@@ -61,10 +74,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
     engine = connect()
     if selection.specs:
-        repository_of(args, selection.specs[0])  # a registry that cannot be is told before anything is built
+        repository_of(args.registry, selection.specs[0])  # a registry that cannot be is told before anything is built
     try:
         with interruptible():
-            _prove(args, engine, project, [spec for spec in selection.specs if _is_due(args, states[spec.id])], proofs)
+            due = [spec for spec in selection.specs if args.force or states[spec.id] is not State.PASSED]
+            run = ProofRun(
+                project=project,
+                engine=engine,
+                where=("--registry", args.registry, *(["--plain-http"] if args.plain_http else [])),
+                gpu=args.gpu,
+                room=args.keep_free * 10**9,
+                say=_say,
+            )
+            _prove(run, due, proofs)
     finally:
         _write(project, proofs)
     states = _states(project, selection.specs, proofs)
@@ -72,21 +94,12 @@ def run(args: argparse.Namespace) -> int:
     return _conclude(project, states, proofs)
 
 
-def _is_due(args: argparse.Namespace, state: State) -> bool:
-    return args.force or state is not State.PASSED
-
-
-def _prove(
-    args: argparse.Namespace, engine: Engine, project: Project, due: Sequence[Spec], proofs: dict[str, Proof]
-) -> None:
-    where = ("--registry", args.registry, *(["--plain-http"] if args.plain_http else []))
-    room = args.keep_free * 10**9
-    run = ProofRun(project=project, engine=engine, where=where, gpu=args.gpu, room=room, say=_say)
+def _prove(run: ProofRun, due: Sequence[Spec], proofs: dict[str, Proof]) -> None:
     for number, spec in enumerate(due, 1):
         _say(f"{number} of {len(due)}: {spec.id}")
-        proofs[spec.id] = run.prove(spec, partial(_files, project))
+        proofs[spec.id] = run.prove(spec, partial(_files, run.project))
         # Not beside the matrix yet: a changed file there would make the commit of the next image a `-dirty` one.
-        write_text(project.state / PROOFS.name, format_proofs(proofs.values()))
+        write_text(run.project.state / PROOFS.name, format_proofs(proofs.values()))
 
 
 def _say(message: str) -> None:
@@ -113,10 +126,8 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
 
 
 def _files(project: Project, spec: Spec) -> str:
-    lock = lock_path(project.root, spec) if isinstance(spec, ImageSpec) else None
-    return files_digest(
-        spec, dockerfile=_text(dockerfile_path(project.root, spec)), lock_text=_text(lock) if lock else ""
-    )
+    dockerfile = _text(dockerfile_path(project.root, spec))
+    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec))
 
 
 def _text(path: Path) -> str:

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -17,7 +18,7 @@ from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.pipelines import PIPELINES, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import schema_text
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import pytorch_of
 from torchbake.matrix.starter import Choice, newest_torch, starter
 from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import parse_document
@@ -30,6 +31,18 @@ EXAMPLES = (
     "nox -s init -- --dry-run",
 )
 _TEMPLATES = TOOLKIT / "templates/init"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    folder: Path
+    cpu: bool
+    cuda: tuple[str, ...]
+    torch: str
+    repository: str
+    ci: str
+    dry_run: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     folder = args.folder.absolute()
     for name, text in _files(args, folder).items():
         _write(folder / name, text, dry_run=args.dry_run)
@@ -64,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _files(args: argparse.Namespace, folder: Path) -> dict[str, str]:
+def _files(args: Arguments, folder: Path) -> dict[str, str]:
     """What a new repository holds, by name. Raises UsageError for what would be no matrix."""
     known = version()
     files = {
@@ -120,7 +133,7 @@ def _tell_lacking(path: Path, text: str) -> None:
             console.say(f"next: add to {path}: {' '.join(lacking)}")
 
 
-def _choices(args: argparse.Namespace) -> list[Choice]:
+def _choices(args: Arguments) -> list[Choice]:
     """The rows that are asked for, each with its torch. Raises UsageError."""
     if args.torch:
         try:
@@ -139,9 +152,8 @@ def _choices(args: argparse.Namespace) -> list[Choice]:
 def _versions() -> dict[str, set[str]]:
     """The versions of torch that the toolkit's own matrix has, by accelerator."""
     versions = defaultdict(set)
-    for spec in load_project(TOOLKIT / "matrix.yaml").expansion.specs:
-        if isinstance(spec, ImageSpec):
-            versions[str(spec.accelerator)].add(spec.torch)
+    for spec in pytorch_of(load_project(TOOLKIT / "matrix.yaml").expansion.specs):
+        versions[str(spec.accelerator)].add(spec.torch)
     return dict(versions)
 
 

@@ -2,11 +2,13 @@
 
 import argparse
 import json
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from rich.text import Text
 
-from torchbake.commands._options import add_selectors, add_shard
+from torchbake.commands._options import add_format, add_selectors, add_shard
 from torchbake.commands._selection import load_selection
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import Selection
@@ -21,15 +23,24 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    format: Literal["table", "json", "github"]
+    explain: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
-    parser.add_argument("--format", choices=("table", "json", "github"), default="table", help="default: table")
+    add_format(parser, "table", "json", "github")
     parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors, args.shard)
     specs = list(selection.specs)
     if args.format == "json":
         console.show_json(
@@ -61,8 +72,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
 
 
 def _job(spec: Spec) -> dict[str, str]:
-    accelerator = "cpu" if isinstance(spec, InitSpec) else spec.accelerator.kind
-    return {"id": spec.id, "kind": spec.kind, "accelerator": accelerator}
+    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family}
 
 
 def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:

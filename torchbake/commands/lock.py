@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 from torchbake.commands._options import add_selectors
 from torchbake.commands._selection import load_selection
@@ -14,7 +16,7 @@ from torchbake.lock.image_lock import check_online, format_checked, lock_path, m
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
@@ -24,6 +26,16 @@ EXAMPLES = (
     "nox -s lock -- all --check",
     "nox -s lock -- all --check --resolve",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    upgrade: bool
+    upgrade_builder: bool
+    check: bool
+    resolve: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors)
     if args.check and (args.upgrade or args.upgrade_builder):
         raise UsageError("--check changes nothing, and --upgrade does.", hint="Give one of them.")
     if args.resolve and not args.check:
         raise UsageError("--resolve is a way to check.", hint="Give --check with it.")
-    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    specs = pytorch_of(selection.specs)
     config = read_pip_config()
     if args.check:
         _check(project, specs, config if args.resolve else None)

@@ -1,8 +1,9 @@
 """`promote`: rolling tags forward to a release that is there."""
 
 import argparse
+from dataclasses import dataclass
 
-from torchbake.commands._rolling import add_shift, run_finish, run_shift
+from torchbake.commands._rolling import Finishing, add_shift, run_finish, run_shift
 from torchbake.commands._signing import add_signing
 from torchbake.errors import UsageError
 
@@ -14,6 +15,11 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Finishing):
+    finish: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shift(parser, to="the newest")
     parser.add_argument(
@@ -23,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_signing(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     if args.finish:
         return run_finish(args)
     if args.keyless:

@@ -11,12 +11,21 @@ from torchbake.build.plan import ref_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
-from torchbake.commands._options import add_registry, add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import (
+    Format,
+    add_format,
+    add_jobs,
+    add_registry,
+    add_selectors,
+    add_shard,
+    add_waive,
+)
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
-from torchbake.commands._signing import add_signing, signer_of
+from torchbake.commands._signing import Signing, add_signing, signer_of
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
+from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
 from torchbake.engine.image import Image
@@ -69,6 +78,19 @@ class Ended:
     waived: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Signing):
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    registry: str
+    waive: tuple[str, ...]
+    keep_rolling: bool
+    dry_run: bool
+    jobs: int
+    format: Format
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
@@ -81,12 +103,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_jobs(parser)
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors, args.shard)
     waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     images = engine.images()
     publishers = _publishers(args, selection.specs, signer)
@@ -97,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
             candidate=partial(candidate_of, project, spec, images, waivers),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.memory),
-            repository=repository_of(args, spec),
+            repository=repository_of(args.registry, spec),
         )
         for spec in selection.specs
     ]
@@ -113,13 +135,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _publishers(args: argparse.Namespace, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
+def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
     """One for each repository; what one of them holds can be mounted into the others."""
-    where = {spec.repository: repository_of(args, spec) for spec in specs}
+    where = {spec.repository: repository_of(args.registry, spec) for spec in specs}
     paths = {repository.path for repository in where.values()}
     return {
         name: Publisher(
-            registry_of(args, repository),
+            registry_of(repository, plain_http=args.plain_http),
             mounts=sorted(paths - {repository.path}),
             signer=signer,
             keep_rolling=args.keep_rolling,
@@ -208,9 +230,9 @@ class _Count:
 
     def add(self, blob: Blob, count: int) -> None:
         self._sent[blob] = self._sent.get(blob, 0) + count
-        going = [f"{part / 1e6:.0f} of {one.size / 1e6:.0f}" for one, part in self._sent.items() if part < one.size]
+        going = [f"{human(part)} of {human(one.size)}" for one, part in self._sent.items() if part < one.size]
         done = [one for one, part in self._sent.items() if part >= one.size]
-        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)} MB" if going else ""]
+        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)}" if going else ""]
         self._look("; ".join(filter(None, words)))
 
 
@@ -218,7 +240,7 @@ def _summary(published: Published) -> str:
     decision, sent = published.decision, published.sent
     words = [f"{_WORDS[decision.action]} as {decision.tag}"]
     if sent:
-        words.append(f"{sent.bytes / 1e6:.1f} of {sent.whole / 1e6:.1f} MB sent in {sent.layers} blobs")
+        words.append(f"{human(sent.bytes)} of {human(sent.whole)} sent in {sent.layers} blobs")
     if decision.due:
         words.append(f"{len(decision.due)} tags moved")
     return ", ".join(words)

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.syntax import Syntax
@@ -16,6 +17,13 @@ from torchbake.ui import console
 EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -- cuda12 --check")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    check: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument(
@@ -23,10 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.check and not args.selectors:
-        args.selectors = ["all"]
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors or (["all"] if args.check else []))
     stale: list[Path] = []
     for spec in selection.specs:
         path = dockerfile_path(project.root, spec)

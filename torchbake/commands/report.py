@@ -1,11 +1,13 @@
 """`report`: one page with everything that is known of the matrix's images."""
 
 import argparse
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from torchbake.build.prepare import Preparation
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
@@ -27,30 +29,42 @@ EXAMPLES = (
 PAGE = Path("reports/index.html")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    registry: str | None
+    plain_http: bool
+    output: Path | None
+    format: Literal["html", "json"]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_registry(parser, required=False, text="also tell what is released there: ghcr.io/acme")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
     )
-    parser.add_argument("--format", choices=("html", "json"), default="html", help="default: html")
+    add_format(parser, "html", "json")
 
 
-def run(args: argparse.Namespace) -> int:
-    args.selectors = args.selectors or ["all"]
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    selectors = args.selectors or ("all",)
+    project, selection = load_selection(args.matrix, selectors)
     preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
     engine, problem = _engine()
     inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem)
-    where = {spec.repository: repository_of(args, spec) for spec in selection.specs} if args.registry else {}
-    registries = {name: registry_of(args, repository) for name, repository in where.items()}
+    registries = {}
+    if args.registry:
+        where = {spec.repository: repository_of(args.registry, spec) for spec in selection.specs}
+        registries = {name: registry_of(place, plain_http=args.plain_http) for name, place in where.items()}
     catalogue = make_catalogue(
         selection.specs,
         project.tags,
         inventory.known(selection.specs, args.registry or "", registries),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         matrix=args.matrix.name,
-        selected="" if args.selectors == ["all"] else " ".join(args.selectors),
+        selected="" if selectors == ("all",) else " ".join(selectors),
     )
     _write(catalogue, args.format, args.output, project.root / PAGE)
     return 0

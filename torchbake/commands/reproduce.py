@@ -1,7 +1,8 @@
 """`reproduce`: two cold builds of an image, and whether they are the same to the byte."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.text import Text
 
@@ -10,8 +11,9 @@ from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import content_epoch, created, revision
-from torchbake.commands._options import add_selectors
+from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
+from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError
@@ -20,7 +22,7 @@ from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
-from torchbake.oci.compression import COMPRESSIONS
+from torchbake.oci.compression import COMPRESSIONS, Compression
 from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
@@ -31,6 +33,15 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    builder: tuple[str, ...]
+    compression: Compression
+    format: Format
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument(
@@ -38,13 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a buildx builder; given twice, the second build is on another one",
     )  # fmt: skip
     parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd", help="of the layers (default: zstd)")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     if len(args.builder) > 2:
         raise UsageError("There are two builds: --builder is given twice at most.")
-    project, selection = load_selection(args)
+    project, selection = load_selection(args.matrix, args.selectors)
     connect()
     check_buildx()
     reproduction = _reproduction(args, project)
@@ -64,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _reproduction(args: argparse.Namespace, project: Project) -> Reproduction:
-    builders = args.builder or [None]
+def _reproduction(args: Arguments, project: Project) -> Reproduction:
+    builders = args.builder or (None,)
     return Reproduction(
         preparation=Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say),
         options=Options(
@@ -103,7 +114,7 @@ def _row(one: Reproduced) -> tuple[Text | str, ...]:
     )
     if one.comparison is None:
         return Text(one.id, style="bold"), result, "", f"{one.seconds:.0f} s", ""
-    digests = " and ".join(dict.fromkeys(digest.removeprefix("sha256:")[:12] for digest in one.comparison.digests))
+    digests = " and ".join(dict.fromkeys(map(short_digest, one.comparison.digests)))
     layers = f"{one.comparison.equal} of {one.comparison.layers}"
     return Text(one.id, style="bold"), result, layers, f"{one.seconds:.0f} s", digests
 

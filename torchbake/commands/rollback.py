@@ -2,7 +2,7 @@
 
 import argparse
 
-from torchbake.commands._rolling import add_shift, run_shift
+from torchbake.commands._rolling import Shifting, add_shift, run_shift
 from torchbake.commands._signing import add_verifying
 
 EXAMPLES = (
@@ -10,6 +10,7 @@ EXAMPLES = (
     "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",
     "nox -s rollback -- cpu --registry ghcr.io/acme --key cosign.pub",
 )
+Arguments = Shifting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,5 +18,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verifying(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     return run_shift(args, back=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.reports import file_name
-from torchbake.commands._options import add_selectors
+from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -52,17 +52,26 @@ class Listed:
         return licenses_of(self.contents.packages if self.contents else ())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    licenses: bool
+    format: Format
+    output: Path | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument("--licenses", action="store_true", help="show each image's licenses, with their packages")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help=f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)"
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors)
     engine = connect()
     images, folder = engine.images(), args.output or project.root / "reports"
     with interruptible():

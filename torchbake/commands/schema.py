@@ -1,6 +1,7 @@
 """`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.core.files import write_text
@@ -14,11 +15,17 @@ EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
 PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    check: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="only say whether the files are up to date")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     root = args.matrix.absolute().parent
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such folder.", hint="The schema is written beside the matrix.")

@@ -4,9 +4,11 @@ import argparse
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from torchbake.commands._options import add_format
 from torchbake.core.files import write_text
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, probe
@@ -36,16 +38,25 @@ _APT_ENVIRONMENT = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    check: bool
+    dry_run: bool
+    shown: bool
+    format: Literal["text", "json"]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="only tell what is there and what would be done")
     only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
     # Sudo's half of a run: the steps were shown by the half that called it.
     only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how the result is printed")
+    add_format(parser, "text", "json")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
     host = probe.look(paths)
     plan = make_plan(host, paths)

@@ -2,18 +2,19 @@
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.reports import Tested, as_json
+from torchbake.checks.gpu import family_of, find_gpu
+from torchbake.checks.reports import Tested, absent, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
     OWN_TOOLBOX,
@@ -22,22 +23,22 @@ from torchbake.checks.smoke_run import (
     Session,
     SmokeRun,
     Subject,
-    find_gpu,
     own_toolbox,
 )
 from torchbake.checks.tables import show_checks
 from torchbake.checks.verdict import Outcome, tally
-from torchbake.commands._options import add_selectors, positive
+from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, answering, connect
-from torchbake.engine.containers import ORDERS, RUN
+from torchbake.engine.client import Engine, connect
+from torchbake.engine.containers import ORDERS, Order
 from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
 from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
-from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.labels import ID, LABEL, versions_in
+from torchbake.matrix.spec import pytorch_of
+from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -65,6 +66,25 @@ class Case:
     row: str
     image: Image | None
     family: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    image: tuple[str, ...]
+    host: str | None
+    gpu: str
+    nodes: int | None
+    nproc: int
+    payload: tuple[str, ...]
+    order: Order | Literal["both"]
+    timeout: int
+    toolbox: Path | None
+    jobs: int
+    keep: bool
+    dry_run: bool
+    format: Format
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,25 +128,22 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         "--toolbox", type=Path, metavar="DIR",
         help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
     )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument("--keep", action="store_true", help="leave containers and networks for looking at them")
     parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     options, session = _options(args), Session(keep=args.keep)
     with interruptible():
         missing: list[Tested] = []
         if args.host:
-            engine, subjects = None, [_host(args, session)]
+            engine, subjects = None, [_host(args.host, args, session)]
         else:
             engine = connect()
             cases = _cases(args, engine)
-            missing = [_missing(case) for case in cases if case.image is None]
+            missing = [absent(case.name, case.ref, case.row) for case in cases if case.image is None]
             subjects = _subjects(args, cases, engine, session)
         if args.dry_run:
             _show_plan(subjects, missing, options, args.format)
@@ -141,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: Arguments) -> Options:
     if args.host and args.selectors:
         raise UsageError(f"--host names a Python; {args.selectors[0]!r} would name images.", hint="Run them in turn.")
     if args.image and args.selectors:
@@ -160,51 +177,42 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _cases(args: argparse.Namespace, engine: Engine) -> list[Case]:
+def _cases(args: Arguments, engine: Engine) -> list[Case]:
     if args.image:
         return [_case(engine, ref) for ref in dict.fromkeys(args.image)]
-    project, selection = load_selection(args)
-    specs = [spec for spec in selection.specs if isinstance(spec, ImageSpec)]
+    project, selection = load_selection(args.matrix, args.selectors)
+    specs = pytorch_of(selection.specs)
     if not specs:
         raise UsageError("An init image has no torch to test.", hint="Check it by: nox -s test")
     images, cases = engine.images(), []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
-        family = spec.accelerator.kind
-        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=family))
+        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
     return cases
 
 
 def _case(engine: Engine, ref: str) -> Case:
-    """Any image: its family is what its labels say, else whether it asks for a GPU."""
+    """Any image, which need not be of the matrix."""
     digest = engine.find([ref])
     if digest is None:
         return Case(name=ref, ref=ref, row="", image=None)
-    with answering():
-        config = engine.client.images.get(digest).attrs["Config"]
+    config = engine.config(digest)
     labels = config.get("Labels") or {}
-    asks = any(word.startswith("NVIDIA_VISIBLE_DEVICES=") for word in config.get("Env") or ())
     image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
-    family = "cuda" if f"{LABEL}.cuda" in labels or asks else "cpu"
-    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family)
+    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family_of(None, config))
 
 
-def _missing(case: Case) -> Tested:
-    remedy = f"Build it: nox -s build -- {case.row}" if case.row else f"Fetch it: docker pull {case.ref}"
-    return Tested(name=case.name, ref=case.ref, problem=f"not in the engine. {remedy}")
-
-
-def _subjects(args: argparse.Namespace, cases: Sequence[Case], engine: Engine, session: Session) -> list[Subject]:
+def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: Session) -> list[Subject]:
     if args.toolbox and not (args.toolbox / "smoke").is_file():
         raise UsageError(f"{args.toolbox} has no `smoke` in it.", hint="The project's own is entrypoints/pytorch.")
     if not args.dry_run:
         left = remove_leftovers(engine)
         if left:
-            console.say(f"removed {left} containers and networks that a killed run had left", style="yellow")
+            console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
     return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 
-def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
+def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
     """Raises CheckError, before any payload is started, where a GPU must be and is not."""
     gpu = find_gpu(engine, image.digest, case.family, args.gpu, session, dry=args.dry_run)
     if case.family == "cuda":
@@ -219,15 +227,16 @@ def _in_containers(args: argparse.Namespace, case: Case, image: Image, engine: E
     )  # fmt: skip
 
 
-def _required(args: argparse.Namespace, gpu: Gpu) -> None:
-    if args.gpu == "require" and not gpu.there:
-        raise CheckError(f"A GPU is required (--gpu require), but {gpu.reason}.", hint="See docs/gpu.md.")
+def _required(args: Arguments, gpu: Gpu) -> None:
+    problem = gpu.why_not(args.gpu)
+    if args.gpu == "require" and problem:
+        raise CheckError(f"{problem[0].upper()}{problem[1:]}.", hint="See docs/gpu.md.")
 
 
-def _host(args: argparse.Namespace, session: Session) -> Subject:
-    found = shutil.which(args.host)
+def _host(host: str, args: Arguments, session: Session) -> Subject:
+    found = shutil.which(host)
     if found is None:
-        raise UsageError(f"--host {args.host} is no program.", hint="Name a Python: /usr/bin/python3")
+        raise UsageError(f"--host {host} is no program.", hint="Name a Python: /usr/bin/python3")
     python = Path(found).absolute()
     done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
@@ -253,7 +262,7 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
         for job in subject.jobs(options)
         for name in job.check_ids
     ]
-    rows += [{"name": tested.name, "check": "", "step": tested.problem} for tested in missing]
+    rows += [{"name": tested.name, "check": "", "step": tested.remark} for tested in missing]
     if form == "json":
         console.show_json({"checks": rows})
     else:
@@ -262,8 +271,8 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
 
 
 def _step(job: Job) -> str:
-    if job.hindrance:
-        return f"not run: {job.hindrance}"
+    if job.problem:
+        return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
 
 
@@ -272,7 +281,7 @@ def _show(results: Sequence[Tested], form: str) -> None:
         console.show_json(as_json(results))
         return
     for tested in results:
-        said = tested.problem or tally(tested.checks)
+        said = tested.problem.sentence if tested.problem else tally(tested.checks)
         console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
         if tested.checks:
             show_checks(tested.checks)

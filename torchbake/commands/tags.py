@@ -1,18 +1,21 @@
 """`tags`: which image holds which tag; against a registry, what a release would move."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchbake.build.plan import ref_of
-from torchbake.commands._options import add_registry, add_selectors
+from torchbake.commands._options import Format, add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.image import Image
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
 from torchbake.release.decide import Decision
 from torchbake.release.planner import Planner
@@ -38,17 +41,29 @@ class Line:
     due: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    registry: str | None
+    plain_http: bool
+    diff: bool
+    format: Format
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_registry(parser, required=False)
     parser.add_argument("--diff", action="store_true", help="with --registry: only what a release would move")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    project, selection = load_selection(args)
+def run(args: Arguments) -> int:
+    project, selection = load_selection(args.matrix, args.selectors)
     if args.registry:
-        _show_registry(args, project, selection.specs)
+        where = {spec: repository_of(args.registry, spec) for spec in selection.specs}
+        registries = {spec: registry_of(place, plain_http=args.plain_http) for spec, place in where.items()}
+        _show_registries(args, project, registries)
         return 0
     if args.diff:
         raise UsageError("--diff compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
@@ -60,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show_registry(args: argparse.Namespace, project: Project, specs: Sequence[Spec]) -> None:
+def _show_registries(args: Arguments, project: Project, registries: Mapping[Spec, Registry]) -> None:
     images = connect().images()
-    lines = [line for spec in specs for line in _lines(args, project, spec, images)]
+    lines = [line for spec, registry in registries.items() for line in _lines(registry, project, spec, images)]
     if args.diff:
         lines = [line for line in lines if line.due]
     if args.format == "json":
@@ -74,18 +89,17 @@ def _show_registry(args: argparse.Namespace, project: Project, specs: Sequence[S
         console.say("A release would move no tag.")
 
 
-def _lines(args: argparse.Namespace, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
+def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
     """Every rolling tag of an image, the immutable one of its next release first."""
-    repository, tags = repository_of(args, spec), project.tags[spec.id]
-    registry = registry_of(args, repository)
+    repository, tags = registry.repository, project.tags[spec.id]
     decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
-    first = "" if new else decision.digest[:19]
+    first = "" if new else short_digest(decision.digest)
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         held = now[tag] if tag in now else registry.digest(tag)
-        words = {"now": held[:19] if held else "", "then": _then(decision, tag)}
+        words = {"now": short_digest(held) if held else "", "then": _then(decision, tag)}
         lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
     return lines
 

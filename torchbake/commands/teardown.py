@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from dataclasses import dataclass
+from pathlib import Path
 
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers, probe
@@ -15,11 +17,17 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    purge: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--purge", action="store_true", help="also remove the engine's images and build cache")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
     if not leftovers.any_left(paths) and not (args.purge and os.path.lexists(paths.data_root)):
         console.say("nothing to stop: setup has started no engine here")

@@ -1,31 +1,31 @@
 """`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
 
 import argparse
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from torchbake.build.base_image import find_base
-from torchbake.build.plan import ref_of, why_build
+from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
+from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
-from torchbake.checks.reports import Reports, Tested, as_json
-from torchbake.checks.smoke_run import Session, find_gpu
+from torchbake.checks.reports import Reports, Tested, absent, as_json
+from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
-from torchbake.commands._options import add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
+from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
-from torchbake.errors import CheckError, TorchbakeError, UsageError
+from torchbake.errors import CheckError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project, load_project, run_folder
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -48,6 +48,25 @@ class Case:
     image: Image | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    selectors: tuple[str, ...]
+    shard: tuple[int, int] | None
+    image: tuple[str, ...]
+    gpu: str
+    nodes: int | None
+    nproc: int | None
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    waive: tuple[str, ...]
+    jobs: int
+    timeout: int
+    force: bool
+    dry_run: bool
+    format: Format
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
@@ -56,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of a selector: any image in the engine; again for more",
     )  # fmt: skip
     parser.add_argument(
-        "--gpu", choices=("auto", "require", "off"), default="auto",
+        "--gpu", choices=MODES, default="auto",
         help="auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)",
     )  # fmt: skip
     parser.add_argument(
@@ -68,17 +87,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
     parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
     add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
-    parser.add_argument(
-        "--jobs", type=positive("--jobs"), default=_jobs(), metavar="N",
-        help="images side by side (default: one for two cores)",
-    )  # fmt: skip
+    add_jobs(parser, by_cores=True)
     parser.add_argument(
         "--timeout", type=positive("--timeout"), default=1800, metavar="S",
         help="seconds that the checks of an image may take together (default: 1800)",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="check again what has passed already")
     parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_format(parser)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +110,7 @@ class Tester:
     def known(self, case: Case) -> Tested | None:
         """What can be said without checking: that the image is not there, or that it has passed already."""
         if case.image is None:
-            return Tested(name=case.name, ref=case.ref, problem=f"not in the engine. {_remedy(case)}")
+            return absent(case.name, case.ref, case.spec.id if case.spec else "")
         if self.force or self.options.partial:
             return None
         target = self.target(case, case.image)
@@ -145,7 +161,7 @@ class Tester:
         )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     project, specs = _selection(args)
     engine = connect()
     cases = _cases(project, specs, args.image, engine)
@@ -183,9 +199,9 @@ def _conclude(results: Sequence[Tested], page: Path) -> int:
     return 0
 
 
-def _selection(args: argparse.Namespace) -> tuple[Project, tuple[Spec, ...]]:
+def _selection(args: Arguments) -> tuple[Project, tuple[Spec, ...]]:
     if not args.image:
-        project, selection = load_selection(args)
+        project, selection = load_selection(args.matrix, args.selectors, args.shard)
         return project, selection.specs
     if args.selectors:
         raise UsageError(
@@ -194,13 +210,13 @@ def _selection(args: argparse.Namespace) -> tuple[Project, tuple[Spec, ...]]:
     return load_project(args.matrix), ()
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: Arguments) -> Options:
     return Options(
         gpu=args.gpu,
         nodes=args.nodes,
         nproc=args.nproc,
-        only=tuple(args.only),
-        skip=tuple(args.skip),
+        only=args.only,
+        skip=args.skip,
         timeout=args.timeout,
         waivers=parse_waivers(args.waive),
     )
@@ -228,13 +244,12 @@ def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dic
     return {
         case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
         for case in cases
-        if case.image and _can_use_gpu(case.spec)
+        if case.image and _family(case.spec, case.image, engine) == "cuda"
     }
 
 
-def _can_use_gpu(spec: Spec | None) -> bool:
-    """What an image without a row can do is not known before it is looked into."""
-    return spec is None or (isinstance(spec, ImageSpec) and spec.accelerator.kind == "cuda")
+def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
+    return family_of(spec, {} if spec else engine.config(image.digest))
 
 
 def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
@@ -246,32 +261,15 @@ def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
     return next(tagged, Image(digest=digest, tags=(), labels={}, size_bytes=0))
 
 
-def _remedy(case: Case) -> str:
-    return f"Build it: nox -s build -- {case.spec.id}" if case.spec else f"Fetch it: docker pull {case.ref}"
-
-
 def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
     """Say which images are not what their rows would build today; they are tested all the same."""
     preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
     warnings = {}
     for case in cases:
-        reason = _stale(preparation, case.spec, case.image) if case.spec and case.image else ""
-        if reason:
-            warnings[case.name] = reason
-            console.say(f"{case.name} is {reason}. {_remedy(case)}", style="yellow")
+        if case.spec and case.image and (reason := preparation.why_old(case.spec, case.image)):
+            warning = warnings[case.name] = f"out of date: {reason}"
+            console.say(f"{case.name} is {warning}. Build it: nox -s build -- {case.spec.id}", style="yellow")
     return warnings
-
-
-def _stale(preparation: Preparation, spec: Spec, image: Image) -> str:
-    """Why an image is out of date; empty when it is not, or when its base was never fetched here to compare with."""
-    base = find_base(spec.base, preparation.project.state)
-    if base is None:
-        return ""
-    try:
-        reason = why_build(preparation.job(spec, base), image, force=False)
-    except TorchbakeError as error:
-        reason = error.message
-    return f"out of date: {reason}" if reason else ""
 
 
 def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) -> None:
@@ -285,8 +283,3 @@ def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) ->
         console.show_json({"images": plan})
     else:
         console.show_table(("image", "step", "reason"), [(row["name"], row["step"], row["reason"]) for row in plan])
-
-
-def _jobs() -> int:
-    """The checks of an image keep about two cores busy."""
-    return max(1, (os.cpu_count() or 1) // 2)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.checks.pytest_run import Options, Suite
@@ -9,11 +10,12 @@ from torchbake.checks.reports import Reports, Tested, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
-from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import SELECTOR_HELP, Words, add_registry, positive
+from torchbake.checks.verdict import Outcome, remedies
+from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_jobs, add_registry, positive
 from torchbake.commands._selection import load_selection, lock_of, repository_of
-from torchbake.commands._signing import add_verifying, verifier_of
+from torchbake.commands._signing import Verifying, add_verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.core.problem import problem_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
@@ -29,7 +31,6 @@ from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
 from torchbake.validate.pull import Idle, InEngine
-from torchbake.validate.remedies import next_steps
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
 
 EXAMPLES = (
@@ -40,6 +41,19 @@ EXAMPLES = (
     "nox -s validate -- pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
 )
 _SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Verifying):
+    matrix: Path
+    words: tuple[str, ...]
+    registry: str | None
+    expect: dict[str, str | None]
+    no_pull: bool
+    suite: bool
+    timeout: int
+    jobs: int
+    format: Format
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,11 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=positive("--timeout"), default=300, metavar="S",
         help="seconds for the container of an image (default: 300)",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=positive("--jobs"), default=2, metavar="N", help="images side by side (2)")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of the result (default: table)")
+    add_jobs(parser)
+    add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     session, verifier = Session(), verifier_of(args)
     if args.suite and args.no_pull:
         raise UsageError("--suite checks what was pulled.", hint="Leave --no-pull out.")
@@ -85,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     return _conclude(results, page)
 
 
-def _looker(args: argparse.Namespace, engine: Engine, session: Session) -> InEngine:
+def _looker(args: Arguments, engine: Engine, session: Session) -> InEngine:
     matrix = args.matrix.absolute()
     suite = Suite(CHECKS, Options(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
     logs = run_folder(state_of(matrix.parent))
@@ -99,14 +113,14 @@ def _conclude(results: Sequence[Tested], page: Path) -> int:
         return 0
     names = ", ".join(result.name for result in bad[:_SHOWN]) + (f" +{len(bad) - _SHOWN}" if len(bad) > _SHOWN else "")
     failed = {check.id for result in bad for check in result.checks if check.outcome is Outcome.FAILED}
-    steps = next_steps(check for result in bad for check in result.checks)
+    steps = remedies(check for result in bad for check in result.checks)
     hint = "\n        ".join((*steps[:_SHOWN], f"Read the table above, or {page}."))
     if failed == {SILENT} and all(result.verdict for result in bad):
         raise RegistryError(f"No answer for {len(bad)} of {len(results)} tags: {names}.", hint=hint)
     raise ValidateError(f"{len(bad)} of {len(results)} tags are not what they should be: {names}.", hint=hint)
 
 
-def _subjects(args: argparse.Namespace, session: Session, verifier: Verifier) -> list[Subject]:
+def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Subject]:
     words = list(dict.fromkeys(args.words))
     references = [word for word in words if "/" in word or ":" in word]
     selectors = [word for word in words if word not in references]
@@ -127,8 +141,8 @@ def _subjects(args: argparse.Namespace, session: Session, verifier: Verifier) ->
     return [*rows, *foreign]
 
 
-def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registries", verifier: Verifier) -> list[Row]:
-    project, selection = load_selection(argparse.Namespace(matrix=args.matrix, selectors=selectors))
+def _rows(args: Arguments, selectors: list[str], registries: "_Registries", verifier: Verifier) -> list[Row]:
+    project, selection = load_selection(args.matrix, selectors)
     if not args.registry:
         raise UsageError(
             f"Which registry holds the images of {selectors[0]!r}?", hint="Say --registry HOST[:PORT]/NAMESPACE"
@@ -137,7 +151,7 @@ def _rows(args: argparse.Namespace, selectors: list[str], registries: "_Registri
     return [
         Row(
             promise=_promise(project, spec),
-            registry=registries.of(repository_of(args, spec)),
+            registry=registries.of(repository_of(args.registry, spec)),
             known=known,
             verifier=verifier,
         )
@@ -150,10 +164,10 @@ def _promise(project: Project, spec: Spec) -> Promise:
     try:
         return promise_of(spec, project.tags[spec.id], lock_of(project, spec))
     except LockError as error:
-        return promise_of(spec, project.tags[spec.id], None, unlocked=error.message)
+        return promise_of(spec, project.tags[spec.id], None, replace(problem_of(error), unknown=True))
 
 
-def _engine(args: argparse.Namespace) -> tuple[Engine | None, str]:
+def _engine(args: Arguments) -> tuple[Engine | None, str]:
     """The engine; without one, why there is none."""
     if args.no_pull:
         return None, "nothing is pulled (--no-pull)"

@@ -11,7 +11,7 @@ TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 
 
 def state_of(root: Path) -> Path:
-    """The state of a project by its folder, whether its matrix can be read or not."""
+    """Where a project keeps what can be made again, by its folder, whether its matrix can be read or not."""
     return root / ".torchbake"
 
 

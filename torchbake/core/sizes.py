@@ -10,10 +10,3 @@ def human(size: float) -> str:
             return f"{sign}{value:.3g} {unit}"
         value /= 1000
     return f"{sign}{value:.2f} GB"
-
-
-def in_gigabytes(size: int) -> str:
-    """The same for columns, whose rows are compared: ``0.94 GB``, and below a tenth of one ``82.0 MB``; 0 is empty."""
-    if not size:
-        return ""
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

@@ -89,6 +89,11 @@ class Engine:
                 return str(self._client.images.get(digest).id)
         return None
 
+    def config(self, digest: str) -> dict[str, Any]:
+        """An image's configuration: its ``Labels``, its ``Env``, …"""
+        with answering():
+            return dict(self._client.images.get(digest).attrs["Config"])
+
     def unpacked_size(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
         with answering():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from torchbake.engine.client import CONTAINERD_STORE, Engine, answering
+from torchbake.engine.content_store import stored
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest
@@ -78,6 +79,14 @@ class EngineSource:
     engine: Engine
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        at_hand = stored(self.engine, digest)
+        manifest = at_hand.find(digest) if at_hand else None
+        if at_hand and manifest:
+            return Content(manifest=manifest, folder=at_hand.blobs)
+        return self._saved(digest, folder, wanted)
+
+    def _saved(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        """What `docker save` writes, which is the whole image, whatever is wanted."""
         if not self.engine.containerd_store:
             raise EngineError(
                 "This engine keeps no packed layers: what it would push is another image than the one that was tested.",

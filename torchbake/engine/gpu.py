@@ -34,6 +34,16 @@ class Gpu:
     def there(self) -> bool:
         return self.how != "none"
 
+    def why_not(self, mode: str) -> str:
+        """Why nothing runs on a GPU in one of the `MODES`; empty when it does."""
+        if mode == "off":
+            return "GPU checks are off (--gpu off)"
+        if self.there:
+            return ""
+        return (
+            f"a GPU is required (--gpu require), but {self.reason}" if mode == "require" else f"no GPU: {self.reason}"
+        )
+
     @property
     def request(self) -> DeviceRequest | None:
         """What asks the engine for all its GPUs; None where there are none."""

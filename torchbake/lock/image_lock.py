@@ -9,11 +9,11 @@ from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
 from torchbake.lock.uv import PLATFORM, Question, resolve
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 
 
-def lock_path(root: Path, spec: ImageSpec) -> Path:
+def lock_path(root: Path, spec: Spec) -> Path:
     return root / "images" / spec.id / "requirements.lock"
 
 
@@ -33,6 +33,17 @@ def read_lock(root: Path, spec: ImageSpec) -> Lock:
         )
     check_agreement(spec, lock)
     return lock
+
+
+def find_lock(root: Path, spec: Spec) -> Lock | None:
+    """The same of any image; None for an init image, which has no lock."""
+    return read_lock(root, spec) if isinstance(spec, ImageSpec) else None
+
+
+def lock_text(root: Path, spec: Spec) -> str:
+    """An image's lock as it lies there, true or not; empty where there is none. Raises LockError for no text."""
+    path = lock_path(root, spec)
+    return read_lock_text(path, spec.id) if spec.has_torch and path.exists() else ""
 
 
 def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade: bool = False) -> Lock:

@@ -12,7 +12,7 @@ import yaml
 
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import Matrix, validate_matrix
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import pytorch_of
 from torchbake.matrix.tags import PARTS
 from torchbake.matrix.yaml_source import parse_document
 
@@ -163,7 +163,7 @@ def anchor(title: str) -> str:
 def _tag_parts(matrix: str) -> str:
     """The parts of the forms of tags, with what each is for the first image of a matrix."""
     document = parse_document(matrix, Path("docs/matrix.md"))
-    spec = next(one for one in expand(validate_matrix(document), document).specs if isinstance(one, ImageSpec))
+    spec = pytorch_of(expand(validate_matrix(document), document).specs)[0]
     lines = ["## Parts of a tag", "", "What forms of `tags.rolling` may name.", ""]
     lines += [f"| part | of {spec.id} |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{{{part}}}` | `{value(spec)}` |" for part, value in PARTS.items()), ""])

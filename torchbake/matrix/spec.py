@@ -47,12 +47,37 @@ class ImageSpec:
     line: int
 
     kind = "pytorch"
+    template = "pytorch"
+    has_torch = True
+    from_scratch = False
 
     @property
     def id(self) -> str:
         """``2.10.0-cuda12.8-cudnn9-runtime-debian12``; the CPU has no cuDNN part."""
         parts = (self.torch, str(self.accelerator), f"cudnn{self.cudnn}", self.flavor, self.base.name)
         return "-".join(part for part in parts if part != "cudnnNone")
+
+    @property
+    def own_tag(self) -> str:
+        """The most specific of its tags."""
+        return self.id
+
+    @property
+    def title(self) -> str:
+        """What it has in common with the images that it stands with in a list, and most layers with them."""
+        cuda = self.accelerator.cuda
+        return f"PyTorch {self.torch} on CUDA {cuda}" if cuda else f"PyTorch {self.torch} on the CPU"
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        """Those that its row tells; None: it has none of that."""
+        cuda = self.accelerator.cuda
+        return {"torch": self.torch, "cuda": cuda, "cudnn": self.cudnn, "python": self.base.python}
+
+    @property
+    def family(self) -> str:
+        """``cuda`` for an image that can use a GPU, else ``cpu``."""
+        return self.accelerator.kind
 
     @property
     def version(self) -> Version:
@@ -67,7 +92,10 @@ class ImageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``; its id is its name."""
+    """An init container image, such as ``volume-permissions``; its id is its name, and its template's.
+
+    It is made from scratch, and has neither torch nor a lock; of what a PyTorch image has of that it says so.
+    """
 
     id: str
     release: str
@@ -79,6 +107,24 @@ class InitSpec:
     waivers: tuple[tuple[str, str], ...] = ()
 
     kind = "init"
+    family = "cpu"
+    has_torch = False
+    from_scratch = True
+    flavor = None
+    title = "Init containers"
+
+    @property
+    def template(self) -> str:
+        return self.id
+
+    @property
+    def own_tag(self) -> str:
+        """The most specific of its tags."""
+        return self.release
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        return {}
 
     @property
     def version(self) -> Version:
@@ -86,6 +132,11 @@ class InitSpec:
 
 
 Spec: TypeAlias = ImageSpec | InitSpec
+
+
+def pytorch_of(specs: Iterable[Spec]) -> list[ImageSpec]:
+    """The PyTorch images among these."""
+    return [spec for spec in specs if isinstance(spec, ImageSpec)]
 
 
 def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:

@@ -13,7 +13,7 @@ from typing import Any
 from torchbake.matrix.accelerator import Accelerator
 from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import ImageSpec, InitSpec, Spec, pytorch_of
 from torchbake.matrix.yaml_source import Document, Location
 from torchbake.oci.tag_names import reserved
 
@@ -37,9 +37,9 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
 
     Raises MatrixError, with each form's line, for forms that are none and for two images that claim one tag.
     """
-    tags: dict[str, list[str]] = {spec.id: [_own_tag(spec)] for spec in specs}
-    images = [spec for spec in specs if isinstance(spec, ImageSpec)]
-    taken = {(spec.repository, _own_tag(spec)): spec.id for spec in specs}
+    tags: dict[str, list[str]] = {spec.id: [spec.own_tag] for spec in specs}
+    images = pytorch_of(specs)
+    taken = {(spec.repository, spec.own_tag): spec.id for spec in specs}
     wrong: list[tuple[Location, str]] = []
     for number, form in enumerate(rules.rolling):
         try:
@@ -77,10 +77,6 @@ def parts_of(form: str) -> frozenset[str]:
             f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and starts with none of the last two"
         )
     return named
-
-
-def _own_tag(spec: Spec) -> str:
-    return spec.release if isinstance(spec, InitSpec) else spec.id
 
 
 def _init_tags(spec: InitSpec) -> list[str]:

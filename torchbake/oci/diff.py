@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torchbake.core.digest import short_digest
 from torchbake.errors import ReproduceError
 from torchbake.oci.labels import steps_in
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, unpacked
@@ -135,7 +136,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 "link": member.linkname,
                 "time": _time(member),
                 "size": member.size,
-                "content": hashlib.file_digest(content, "sha256").hexdigest()[:12] if content else "",  # type: ignore[arg-type]
+                "content": short_digest(hashlib.file_digest(content, "sha256").hexdigest()) if content else "",  # type: ignore[arg-type]
                 "attributes": {key: value for key, value in member.pax_headers.items() if key != "mtime"},
             }
 

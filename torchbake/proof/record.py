@@ -7,8 +7,8 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from torchbake.build.inputs import toolkit_file, toolkit_files
-from torchbake.core.digest import digest
-from torchbake.core.sizes import in_gigabytes
+from torchbake.core.digest import digest, short_digest
+from torchbake.core.sizes import human
 from torchbake.errors import CheckError
 from torchbake.matrix.spec import Spec
 
@@ -135,10 +135,9 @@ def _row(proof: Proof) -> tuple[str, ...]:
         f"`{proof.id}`",
         "failed" if proof.problem else str(counts.get("passed", 0)),
         str(counts.get("not-run", 0)),
-        in_gigabytes(proof.packed_bytes),
-        in_gigabytes(proof.unpacked_bytes),
+        *(human(size) if size else "" for size in (proof.packed_bytes, proof.unpacked_bytes)),
         *(f"{part:.0f} s" for part in (seconds.build, seconds.test, seconds.publish)),
-        f"`{proof.digest.removeprefix('sha256:')[:12]}`" if proof.digest else "",
+        f"`{short_digest(proof.digest)}`" if proof.digest else "",
         proof.tested[:10],
     )
 

@@ -15,10 +15,11 @@ from torchbake.build.buildx import prune
 from torchbake.build.source_date import revision
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
 from torchbake.proof.record import Proof, Seconds
 
@@ -116,9 +117,9 @@ class ProofRun:
         free = self._free()
         if free >= self.room:
             return
-        self.say(f"{free / 1e9:.0f} GB are free: dropping finished images and the build cache from the engine")
+        self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
         tags = self.project.tags
-        for old in [old for old in self.done if _stack(old) != _stack(spec)]:
+        for old in [old for old in self.done if old.title != spec.title]:
             self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
             self.done.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
@@ -134,11 +135,6 @@ class ProofRun:
 
 def _reasons(checks: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {check["id"]: check["reason"].strip().partition("\n")[0] for check in checks}
-
-
-def _stack(spec: Spec) -> tuple[str, ...]:
-    """Images of one stack have most layers in common."""
-    return (spec.torch, str(spec.accelerator)) if isinstance(spec, ImageSpec) else (spec.id,)
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:

@@ -11,16 +11,18 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.errors import SignatureError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import config_key, find_login
 
 _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
+UNASKED = "no --key and no --identity was given"  # why nothing is verified that nobody asked for
 _MISSING = "cosign is not installed"
 _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
 _OTHERS = "no matching signatures"
@@ -40,8 +42,8 @@ class Verifier(Protocol):
     def hindrance(self) -> str:
         """Why nothing is verified, or signed; empty when it is."""
 
-    def problem(self, repository: Repository, digest: str) -> str:
-        """Why a digest's signature does not hold; empty when it does."""
+    def problem(self, repository: Repository, digest: str) -> Problem | None:
+        """Why a digest's signature does not hold, or cannot be verified; None when it holds."""
 
 
 class Signer(Verifier, Protocol):
@@ -74,8 +76,8 @@ class Idle:
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
         return False
 
-    def problem(self, repository: Repository, digest: str) -> str:
-        return self.hindrance
+    def problem(self, repository: Repository, digest: str) -> Problem | None:
+        return unknown(self.hindrance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,15 +166,19 @@ class CosignSigner:
             for digest in digests:
                 problem = verifier.problem(repository, digest)
                 if problem:
-                    raise SignatureError(f"{repository}@{digest} was signed, and it does not verify: {problem}")
+                    raise SignatureError(
+                        f"{repository}@{digest} was signed, and it does not verify: {problem.sentence}"
+                    )
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
         with self._verifier() as verifier:
             return not any(verifier.problem(repository, digest) for digest in digests)
 
-    def problem(self, repository: Repository, digest: str) -> str:
+    def problem(self, repository: Repository, digest: str) -> Problem | None:
         if not self.key and not self.trust:
-            return "not signed by anybody who is trusted: name whom with --identity and --issuer"
+            return Problem(
+                reason="not signed by anybody who is trusted", remedy="Name whom you trust: --identity and --issuer."
+            )
         with self._verifier() as verifier:
             return verifier.problem(repository, digest)
 
@@ -207,19 +213,19 @@ class CosignVerifier:
     trust: Trust
     hindrance: str = ""
 
-    def problem(self, repository: Repository, digest: str) -> str:
+    def problem(self, repository: Repository, digest: str) -> Problem | None:
         arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
         arguments += [] if self.cosign.log else ["--insecure-ignore-tlog=true"]
         try:
             self.cosign.run("verify", *arguments, "--output", "json", f"{repository}@{digest}", host=repository.host)
         except SignatureError as error:
             if any(word in error.message for word in _UNSIGNED):
-                return "not signed"
+                return Problem(reason="not signed")
             if _OTHERS in error.message:
                 why = error.message.partition(_OTHERS)[2].strip(": ")
-                return f"signed, but not by {self.trust}" + (f" ({why})" if why else "")
-            return " ".join(filter(None, (error.message, error.hint)))
-        return ""
+                return Problem(reason=f"signed, but not by {self.trust}" + (f" ({why})" if why else ""))
+            return replace(problem_of(error), unknown=True)
+        return None
 
 
 def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:

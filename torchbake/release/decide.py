@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
+from torchbake.core.digest import short_digest
 from torchbake.oci.labels import ID, INPUTS, LABEL, VERSION_LABEL
 from torchbake.oci.tag_names import ImmutableTag
 
@@ -174,7 +175,7 @@ def _why_kept(labels: Mapping[str, str], held: Held | None) -> str:
     theirs, ours = rank_of(held.labels), rank_of(labels)
     who = held.labels.get(ID, "")
     if theirs is None or ours is None:
-        return f"it holds an image that is not ours ({held.digest[:19]})"
+        return f"it holds an image that is not ours ({short_digest(held.digest)})"
     return f"{who} is newer" if ours < theirs else ""
 
 

@@ -84,11 +84,15 @@ class Planner:
             raise RegistryError(f"{self._registry.repository}:{decision.tag} is gone.")
         return self._verification.record(decision.tag, held)
 
-    def expect_key(self, decision: Decision) -> None:
-        """Raises PublishError where a record that is signed would be replaced by one that is not."""
+    def begun(self, decision: Decision) -> Found | None:
+        """The record of what was decided, where it has one already, as `ReleaseWriter` goes on from it.
+
+        Raises PublishError where one that is signed would be replaced by one that is not.
+        """
         found = self._found(decision)
         if found:
             self._refuse_unsigned(decision, found.record)
+        return found
 
     def _refuse_unsigned(self, decision: Decision, record: Record) -> None:
         if self._signer.hindrance and record.is_signed:

@@ -73,12 +73,12 @@ class Publisher:
         return decision
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
-        self._planner.expect_key(decision)
+        begun = self._planner.begun(decision)
         if decision.digest != candidate.digest:
             self._writer.promote(decision, self._planner.record(decision), tell)
         elif parcel is None:
             raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
         elif decision.action in ("release", "finish"):
-            self._writer.release(candidate, decision, parcel, tell)
+            self._writer.release(candidate, decision, parcel, begun, tell)
         else:
-            self._writer.mend(candidate, decision, parcel, tell)
+            self._writer.mend(candidate, decision, parcel, begun, tell)

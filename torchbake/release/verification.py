@@ -62,6 +62,8 @@ class Verification:
         parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}
         for name, digest in parts.items():
             problem = self.verifier.problem(self.registry.repository, digest)
+            if problem and problem.unknown:  # cosign failed before it had seen a signature
+                return f"its {name}: {problem.sentence}"
             if problem:
-                return f"its {name} ({digest}) is {problem}" if "signed" in problem else f"its {name}: {problem}"
+                return f"its {name} ({digest}) is {problem.reason}"
         return ""

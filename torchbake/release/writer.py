@@ -16,7 +16,7 @@ from torchbake.registry.cosign import Signer
 from torchbake.release.candidate import Candidate, Parcel
 from torchbake.release.decide import Decision, Move
 from torchbake.release.immutable_tag import expect, place, places_of
-from torchbake.release.record import Found, Moved, Record, record_of, write_record
+from torchbake.release.record import Found, Moved, Record, write_record
 from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.upload import Tell
@@ -31,23 +31,23 @@ class ReleaseWriter:
     def __init__(self, registry: Registry, signer: Signer, *, keep_rolling: bool = False) -> None:
         self._registry, self._signer, self._keep_rolling = registry, signer, keep_rolling
 
-    def release(self, candidate: Candidate, decision: Decision, parcel: Parcel, tell: Tell) -> None:
-        """Release a candidate whose content is there, or finish what was begun of it."""
+    def release(
+        self, candidate: Candidate, decision: Decision, parcel: Parcel, begun: Found | None, tell: Tell
+    ) -> None:
+        """Release a candidate whose content is there, or finish what was ``begun`` of it."""
         attached = place(self._registry, parcel, str(decision.tag))
-        begun = self._found(decision)
         record = self._record(candidate, decision, parcel.manifest, attached, begun.record if begun else None)
         self._write(record, parcel.manifest, tell, also=(record.digest, *attached.values()))
         if not self._keep_rolling:
             self._roll(record, parcel.manifest, decision.due, tell)
 
-    def mend(self, candidate: Candidate, decision: Decision, parcel: Parcel, tell: Tell) -> None:
+    def mend(self, candidate: Candidate, decision: Decision, parcel: Parcel, found: Found | None, tell: Tell) -> None:
         """What lies beside a release is put back where it is not what was released, and signed where it can be now.
 
         It is made anew from the image at hand, so that nothing is signed for the reason alone that it was found there:
         of the record, only when it was released and which tags it moved.
         """
         attached = place(self._registry, parcel, str(decision.tag))
-        found = self._found(decision)
         if found is None or (self._signer.hindrance and attached == found.record.attached):
             return
         record = self._record(candidate, decision, parcel.manifest, attached, None)
@@ -107,9 +107,6 @@ class ReleaseWriter:
             attached=attached,
             signature=self._signer.how,
         )
-
-    def _found(self, decision: Decision) -> Found | None:
-        return record_of(self._registry, str(decision.tag), decision.digest)
 
 
 def _moved(decision: Decision, begun: Record | None) -> tuple[Moved, ...]:

@@ -67,7 +67,7 @@ def dockerfile_path(root: Path, spec: Spec) -> Path:
 
 def render(spec: Spec, lock: Lock | None) -> str:
     """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError."""
-    name = f"{spec.id if isinstance(spec, InitSpec) else 'pytorch'}.Dockerfile.j2"
+    name = f"{spec.template}.Dockerfile.j2"
     values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
     try:
         text = _environment().get_template(name).render(header=HEADER, spec=spec, user=USER, **values)
@@ -200,17 +200,17 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
     image = "org.opencontainers.image"
     labels = {
         f"{image}.title": title,
-        VERSION_LABEL: spec.release if isinstance(spec, InitSpec) else spec.id,
+        VERSION_LABEL: spec.own_tag,
         f"{image}.licenses": spec.licenses,
         f"{image}.source": spec.source,
         f"{image}.revision": "${REVISION}",
         f"{image}.created": "${CREATED}",
-        f"{image}.base.name": "${BASE_NAME}" if isinstance(spec, ImageSpec) else "scratch",
-        f"{image}.base.digest": "${BASE_DIGEST}" if isinstance(spec, ImageSpec) else None,
-        BASE: "${BASE_SOURCE}" if isinstance(spec, ImageSpec) else None,
+        f"{image}.base.name": "scratch" if spec.from_scratch else "${BASE_NAME}",
+        f"{image}.base.digest": None if spec.from_scratch else "${BASE_DIGEST}",
+        BASE: None if spec.from_scratch else "${BASE_SOURCE}",
         f"{LABEL}.id": spec.id,
         f"{LABEL}.inputs": "${INPUTS}",
-        f"{LABEL}.flavor": spec.flavor if isinstance(spec, ImageSpec) else None,
+        f"{LABEL}.flavor": spec.flavor,
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
     return [(key, value) for key, value in sorted(labels.items()) if value]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torchbake.checks.verdict import Outcome, Verdict, causes, counts
 from torchbake.lock.lockfile import Lock
-from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL, VERSIONS
 from torchbake.oci.tag_names import artifact_tag
 from torchbake.release.record import Record
@@ -53,10 +53,10 @@ def _entry(
     packed = in_registry.total if in_registry and same else here.packed if here else None
     return Entry(
         id=spec.id,
-        group=_group(spec),
+        group=spec.title,
         repository=spec.repository,
-        flavor=spec.flavor if isinstance(spec, ImageSpec) else "init container",
-        base=spec.base.name if isinstance(spec, ImageSpec) else "none (from scratch)",
+        flavor=spec.flavor or "init container",
+        base="none (from scratch)" if spec.from_scratch else spec.base.name,
         versions=versions_of(spec, known.locks.get(spec.id)),
         tags=tags,
         presence=_presence(here, known),
@@ -74,13 +74,12 @@ def _entry(
 
 def versions_of(spec: Spec, lock: Lock | None) -> Versions:
     """As locked; without a lock, as far as the row tells."""
-    if isinstance(spec, InitSpec):
-        return Versions(exact=True)
-    python, cuda = spec.base.python, spec.accelerator.cuda
+    told = Versions.model_validate({**spec.versions, "exact": not spec.has_torch})
     if lock is None:
-        return Versions(torch=spec.torch, cuda=cuda, cudnn=spec.cudnn, python=python)
+        return told
     torch = lock.pins["torch"].version
-    return Versions(torch=torch, cuda=lock.cuda, cudnn=lock.cudnn, nccl=lock.nccl, python=python, exact=True)
+    locked = {"torch": torch, "cuda": lock.cuda, "cudnn": lock.cudnn, "nccl": lock.nccl, "exact": True}
+    return told.model_copy(update=locked)
 
 
 def checked_of(verdict: Verdict) -> Checked:
@@ -163,7 +162,7 @@ def _commands(
     if here is None:
         return (Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)
     run = Command(purpose="Run it here", line=f"docker run --rm -it {spec.repository}:{tags[-1]}")
-    if isinstance(spec, InitSpec):
+    if not spec.has_torch:
         run = Command(purpose="Run it here", line=f"docker run --rm -v data:/data {spec.repository}:{tags[-1]} /data")
     if not tested:
         return run, Command(purpose="Test it", line=f"nox -s test -- {spec.id}")
@@ -178,14 +177,6 @@ def _presence(here: InEngine | None, known: Known) -> Presence:
     if here.stale is None:
         return "present"
     return "out-of-date" if here.stale else "up-to-date"
-
-
-def _group(spec: Spec) -> str:
-    """The heading that an image stands under."""
-    if isinstance(spec, InitSpec):
-        return "Init containers"
-    cuda = spec.accelerator.cuda
-    return f"PyTorch {spec.torch} on CUDA {cuda}" if cuda else f"PyTorch {spec.torch} on the CPU"
 
 
 def _summary(entries: Sequence[Entry], known: Known) -> Summary:

@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchbake.build.base_image import find_base
-from torchbake.build.plan import ref_of, why_build
+from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Verdict
 from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.image import Image
-from torchbake.errors import LockError, RegistryError, TorchbakeError
-from torchbake.lock.image_lock import read_lock
+from torchbake.errors import LockError, RegistryError
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import steps_in
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import SBOM, revisions_of
@@ -62,28 +62,16 @@ class Inventory:
         for spec in specs:
             image = images.get(ref_of(spec, self.project.tags[spec.id]))
             if image:
-                found[spec.id] = look_into(self.engine, spec, image, self._stale(spec, image))
+                found[spec.id] = look_into(self.engine, spec, image, self.preparation.why_old(spec, image))
         return found
-
-    def _stale(self, spec: Spec, image: Image) -> str | None:
-        """Why it would be built again; None when its base was never fetched here, so that nobody can tell."""
-        base = find_base(spec.base, self.project.state)
-        if base is None:
-            return None
-        try:
-            return why_build(self.preparation.job(spec, base), image, force=False)
-        except TorchbakeError as error:
-            return error.message
 
     def _locks(self, specs: Sequence[Spec]) -> dict[str, Lock]:
         """Those that hold; an image without one shows what its row says."""
         locks = {}
         for spec in specs:
-            if isinstance(spec, ImageSpec):
-                try:
-                    locks[spec.id] = read_lock(self.project.root, spec)
-                except LockError:
-                    continue
+            with suppress(LockError):
+                if lock := find_lock(self.project.root, spec):
+                    locks[spec.id] = lock
         return locks
 
     def _verdicts(
@@ -174,4 +162,4 @@ def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, 
 
 
 def _base_name(spec: Spec) -> str:
-    return f"base: {spec.base.name}" if isinstance(spec, ImageSpec) else ""
+    return "" if spec.from_scratch else f"base: {spec.base.name}"

@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from torchbake.core.digest import short_digest
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.sizes import human
 from torchbake.errors import RenderError
@@ -80,10 +81,6 @@ def _environment() -> jinja2.Environment:
 def moment(text: str) -> str:
     """An ISO time in UTC as ``2026-11-21 07:50 UTC``."""
     return f"{text[:16].replace('T', ' ')} UTC" if text else ""
-
-
-def short_digest(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:12]
 
 
 def anchor(name: str) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torchbake.core.digest import short_digest
+from torchbake.core.problem import Problem
 from torchbake.oci.labels import ID
 from torchbake.oci.tag_names import ImmutableTag
 from torchbake.release.record import Record
@@ -19,7 +21,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One image as a registry serves it. ``unread``: why its config, and so its platform and labels, is not known.
+    """One image as a registry serves it. ``config_problem``: why its platform and labels are not known.
 
     ``digest`` is what it is pulled by: of an index, that of its image for linux/amd64.
     """
@@ -28,21 +30,22 @@ class Image:
     platforms: tuple[str, ...]
     labels: Mapping[str, str]
     pieces: tuple[Piece, ...]
-    unread: str = ""
+    config_problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
     """What a registry served for a tag, or a digest. ``digest`` is None where there is no such tag.
 
-    ``silence``: why it is not known (no answer, or a refusal). ``damage``: how its manifest is not what it should be.
+    ``answer_problem``: why it is not known (no answer, or a refusal). ``manifest_problem``: how its manifest is not
+    what it should be.
     """
 
     tag: str
     digest: str | None = None
     image: Image | None = None
-    silence: str = ""
-    damage: str = ""
+    answer_problem: Problem | None = None
+    manifest_problem: Problem | None = None
 
     @property
     def who(self) -> str:
@@ -55,13 +58,13 @@ class Served:
 class Beside:
     """An artifact beside an image, as its tag serves it. ``digest`` is None where there is no such tag.
 
-    ``subject`` is the digest of the image that it names, ``data`` what it says. ``unread``: why that is not known.
+    ``subject`` is the digest of the image that it names, ``data`` what it says. ``problem``: why that is not known.
     """
 
     digest: str | None = None
     subject: str = ""
     data: bytes = b""
-    unread: str = ""
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ class Revision:
     tag: ImmutableTag
     served: Served
     record: Record | None = None
-    problem: str = ""
+    problem: Problem | None = None
     beside: Mapping[str, Beside] = field(default_factory=dict)
 
     @property
@@ -91,26 +94,23 @@ class Revision:
 class Shelf:
     """What a repository serves of one image: its rolling tags, and its revisions, oldest first.
 
-    ``unlisted``: why the registry does not list tags; then no revision is known.
+    ``list_problem``: why the registry does not list tags; then no revision is known.
     """
 
     repository: str
     tags: Mapping[str, Served]
     revisions: tuple[Revision, ...] = ()
-    unlisted: str = ""
+    list_problem: Problem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signatures:
-    """What was found of signatures: by digest, why it does not hold (empty: it does).
+    """What was found of signatures: by digest, why it does not hold (None: it does). ``problem``: why nobody asked."""
 
-    ``hindrance``: why none was verified.
-    """
-
-    problems: Mapping[str, str] = field(default_factory=dict)
-    hindrance: str = ""
+    problems: Mapping[str, Problem | None] = field(default_factory=dict)
+    problem: Problem | None = None
 
 
 def short(digest: str | None) -> str:
-    """Enough of a digest to tell it from others."""
-    return (digest or "nothing")[:19]
+    """A digest in a sentence, where there may be none."""
+    return short_digest(digest or "nothing")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from torchbake.core.problem import Problem, problem_of
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import labels_in
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
@@ -22,7 +23,7 @@ class Survey:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._images: dict[str, Image | str] = {}  # by digest; a text is how the manifest is damaged
+        self._images: dict[str, Image | Problem] = {}  # by digest; a problem is that of the manifest
         self._sizes: dict[str, int | None] = {}
 
     def shelf(self, tags: Sequence[str], look: Look = lambda _: None) -> Shelf:
@@ -30,15 +31,15 @@ class Survey:
         repository = str(self._registry.repository)
         look("its tags")
         try:
-            there, unlisted = self._registry.tags(), ""
+            there, problem = self._registry.tags(), None
         except RegistryError as error:
-            there, unlisted = (), error.message
+            there, problem = (), problem_of(error)
             if not hasattr(error, "status"):  # nothing answers at all: asking for each tag would only take time
-                silent = {tag: Served(tag=tag, silence=error.message) for tag in tags}
-                return Shelf(repository=repository, tags=silent, unlisted=unlisted)
+                silent = {tag: Served(tag=tag, answer_problem=problem) for tag in tags}
+                return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
         revisions = tuple(self._revision(tag, there, look) for tag in recorded_of(tags[0], there))
-        return Shelf(repository=repository, tags=served, revisions=revisions, unlisted=unlisted)
+        return Shelf(repository=repository, tags=served, revisions=revisions, list_problem=problem)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
         """What is served for a tag or a digest."""
@@ -48,11 +49,11 @@ class Survey:
             digest = self._registry.digest(key)
             found = self._content(digest) if digest else None
         except UnsoundError as error:
-            return Served(tag=key, digest=digest or "", damage=error.message)
+            return Served(tag=key, digest=digest or "", manifest_problem=problem_of(error))
         except RegistryError as error:
-            return Served(tag=key, silence=error.message)
-        if isinstance(found, str):
-            return Served(tag=key, digest=digest, damage=found)
+            return Served(tag=key, answer_problem=problem_of(error))
+        if isinstance(found, Problem):
+            return Served(tag=key, digest=digest, manifest_problem=found)
         return Served(tag=key, digest=digest, image=found)
 
     def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
@@ -60,12 +61,12 @@ class Survey:
         places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
         beside = {name: self._beside(place) for name, place in places.items() if place in there}
         said = beside.get(RECORD, Beside())
-        problem = said.unread
+        problem = said.problem
         if said.digest and not problem:
             try:
                 record = parse_record(said.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
-                problem = error.message
+                problem = problem_of(error)
         return Revision(tag=tag, served=served, record=record, problem=problem, beside=beside)
 
     def _beside(self, tag: str) -> Beside:
@@ -78,20 +79,20 @@ class Survey:
             digest, subject = manifest.digest, subject_of(manifest)
             return Beside(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
         except RegistryError as error:
-            return Beside(digest=digest, unread=error.message)
+            return Beside(digest=digest, problem=problem_of(error))
 
-    def _content(self, digest: str) -> Image | str:
+    def _content(self, digest: str) -> Image | Problem:
         if digest not in self._images:
             try:
                 self._images[digest] = self._read(digest)
             except UnsoundError as error:
-                self._images[digest] = error.message
+                self._images[digest] = problem_of(error)
         return self._images[digest]
 
-    def _read(self, digest: str) -> Image | str:
+    def _read(self, digest: str) -> Image | Problem:
         manifest = self._registry.manifest(digest)
         if manifest is None:
-            return f"{digest} is what the tag points at, and it is not there"
+            return Problem(reason=f"{digest} is what the tag points at, and it is not there")
         if not manifest.is_index:
             return self._image(manifest)
         child = next((blob.digest for blob, platform in manifest.images if platform == "/".join(_WANTED)), None)
@@ -99,22 +100,24 @@ class Survey:
             there = tuple(platform for _, platform in manifest.images)
             return Image(digest=manifest.digest, platforms=there, labels={}, pieces=())
         found = self._registry.manifest(child)
-        return f"its image {child} for {'/'.join(_WANTED)} is not there" if found is None else self._image(found)
+        if found is None:
+            return Problem(reason=f"its image {child} for {'/'.join(_WANTED)} is not there")
+        return self._image(found)
 
     def _image(self, manifest: Manifest) -> Image:
         pieces = tuple(self._piece(blob) for blob in manifest.blobs)
-        config, unread = {}, ""
+        config, problem = {}, None
         try:
             config = self._config(manifest, pieces[-1])
         except UnsoundError as error:
-            unread = error.message
+            problem = problem_of(error)
         platform = "/".join(str(config.get(key, "")) for key in ("os", "architecture"))
         return Image(
             digest=manifest.digest,
             platforms=(platform,) if platform != "/" else (),
             labels=labels_in(config),
             pieces=pieces,
-            unread=unread,
+            config_problem=problem,
         )
 
     def _config(self, manifest: Manifest, piece: Piece) -> dict[str, Any]:

@@ -4,20 +4,22 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torchbake.checks.verdict import CheckResult
+from torchbake.core.problem import Problem, unknown
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
+from torchbake.registry.cosign import UNASKED
 from torchbake.release.decide import Held, moves_to, rank_of
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
-from torchbake.validate.judge_attestations import IMAGE, signed_parts, unsigned, wrong_provenance, wrong_sbom
-from torchbake.validate.judge_image import SILENCE, check, served_whole, told, unread, when
-from torchbake.validate.remedies import MOVE, RELEASE, REMOVE, Unknown
+from torchbake.validate.judge_attestations import IMAGE, NO_RECORD, signed_parts, unsigned, wrong_provenance, wrong_sbom
+from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 
-NOTHING_EXPECTED = "nothing is expected: say --expect torch=VERSION"
-_STRANGER = "it is no release of this image"
-UNASKED = Signatures(hindrance="no --key and no --identity was given")
+NOTHING_EXPECTED = unknown("nothing is expected: say --expect torch=VERSION")
+_STRANGER = unknown("it is no release of this image")
+_OTHER = unknown("it is not what was released")
+_UNASKED = Signatures(problem=unknown(UNASKED))
 
 Inside = tuple[CheckResult, ...]  # what `pull`, `versions` and `suite` found of one digest
 
@@ -27,8 +29,8 @@ class Promise:
     """What the matrix promises of an image. ``tags``: its own, then the rolling ones.
 
     ``versions`` and ``fixed`` labels are what its id alone says, true of every revision; ``labels`` are what its row
-    and lock say today, true of the newest one. ``unlocked``: why the lock cannot be read. ``waivers`` are image checks
-    that it may fail, with the reasons.
+    and lock say today, true of the newest one. ``lock_problem``: why the lock cannot be read. ``waivers`` are image
+    checks that it may fail, with the reasons.
     """
 
     id: str
@@ -37,22 +39,23 @@ class Promise:
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Versions = field(default_factory=dict)
     release: str = ""  # an init image's
-    unlocked: str = ""
+    lock_problem: Problem | None = None
     waivers: Mapping[str, str] = field(default_factory=dict)
 
 
-def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, unlocked: str = "") -> Promise:
-    """``lock`` is None for init images, and where ``unlocked`` says why there is none."""
-    fixed = {ID: spec.id, VERSION_LABEL: spec.id if isinstance(spec, ImageSpec) else spec.release}
-    labels = {} if unlocked else promised_labels(spec, lock)
+def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_problem: Problem | None = None) -> Promise:
+    """``lock`` is None for init images, and where ``lock_problem`` says why there is none."""
+    fixed = {ID: spec.id, VERSION_LABEL: spec.own_tag}
+    labels = {} if lock_problem else promised_labels(spec, lock)
     waivers = dict(spec.waivers)
     if not isinstance(spec, ImageSpec):
         return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
-    cuda = spec.accelerator.cuda
-    versions = {"torch": spec.torch, "cuda": cuda, "cudnn": spec.cudnn, "python": spec.base.python}
+    versions = spec.versions
     return Promise(
         id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
-        versions=versions if cuda else {**versions, "nccl": None}, unlocked=unlocked, waivers=waivers,
+        versions=versions if spec.family == "cuda" else {**versions, "nccl": None},
+        lock_problem=lock_problem,
+        waivers=waivers,
     )  # fmt: skip
 
 
@@ -76,7 +79,7 @@ def judge(
     shelf: Shelf,
     inside: Mapping[str, Inside],
     known: Collection[str] = (),
-    signatures: Signatures = UNASKED,
+    signatures: Signatures = _UNASKED,
 ) -> dict[str, tuple[CheckResult, ...]]:
     """The checks of each tag of an image: its rolling tags, then its revisions.
 
@@ -89,13 +92,13 @@ def judge(
 
 
 def judge_reference(
-    served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = UNASKED
+    served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = _UNASKED
 ) -> tuple[CheckResult, ...]:
     """The checks of an image that the matrix does not promise; ``expected`` are the versions that it must have."""
-    steps, stop = served_whole(served, f"{served.tag} is not there")
+    steps, stop = served_whole(served, Problem(reason=f"{served.tag} is not there"))
     labels = when("labels", unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
     parts = {IMAGE: served.digest or ""}
-    signed = told("signature", stop, lambda: unsigned(signatures, repository, parts))
+    signed = check("signature", stop or unsigned(signatures, repository, parts))
     return (*steps, labels, signed, *_inside(served, inside, stop))
 
 
@@ -123,56 +126,66 @@ class _Judging:
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
         served, record = revision.served, revision.record
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
-        steps, stop = served_whole(served, f"{served.tag} {released}")
+        steps, stop = served_whole(served, Problem(reason=f"{served.tag} {released}"))
         yield from steps
-        yield check("record", self._unrecorded(revision), served.silence and SILENCE)
-        unknown = "" if record else "there is no release record to compare with"
-        yield when("immutable", stop or unknown, lambda _: _overwritten(revision), served)
+        yield check("record", SILENCE if served.answer_problem else self._unrecorded(revision))
+        yield when("immutable", stop or (None if record else NO_RECORD), lambda _: _overwritten(revision), served)
         yield self._labels(served, stop, revision)
         yield from self._described(revision, stop)
         yield self._signed(revision, signed_parts(revision), stop)
         yield from _inside(served, self.inside, stop)
 
-    def _described(self, revision: Revision, stop: str) -> Iterator[CheckResult]:
+    def _described(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
         """What is said of the image beside it."""
         served, where = revision.served, self.shelf.repository
-        again = self._publish() if revision == self.shelf.revisions[-1] else ""
-        stop = unread(served, stop) or ("it is not what was released" if _overwritten(revision) else "")
+        again = self._release_it if revision == self.shelf.revisions[-1] else ""
+        stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
         torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
-        yield told("sbom", stop, lambda: wrong_sbom(where, revision, torch, again))
-        yield told("provenance", stop, lambda: wrong_provenance(where, revision, again))
+        yield check("sbom", stop or wrong_sbom(where, revision, torch, again))
+        yield check("provenance", stop or wrong_provenance(where, revision, again))
 
-    def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: str) -> CheckResult:
-        stop = stop or ("" if revision else _STRANGER)
+    def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
+        stop = stop or (None if revision else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
-        again = self._publish().partition(": ")[2] if newest else ""
-        return told("signature", stop, lambda: unsigned(self.signatures, self.shelf.repository, parts, again))
+        again = self._publish if newest else ""
+        return check("signature", stop or unsigned(self.signatures, self.shelf.repository, parts, again))
 
-    def _missing(self, tag: str) -> str:
-        if self.shelf.unlisted:
-            return f"{tag} is not there"
+    def _missing(self, tag: str) -> Problem:
+        if self.shelf.list_problem:
+            return Problem(reason=f"{tag} is not there")
         if self.current is None:
-            return f"{tag} is not there, and no release of {self.promise.id}\n{self._publish()}"
-        return f"{tag} is not there; it should point at {self.current.name}\n{self._promote(self.current)}"
+            return Problem(reason=f"{tag} is not there, and no release of {self.promise.id}", remedy=self._release_it)
+        return Problem(
+            reason=f"{tag} is not there; it should point at {self.current.name}", remedy=self._put_it_at(self.current)
+        )
 
-    def _place(self, served: Served, image: Image) -> str:
+    def _place(self, served: Served, image: Image) -> Problem | None:
         """Whether a rolling tag is where the rules put it; if not, where that is."""
         own, current = self.shelf.tags[self.promise.tags[0]], self.current
-        if self.shelf.unlisted:
-            if served.tag == own.tag:
-                return Unknown(f"its releases are not known, as the registry lists no tags: {self.shelf.unlisted}")
-            return "" if served.digest == own.digest else f"points at {served.who}, {own.tag} at {own.who}"
+        if self.shelf.list_problem:
+            return self._unlisted(served, own, self.shelf.list_problem)
         if current is None:
-            return f"points at {served.who}, but there is no release of {self.promise.id}\n{self._publish()}"
+            reason = f"points at {served.who}, but there is no release of {self.promise.id}"
+            return Problem(reason=reason, remedy=self._release_it)
         if served.digest == current.digest:
-            return ""
+            return None
         if self._is_newer(image.labels):
-            return Unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
-        wrong = f"points at {served.who}, and should point at {current.name}"
+            return unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
         held = Held(digest=image.digest, labels=image.labels)
         kept = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
-        first = f"{REMOVE}, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
-        return f"{wrong}\n{first}{self._promote(current)}"
+        first = f"Remove it in the registry, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
+        return Problem(
+            reason=f"points at {served.who}, and should point at {current.name}",
+            remedy=f"{first}{self._put_it_at(current)}",
+        )
+
+    def _unlisted(self, served: Served, own: Served, problem: Problem) -> Problem | None:
+        """Where no release is known, the image's own tag says where the others belong."""
+        if served.tag == own.tag:
+            return unknown(f"its releases are not known, as the registry lists no tags: {problem.reason}")
+        if served.digest == own.digest:
+            return None
+        return Problem(reason=f"points at {served.who}, {own.tag} at {own.who}")
 
     def _is_newer(self, labels: Mapping[str, str]) -> bool:
         """Whether this is a newer image than the promised one, that the matrix does not know."""
@@ -186,39 +199,47 @@ class _Judging:
         versions = {f"{LABEL}.{key}": value for key, value in self.promise.versions.items() if value}
         return {**versions, **self.promise.fixed, **self.promise.labels}
 
-    def _unrecorded(self, revision: Revision) -> str:
+    def _unrecorded(self, revision: Revision) -> Problem | None:
         """What is wrong with a release record; only the newest revision can still be finished."""
         record, newest = revision.record, revision == self.shelf.revisions[-1]
-        again = f"\n{self._publish()}" if newest else ""
-        if revision.problem or record is None:
-            return revision.problem or f"{revision.tag} has no release record: its release was not finished{again}"
+        again = self._release_it if newest else ""
+        if revision.problem:
+            return revision.problem
+        if record is None:
+            return Problem(reason=f"{revision.tag} has no release record: its release was not finished", remedy=again)
         if (record.tag, record.id) != (str(revision.tag), self.promise.id):
-            return f"the record of {revision.tag} is that of {record.tag}, image {record.id}"
+            return Problem(reason=f"the record of {revision.tag} is that of {record.tag}, image {record.id}")
         if record.state == "begun" and newest:
-            return f"its release was begun at {record.released}, and is not finished{again}"
-        return ""
+            return Problem(reason=f"its release was begun at {record.released}, and is not finished", remedy=again)
+        return None
 
-    def _labels(self, served: Served, stop: str, revision: Revision | None) -> CheckResult:
+    def _labels(self, served: Served, stop: Problem | None, revision: Revision | None) -> CheckResult:
         newest = revision is None or revision == self.shelf.revisions[-1]
         inputs = revision.record.inputs if revision and revision.record else ""
 
-        def problem(image: Image) -> str:
+        def judged(image: Image) -> Problem | None:
             wrong = wrong_labels(self.promise, image.labels, newest=newest, inputs=inputs)
-            if not wrong and newest:
-                return Unknown(self.promise.unlocked)
-            return "; ".join(wrong) + (f"\n{self._publish()}" if newest and revision else "")
+            if wrong:
+                return Problem(reason="; ".join(wrong), remedy=self._release_it if newest and revision else "")
+            return self.promise.lock_problem if newest else None
 
-        return when("labels", unread(served, stop), problem, served)
+        return when("labels", unread(served, stop), judged, served)
 
+    @property
     def _publish(self) -> str:
+        """The commands of a release."""
         return (
-            f"{RELEASE}: nox -s build test -- {self.promise.id}, then "
+            f"nox -s build test -- {self.promise.id}, then "
             f"nox -s publish -- {self.promise.id} --registry {self._registry}"
         )
 
-    def _promote(self, revision: Revision) -> str:
+    @property
+    def _release_it(self) -> str:
+        return f"Release it: {self._publish}"
+
+    def _put_it_at(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"
-        return f"{MOVE}: nox -s promote -- {self.promise.id} {where}"
+        return f"Put it there: nox -s promote -- {self.promise.id} {where}"
 
     @property
     def _registry(self) -> str:
@@ -239,29 +260,32 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
         for key, value in wanted.items()
         if labels.get(key) != value
     ]
-    if newest and not promise.unlocked:
+    if newest and not promise.lock_problem:
         ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
     told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
 
 
-def _overwritten(revision: Revision) -> str:
+def _overwritten(revision: Revision) -> Problem | None:
     if revision.served.digest == revision.digest:
-        return ""
-    return f"{revision.tag} was overwritten: {short(revision.digest)} was released, and it is {revision.served.who} now"
+        return None
+    there = f"{short(revision.digest)} was released, and it is {revision.served.who} now"
+    return Problem(reason=f"{revision.tag} was overwritten: {there}")
 
 
-def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> str:
+def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> Problem | None:
     told = versions_in(labels)
-    if not expected or not told:
-        return Unknown("no label names a version" if expected else NOTHING_EXPECTED)
-    return "; ".join(f"by its labels {one}" for one in disagreements(expected, told))
+    if not expected:
+        return NOTHING_EXPECTED
+    if not told:
+        return unknown("no label names a version")
+    wrong = disagreements(expected, told)
+    return Problem(reason="; ".join(f"by its labels {one}" for one in wrong)) if wrong else None
 
 
-def _inside(served: Served, inside: Mapping[str, Inside], stop: str) -> Inside:
+def _inside(served: Served, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:
     """What a container found of the tag's image; only images of the tag's own are pulled."""
-    stop = stop or ("" if served.image and served.image.digest in inside else _STRANGER)
-    if stop or served.image is None:
-        return tuple(check(name, "", stop) for name in ("pull", "versions"))
+    if stop or served.image is None or served.image.digest not in inside:
+        return tuple(check(name, stop or _STRANGER) for name in ("pull", "versions"))
     return inside[served.image.digest]

@@ -1,52 +1,58 @@
 """What lies beside an image in its registry, judged: SBOM, provenance, signatures. Pure.
 
-Every function gives what is wrong, with what to do next on a line of its own; an empty text is good.
+Every function gives what is wrong, or None.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torchbake.core.json_text import read_json
+from torchbake.core.problem import Problem, unknown
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE, STATEMENT
 from torchbake.release.record import Record
 from torchbake.validate.facts import Beside, Revision, Shelf, Signatures, short
-from torchbake.validate.remedies import MOVE, SIGN, TRUST, Unknown
 
 IMAGE = "image"
+NO_RECORD = unknown("there is no release record to compare with")
+_NOBODY_ASKED = Problem(reason="nobody asked")
 
 
-def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> str:
+def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> Problem | None:
     """``torch`` is the version that the image's labels name (empty: none); ``again`` releases once more (empty: that
     is of no use, as there is a newer revision)."""
 
-    def lie(content: Mapping[str, Any], record: Record) -> str:
+    def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
+        trust = f"Trust the image: nox -s sbom -- {record.id}"
         if content.get("bomFormat") != "CycloneDX":
-            return f"is no CycloneDX SBOM\n{TRUST}: nox -s sbom -- {record.id}"
+            return Problem(reason="is no CycloneDX SBOM", remedy=trust)
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
-            return ""
+            return None
         told = ", ".join(map(str, named)) or "not there"
-        return f"says that torch is {told}, the image's label {torch}\n{TRUST}: nox -s sbom -- {record.id}"
+        return Problem(reason=f"says that torch is {told}, the image's label {torch}", remedy=trust)
 
     return _judged(SBOM, repository, revision, again, lie)
 
 
-def wrong_provenance(repository: str, revision: Revision, again: str) -> str:
+def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem | None:
     """``again`` is as for `wrong_sbom`."""
-    trust = f"\n{TRUST}'s own labels: docker buildx imagetools inspect {repository}:{revision.tag}"
+    trust = f"Trust the image's own labels: docker buildx imagetools inspect {repository}:{revision.tag}"
 
-    def lie(content: Mapping[str, Any], record: Record) -> str:
+    def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         if (content.get("_type"), content.get("predicateType")) != (STATEMENT, PREDICATE):
-            return f"is no SLSA provenance{trust}"
+            return Problem(reason="is no SLSA provenance", remedy=trust)
         algorithm, _, value = record.digest.partition(":")
         about = [one.get("digest") for one in _entries(content.get("subject"))]
         if about != [{algorithm: value}]:
-            return f"is a statement about {about or 'nothing'}, not about {short(record.digest)}{trust}"
+            reason = f"is a statement about {about or 'nothing'}, not about {short(record.digest)}"
+            return Problem(reason=reason, remedy=trust)
         inputs = _at(content, "predicate", "buildDefinition", "internalParameters", "inputs")
         if inputs == record.inputs:
-            return ""
-        return f"says that the inputs are {inputs or 'none'}, the release record {record.inputs}{trust}"
+            return None
+        reason = f"says that the inputs are {inputs or 'none'}, the release record {record.inputs}"
+        return Problem(reason=reason, remedy=trust)
 
     return _judged(PROVENANCE, repository, revision, again, lie)
 
@@ -63,47 +69,55 @@ def signed_digests(shelf: Shelf) -> tuple[str, ...]:
     return tuple(dict.fromkeys(digest for one in shelf.revisions for digest in signed_parts(one).values()))
 
 
-def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], again: str = "") -> str:
-    """Which of the parts, digests by name, have no signature that is trusted; ``again`` publishes once more."""
-    if signatures.hindrance:
-        return Unknown(signatures.hindrance)
+def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], again: str = "") -> Problem | None:
+    """Which of the parts, digests by name, have no signature that is trusted; ``again`` are the commands that publish
+    once more."""
+    if signatures.problem:
+        return signatures.problem
+    found = {name: signatures.problems.get(digest, _NOBODY_ASKED) for name, digest in parts.items()}
+    problems = {name: problem for name, problem in found.items() if problem}
+    if not problems:
+        return None
     names: dict[str, list[str]] = {}
-    for name, digest in parts.items():
-        problem = signatures.problems.get(digest, "nobody asked")
-        if problem:
-            names.setdefault(problem, []).append("record" if name == RECORD else name)
-    if not names:
-        return ""
-    said = "; ".join(f"{', '.join(which)}: {problem}" for problem, which in names.items())
-    digests = dict.fromkeys(digest for digest in parts.values() if signatures.problems.get(digest, "asked"))
+    for name, problem in problems.items():
+        names.setdefault(problem.sentence, []).append("record" if name == RECORD else name)
+    digests = dict.fromkeys(parts[name] for name in problems)
     by_hand = " ".join(["cosign sign --key KEY", *(f"{repository}@{digest}" for digest in digests)])
-    return f"{said}\n{SIGN}: {f'{again} --key KEY' if again else by_hand}"
+    return Problem(
+        reason="; ".join(f"{', '.join(which)}: {problem}" for problem, which in names.items()),
+        remedy=f"Sign it if it is right: {f'{again} --key KEY' if again else by_hand}",
+    )
 
 
 def _judged(
-    name: str, repository: str, revision: Revision, again: str, lie: Callable[[Mapping[str, Any], Record], str]
-) -> str:
+    name: str,
+    repository: str,
+    revision: Revision,
+    again: str,
+    lie: Callable[[Mapping[str, Any], Record], Problem | None],
+) -> Problem | None:
     """What is wrong with an artifact; ``lie`` is how its content is not what it must be."""
     record, beside, where = revision.record, revision.beside.get(name, Beside()), artifact_tag(str(revision.tag), name)
     if record is None:
-        return Unknown("there is no release record to compare with")
+        return NO_RECORD
     if name not in record.attached:
-        return Unknown(f"the release record names no {name}: an older toolkit released it")
-    problem = _misplaced(beside, record.attached[name], record.digest)
-    if problem:
-        return f"{where} {problem}\n{again or f'{MOVE}: oras tag {repository}@{record.attached[name]} {where}'}"
+        return unknown(f"the release record names no {name}: an older toolkit released it")
+    misplaced = _misplaced(beside, record.attached[name], record.digest)
+    if misplaced:
+        by_hand = f"Put it there: oras tag {repository}@{record.attached[name]} {where}"
+        return Problem(reason=f"{where} {misplaced}", remedy=again or by_hand)
     try:
         content = read_json(beside.data)
     except ValueError:
         content = None
     problem = lie(content if isinstance(content, dict) else {}, record)
-    return f"{where} {problem}" if problem else ""
+    return replace(problem, reason=f"{where} {problem.reason}") if problem else None
 
 
 def _misplaced(beside: Beside, wanted: str, image: str) -> str:
     """How an artifact is not the one that was released, or not one of the image."""
-    if beside.unread:
-        return f"cannot be read: {beside.unread}"
+    if beside.problem:
+        return f"cannot be read: {beside.problem.reason}"
     if beside.digest is None:
         return f"is not there; {short(wanted)} was released"
     if beside.digest != wanted:

@@ -6,56 +6,49 @@ our platform. Where a step fails, what needs it is not run.
 
 from collections.abc import Callable
 
-from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.checks.verdict import CheckResult
+from torchbake.core.problem import Problem, unknown
 from torchbake.validate.facts import Image, Served
-from torchbake.validate.remedies import Unknown
 
 PLATFORM = "linux/amd64"
 SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
-SILENCE = "the registry did not answer"
+SILENCE = unknown("the registry did not answer")
+_NO_TAG, _DAMAGED = unknown("there is no such tag"), unknown("its manifest is damaged")
+_NO_IMAGE = unknown("there is no image")
 
 
-def served_whole(served: Served, missing: str) -> tuple[list[CheckResult], str]:
-    """The checks that every tag has, and why those after them cannot run (empty: they can)."""
-    found, stop = [], ""
+def served_whole(served: Served, missing: Problem) -> tuple[list[CheckResult], Problem | None]:
+    """The checks that every tag has, and why those after them cannot run (None: they can)."""
+    found: list[CheckResult] = []
+    stop: Problem | None = None
     for name, problem, then in (
-        ("answers", served.silence, SILENCE),
-        ("exists", "" if served.digest else missing, "there is no such tag"),
-        ("manifest", served.damage, "its manifest is damaged"),
+        ("answers", served.answer_problem, SILENCE),
+        ("exists", None if served.digest else missing, _NO_TAG),
+        ("manifest", served.manifest_problem, _DAMAGED),
     ):
-        found.append(check(name, problem, stop))
-        stop = stop or (then if problem else "")
+        found.append(check(name, stop or problem))
+        stop = stop or (then if problem else None)
     found.append(when("blobs", stop, _lost, served))
     found.append(when("platform", unread(served, stop), _elsewhere, served))
     return found, stop
 
 
-def unread(served: Served, stop: str) -> str:
+def unread(served: Served, stop: Problem | None) -> Problem | None:
     """Why what needs the image's config cannot run: ``stop``, or that the config cannot be read."""
-    return stop or (f"its config cannot be read: {served.image.unread}" if served.image and served.image.unread else "")
+    problem = served.image.config_problem if served.image else None
+    return stop or (unknown(f"its config cannot be read: {problem.reason}") if problem else None)
 
 
-def when(name: str, stop: str, problem: Callable[[Image], str], served: Served) -> CheckResult:
+def when(name: str, stop: Problem | None, judged: Callable[[Image], Problem | None], served: Served) -> CheckResult:
     """A check of an image, unless something before it stops it."""
-    if stop or served.image is None:
-        return check(name, "", stop or "there is no image")
-    image = served.image
-    return told(name, "", lambda: problem(image))
+    return check(name, stop or (judged(served.image) if served.image else _NO_IMAGE))
 
 
-def told(name: str, stop: str, problem: Callable[[], str]) -> CheckResult:
-    """A check of whose problem only is asked where nothing stops it."""
-    found = "" if stop else problem()
-    return check(name, "", stop or found) if stop or isinstance(found, Unknown) else check(name, found)
+def check(name: str, problem: Problem | None) -> CheckResult:
+    return CheckResult.of(f"registry.{name}", problem)
 
 
-def check(name: str, problem: str, stop: str = "") -> CheckResult:
-    """``stop`` is why it did not run, ``problem`` what is wrong; without either it passed."""
-    outcome = Outcome.NOT_RUN if stop else Outcome.FAILED if problem else Outcome.PASSED
-    return CheckResult(id=f"registry.{name}", outcome=outcome, reason=stop or problem)
-
-
-def _lost(image: Image) -> str:
+def _lost(image: Image) -> Problem | None:
     """Which blobs are not there, or not whole."""
     wrong = [
         f"{piece.digest} is not there"
@@ -65,10 +58,11 @@ def _lost(image: Image) -> str:
         if piece.found != piece.size
     ]
     if not wrong:
-        return image.unread
-    return f"{len(wrong)} of {len(image.pieces)} blobs: {wrong[0]}" + "".join(f"\n{one}" for one in wrong[1:])
+        return image.config_problem
+    return Problem(reason=f"{len(wrong)} of {len(image.pieces)} blobs: " + "\n".join(wrong))
 
 
-def _elsewhere(image: Image) -> str:
-    there = ", ".join(image.platforms) or "no platform"
-    return "" if PLATFORM in image.platforms else f"it is for {there}, not for {PLATFORM}"
+def _elsewhere(image: Image) -> Problem | None:
+    if PLATFORM in image.platforms:
+        return None
+    return Problem(reason=f"it is for {', '.join(image.platforms) or 'no platform'}, not for {PLATFORM}")

@@ -15,9 +15,12 @@ from torchbake.checks.reports import file_name
 from torchbake.checks.smoke_jobs import Job, judge, nodes_of
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
+from torchbake.core.problem import Problem, problem_of
+from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.containers import Box, Cluster, Ended, Node
+from torchbake.engine.containers import Box, Cluster, Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import find_login
@@ -33,7 +36,7 @@ Look = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What must be inside of one digest: versions, or an init image's release. ``hindrance``: why nobody looks.
+    """What must be inside of one digest: versions, or an init image's release. ``problem``: why nobody looks.
 
     ``row`` is its id in the matrix; empty: none. ``waivers`` are image checks that it may fail, with the reasons.
     """
@@ -43,7 +46,7 @@ class Question:
     labels: Mapping[str, str]
     expected: Versions
     release: str = ""
-    hindrance: str = ""
+    problem: Problem | None = None
     row: str = ""
     waivers: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,7 +71,7 @@ class Idle:
     reason: str
 
     def look_into(self, question: Question, look: Look) -> Inside:
-        return not_run(question.hindrance or self.reason)
+        return not_run(question.problem.reason if question.problem else self.reason)
 
     def stop(self) -> None:
         """Nothing runs."""
@@ -89,18 +92,17 @@ class InEngine:
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
     def look_into(self, question: Question, look: Look) -> Inside:
-        if question.hindrance:
-            return not_run(question.hindrance)
+        if question.problem:
+            return not_run(question.problem.reason)
         name = f"{question.repository}@{question.digest}"
         with self._locks.setdefault(name, threading.Lock()), self._left_as_it_was(question, name):
             started = time.monotonic()
             problem = self._pull(question, look)
             seconds = round(time.monotonic() - started, 2)
+            pulled = CheckResult.of(PULL, problem, seconds=seconds)
             if problem:
-                failed = CheckResult(id=PULL, outcome=Outcome.FAILED, reason=problem, seconds=seconds)
-                return failed, *not_run("it could not be pulled")[1:]
+                return pulled, *not_run("it could not be pulled")[1:]
             look("versions inside")
-            pulled = CheckResult(id=PULL, outcome=Outcome.PASSED, seconds=seconds)
             return pulled, self._versions(name, question, look), *self._tested(name, question, look)
 
     def stop(self) -> None:
@@ -136,8 +138,8 @@ class InEngine:
             entries = self.engine.client.api.images(name=repository)
         return any(name in ((entry.get("RepoTags") or []) + (entry.get("RepoDigests") or [])) for entry in entries)
 
-    def _pull(self, question: Question, look: Look) -> str:
-        """Why it cannot be pulled; empty when it was."""
+    def _pull(self, question: Question, look: Look) -> Problem | None:
+        """Why it cannot be pulled; None when it was."""
         progress = _Progress(look)
         try:
             with answering():
@@ -148,13 +150,13 @@ class InEngine:
                     if self.session.stopping.is_set():
                         raise KeyboardInterrupt
                     if "error" in event:
-                        return f"The engine cannot pull it: {event['error']}"
+                        return Problem(reason=f"The engine cannot pull it: {event['error']}")
                     progress.feed(event)
         except ImageNotFound as error:
-            return f"The engine cannot pull it: {error.explanation}"
+            return Problem(reason=f"The engine cannot pull it: {error.explanation}")
         except TorchbakeError as error:
-            return error.message
-        return ""
+            return problem_of(error)
+        return None
 
     def _versions(self, image: str, question: Question, look: Look) -> CheckResult:
         if question.release:
@@ -178,13 +180,12 @@ class InEngine:
 def judge_release(ended: Ended, release: str) -> CheckResult:
     """Whether an init image's program is of this release: its last word after --version. Pure."""
     said = ended.stdout.split()
-    problem = ""
+    problem = None
     if not ended.good:
-        problem = f"--version {ended.how}"
+        problem = Problem(reason=f"--version {ended.how}")
     elif said[-1:] != [release]:
-        problem = f"it is {said[-1] if said else 'of no version'}, not {release}"
-    outcome = Outcome.FAILED if problem else Outcome.PASSED
-    return CheckResult(id=VERSIONS, outcome=outcome, reason=problem, seconds=ended.seconds)
+        problem = Problem(reason=f"it is {said[-1] if said else 'of no version'}, not {release}")
+    return CheckResult.of(VERSIONS, problem, seconds=ended.seconds)
 
 
 def not_run(reason: str) -> Inside:
@@ -212,5 +213,5 @@ class _Progress:
         if event.get("status") == "Downloading" and detail.get("total"):
             self._layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
         come, whole = (sum(part) for part in zip(*self._layers.values(), strict=True)) if self._layers else (0, 0)
-        done = f", {come / 1e6:.0f} of {whole / 1e6:.0f} MB" if whole else ""
+        done = f", {human(come)} of {human(whole)}" if whole else ""
         self._look(f"pulling{done}")

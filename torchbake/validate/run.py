@@ -12,22 +12,23 @@ from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.core.parallel import run_all
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.engine.client import Engine
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.cosign import Idle, Verifier
+from torchbake.registry.cosign import UNASKED, Idle, Verifier
 from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
 from torchbake.validate.facts import Image, Served, Shelf, Signatures, short
 from torchbake.validate.fetch import Survey
-from torchbake.validate.judge import NOTHING_EXPECTED, UNASKED, Inside, Promise, judge, judge_reference, own_digests
+from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
 from torchbake.validate.pull import Look, Looker, Question
 
 SUITE = "validate"
 _NO_DIGEST = "none"
-_NOBODY = Idle(hindrance=UNASKED.hindrance)  # verifies
+_NOBODY = Idle(hindrance=UNASKED)  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +126,8 @@ class Foreign:
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
     """Ask for each digest once."""
     if verifier.hindrance:
-        return Signatures(hindrance=verifier.hindrance)
-    problems = {}
+        return Signatures(problem=unknown(verifier.hindrance))
+    problems: dict[str, Problem | None] = {}
     for digest in digests:
         look(f"signature of {short(digest)}")
         problems[digest] = verifier.problem(repository, digest)
@@ -144,11 +145,11 @@ def _question(
     repository: Repository, image: Image, expected: Versions, *, release: str = "", row: str = ""
 ) -> Question:
     """What cannot be pulled whole is not pulled."""
-    broken = image.unread or any(piece.found != piece.size for piece in image.pieces)
-    hindrance = "not all of it is there" if broken else "" if expected or release else NOTHING_EXPECTED
+    broken = image.config_problem or any(piece.found != piece.size for piece in image.pieces)
+    problem = unknown("not all of it is there") if broken else None if expected or release else NOTHING_EXPECTED
     return Question(
         repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
-        hindrance=hindrance, row=row,
+        problem=problem, row=row,
     )  # fmt: skip
 
 
@@ -179,7 +180,7 @@ class ValidateRun:
             found = subject.validate(self.looker, self._teller(subject, shown))
         except TorchbakeError as error:
             shown.end(subject.name, error.message, good=False)
-            return [Tested(name=subject.name, ref=subject.where, problem=error.message)]
+            return [Tested(name=subject.name, ref=subject.where, problem=problem_of(error))]
         seconds = round((time.monotonic() - clock) / len(found), 2)
         tested = [self._keep(one, started.isoformat(timespec="seconds"), seconds) for one in found]
         bad = sum(one.outcome is not Outcome.PASSED for one in tested)

@@ -1,10 +1,12 @@
-"""Import modules, torch first and pip last; ask torch what it is; load the CUDA libraries. One JSON document on stdout.
+"""Import modules, torch first and pip last; ask torch what it is and how it tells an error; load the CUDA libraries.
+
+One JSON document on stdout.
 
 The argument is a JSON list of modules.
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
-# ruff: noqa: PTH119, PTH123, PTH207
+# ruff: noqa: PTH110, PTH118, PTH119, PTH120, PTH123, PTH207
 
 import ctypes
 import glob
@@ -13,6 +15,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 # A library's function that tells its version, and whether that is the result or put where a pointer says.
@@ -21,6 +24,7 @@ VERSIONS = {
     "libcudnn.so.*": ("cudnnGetVersion", False),
     "libnccl.so.*": ("ncclGetVersion", True),
 }
+SYMTAB = 2  # a section's type: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html
 
 
 def load_modules(names: list[str]) -> dict[str, Any]:
@@ -103,6 +107,38 @@ def cuda_facts() -> dict[str, Any]:
     }
 
 
+def traces() -> Iterator[str]:
+    """An error of torch keeps its message when its C++ stack is asked for, and the stack names the functions."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield "torch cannot be imported"
+        return
+    try:
+        said = f"nothing, but gives {torch.ones(2, 3).mm(torch.ones(2, 3)).shape}"
+    except RuntimeError as error:
+        said = str(error)
+    if "cannot be multiplied" not in said:
+        yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {said.strip()[:60]!r}"
+    elif "at::_ops::mm" not in said:
+        yield "the C++ stack of an error does not name torch's operator"
+    # Where `addr2line` is, the stack is read from this table; debuggers and profilers always read it.
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    for path in (f"{folder}/libtorch_cpu.so", f"{folder}/libtorch_cuda.so"):
+        if os.path.exists(path) and not names_functions(path):
+            yield f"{path} has no table of its functions' names"
+
+
+def names_functions(path: str) -> bool:
+    """Whether a 64-bit ELF file has a symbol table beside the loader's."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        start, size, count = (int.from_bytes(head[at:end], "little") for at, end in ((40, 48), (58, 60), (60, 62)))
+        file.seek(start)
+        sections = file.read(size * count)
+    return any(int.from_bytes(sections[at + 4 : at + 8], "little") == SYMTAB for at in range(0, len(sections), size))
+
+
 if __name__ == "__main__":
+    os.environ["TORCH_SHOW_CPP_STACKTRACES"] = "1"  # torch looks once
     facts = load_modules(json.loads(sys.argv[1]))
-    json.dump({**facts, "torch": torch_facts(), "cuda": cuda_facts()}, sys.stdout)
+    json.dump({**facts, "traces": list(traces()), "torch": torch_facts(), "cuda": cuda_facts()}, sys.stdout)

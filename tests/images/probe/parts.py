@@ -4,7 +4,7 @@ The argument is the name of a part; the answer is what is wrong with it.
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
-# ruff: noqa: PTH110, PTH118, PTH120, PTH123, PTH207
+# ruff: noqa: PTH118, PTH120, PTH123, PTH207
 
 import ctypes
 import glob
@@ -37,38 +37,7 @@ PROGRAM = """
 #include <cuda_runtime_api.h>
 int main() { int version = 0; return cudaRuntimeGetVersion(&version) || version < 11000; }
 """
-SYMTAB = 2  # a section's type: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html
 RDMA = "libmlx5.so.1"
-
-
-def traces() -> Iterator[str]:
-    """An error of torch keeps its message when its C++ stack is asked for, and the stack names the functions."""
-    os.environ["TORCH_SHOW_CPP_STACKTRACES"] = "1"
-    import torch  # noqa: PLC0415
-
-    try:
-        torch.ones(2, 3).mm(torch.ones(2, 3))
-    except RuntimeError as error:
-        said = str(error)
-    if "cannot be multiplied" not in said:
-        yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {said.strip()[:60]!r}"
-    elif "at::_ops::mm" not in said:
-        yield "the C++ stack of an error does not name torch's operator"
-    # Where `addr2line` is, the stack is read from this table; debuggers and profilers always read it.
-    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-    for path in (f"{folder}/libtorch_cpu.so", f"{folder}/libtorch_cuda.so"):
-        if os.path.exists(path) and not names_functions(path):
-            yield f"{path} has no table of its functions' names"
-
-
-def names_functions(path: str) -> bool:
-    """Whether a 64-bit ELF file has a symbol table beside the loader's."""
-    with open(path, "rb") as file:
-        head = file.read(64)
-        start, size, count = (int.from_bytes(head[at:end], "little") for at, end in ((40, 48), (58, 60), (60, 62)))
-        file.seek(start)
-        sections = file.read(size * count)
-    return any(int.from_bytes(sections[at + 4 : at + 8], "little") == SYMTAB for at in range(0, len(sections), size))
 
 
 def triton() -> Iterator[str]:
@@ -174,7 +143,7 @@ def device_code() -> Iterator[str]:
             yield f"torch does not find NVSHMEM's device code: {error}"
 
 
-PARTS = {"traces": traces, "triton": triton, "nvidia": nvidia}
+PARTS = {"triton": triton, "nvidia": nvidia}
 
 if __name__ == "__main__":
     stdout, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no answer

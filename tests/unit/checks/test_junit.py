@@ -28,6 +28,11 @@ def test_any_text_makes_a_junit_file_that_can_be_read(name: str, reason: str) ->
     assert not list(passed)
 
 
+def test_what_puts_a_failure_right_stands_below_it() -> None:
+    text = junit("x", verdict(check(outcome=FAILED, reason="it is gone", remedy="Put it there")))
+    assert ">it is gone\nPut it there<" in text
+
+
 def test_colours_are_left_out() -> None:
     colourful = verdict(check(outcome=FAILED, reason="\x1b[31mred\x1b[0m\n\x1b[1mbold"))
     assert cases(junit(NAME, colourful))[0][0].text == "red\nbold"

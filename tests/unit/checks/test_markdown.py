@@ -27,6 +27,11 @@ def test_any_text_stays_within_its_row(reason: str) -> None:
     assert len(rows.partition("\n\n")[0].splitlines()) == 3
 
 
+def test_what_puts_a_failure_right_stands_below_it() -> None:
+    text = markdown(verdict(check(outcome=FAILED, reason="it is gone", remedy="Put it there")), {})
+    assert "it is gone\nPut it there\n```" in text
+
+
 def test_colours_are_left_out() -> None:
     colourful = verdict(check(outcome=FAILED, reason="\x1b[31mred\x1b[0m\n\x1b[1mbold"))
     assert "\x1b" not in markdown(colourful, {})

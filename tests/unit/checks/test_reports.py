@@ -11,6 +11,7 @@ from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from tests.unit.conftest import check_golden
 from torchbake.checks.markdown import markdown
 from torchbake.checks.reports import Reports, Tested, as_json, file_name, summary
+from torchbake.core.problem import Problem
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LABELS = {
@@ -32,6 +33,7 @@ CHECKS = (
 BAD = verdict(*CHECKS, digest=f"sha256:{'ab' * 32}", suite=f"sha256:{'cd' * 32}")
 GOOD = verdict(check("files.setuid", seconds=0.2), digest=f"sha256:{'12' * 32}")
 NAME = BAD.id
+NOT_THERE = Problem(reason="not in the engine", remedy="Build it: nox -s build -- 2.9.1-cpu")
 
 
 def run_of(folder: Path) -> list[Tested]:
@@ -39,7 +41,7 @@ def run_of(folder: Path) -> list[Tested]:
     return [
         Tested(name=NAME, ref=BAD.image, verdict=BAD, report=page, warning="out of date: its inputs changed"),
         Tested(name="volume-permissions", ref="acme/volume-permissions:1", verdict=GOOD, reused=True, report=page),
-        Tested(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem="not in the engine"),
+        Tested(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem=NOT_THERE),
     ]
 
 
@@ -112,3 +114,4 @@ def test_a_run_for_programs_has_every_image_also_one_that_is_not_there(tmp_path:
     assert bad["checks"][1]["reason"] == CHECKS[1].reason
     assert (good["outcome"], good["reused"]) == ("passed", True)
     assert (missing["outcome"], missing["problem"], missing["checks"]) == ("failed", "not in the engine", [])
+    assert missing["remedy"] == NOT_THERE.remedy

@@ -16,8 +16,9 @@ from tests.images.checks import as_markdown, smoke_checks
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Layout, Options, jobs_of, judge, lines_in, nodes_of
 from torchbake.checks.smoke_run import OnHost, Session
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import Ended
+from torchbake.core.problem import unknown
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import Ended
 from torchbake.oci.labels import versions_in
 
 NONE = Gpu(how="none", reason="the engine has no nvidia runtime")
@@ -86,32 +87,33 @@ def test_a_cuda_image_is_judged_on_both_devices_wherever_it_runs() -> None:
 )
 def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: Gpu, reason: str) -> None:
     jobs = jobs_of("cuda", gpu, Options(gpu=mode))
-    assert {job.hindrance for job in jobs if job.device == "cuda"} == {reason}
-    assert {job.hindrance for job in jobs if job.device == "cpu"} == {""}
-    results = [result for job in jobs if job.hindrance for result in job.hindered()]
+    assert {job.problem for job in jobs if job.device == "cuda"} == {unknown(reason)}
+    assert {job.problem for job in jobs if job.device == "cpu"} == {None}
+    results = [result for job in jobs if job.problem for result in job.not_started()]
     assert {(result.outcome, result.reason) for result in results} == {(Outcome.NOT_RUN, reason)}
 
 
 def test_where_a_gpu_is_required_to_have_none_is_a_failure_of_each_check_that_needs_it() -> None:
     jobs = jobs_of("cuda", NONE, Options(gpu="require"))
-    results = [result for job in jobs if job.hindrance for result in job.hindered()]
+    results = [result for job in jobs if job.problem for result in job.not_started()]
     assert {result.id for result in results} == set(ids("cuda")) - set(ids("cpu"))
     reason = "a GPU is required (--gpu require), but the engine has no nvidia runtime"
     assert {(result.outcome, result.reason) for result in results} == {(Outcome.FAILED, reason)}
     # A build for the CPU needs none, whatever is required of the others.
-    assert not any(job.hindrance for job in jobs_of("cpu", NONE, Options(gpu="require")))
+    assert not any(job.problem for job in jobs_of("cpu", NONE, Options(gpu="require")))
 
 
 def test_with_a_gpu_all_is_run_and_only_the_jobs_on_cuda_get_it() -> None:
     jobs = jobs_of("cuda", CDI, Options())
-    assert [job.hindrance for job in jobs] == [""] * len(jobs)
+    assert [job.problem for job in jobs] == [None] * len(jobs)
     assert all(job.given_gpu == (job.device == "cuda") for job in jobs)
 
 
 def test_nccl_asked_for_by_name_is_not_silently_left_out_on_a_cpu_image() -> None:
     job = only(jobs_of("cpu", NONE, Options(payloads=("nccl",))))  # type: ignore[arg-type]
     assert isinstance(job, Job)
-    assert "CPU build" in job.hindrance
+    assert job.problem
+    assert "CPU build" in job.problem.reason
 
 
 def test_layouts() -> None:

@@ -24,13 +24,13 @@ from torchbake.checks.smoke_run import (
     Session,
     SmokeRun,
     Subject,
-    find_gpu,
     own_toolbox,
 )
 from torchbake.checks.verdict import Outcome
 from torchbake.engine import containers
-from torchbake.engine.containers import RUN, Node
+from torchbake.engine.containers import Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.runner import RUN, Ended
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.labels import ID
 
@@ -152,7 +152,8 @@ def test_an_image_that_is_gone_could_not_be_tested_and_the_others_are(session: S
     )
     assert gone.verdict is None
     assert gone.outcome is FAILED
-    assert "acme/gone:1 is not in the engine" in gone.problem
+    assert gone.problem
+    assert "acme/gone:1 is not in the engine" in gone.problem.reason
     assert fine.outcome is PASSED
     assert is_clean(daemon)
 
@@ -230,34 +231,6 @@ def test_a_second_interruption_does_not_cut_the_clean_up_short(
     assert "still removing what was started" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("family", "mode", "there", "how"),
-    [
-        ("cuda", "auto", True, "cdi"), ("cuda", "auto", False, "none"), ("cuda", "off", True, "none"),
-        ("cpu", "require", True, "none"),
-    ],
-)  # fmt: skip
-def test_an_engine_is_trusted_to_have_a_gpu_when_a_container_got_it(
-    *, monkeypatch: pytest.MonkeyPatch, session: Session, family: str, mode: str, there: bool, how: str
-) -> None:
-    daemon = daemon_with(lambda _: (0, "", ""), gpu=there)
-    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: CDI)
-    found = find_gpu(daemon.engine, IMAGE, family, mode, session)
-    assert found.how == how
-    if not there:
-        assert found.reason == (
-            "the engine says so, but it cannot start a container with it: could not select device driver"
-        )
-    assert is_clean(daemon)
-
-
-def test_a_dry_look_for_a_gpu_starts_nothing(monkeypatch: pytest.MonkeyPatch, session: Session) -> None:
-    daemon = daemon_with()
-    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: CDI)
-    assert find_gpu(daemon.engine, IMAGE, "cuda", "auto", session, dry=True) == CDI
-    assert daemon.started == []
-
-
 def on_host(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[Process], int], session: Session, **changes: Any
 ) -> tuple[OnHost, Processes]:
@@ -269,7 +242,7 @@ HOST_JOB = Job(payloads=("tensor",), device="cpu")
 HOST_NODE = Node(command=("/toolbox/smoke", "tensor", "--device", "cpu"))
 
 
-def run_on(host: OnHost, limit: int = 60) -> containers.Ended:
+def run_on(host: OnHost, limit: int = 60) -> Ended:
     (ended,) = host.run(HOST_JOB, [HOST_NODE], limit, lambda _: None)
     return ended
 

@@ -18,7 +18,7 @@ def test_the_table_of_a_run_has_each_failure_and_each_reason_once(tmp_path: Path
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert f"{NAME} failed 2 2 3 0 4.5 s out of date: its inputs changed" in rows
     assert "volume-permissions passed 1 0 0 0 4.5 s unchanged since 2026-11-21 07:48 UTC" in rows
-    assert "2.9.1-cpu failed not in the engine" in rows
+    assert "2.9.1-cpu failed not in the engine. Build it: nox -s build -- 2.9.1-cpu" in rows
     assert f"python.torch {NAME} torch.__version__ is 2.13.0, not 2.12.0" in rows
     assert "smoke.nccl, smoke.tensor[cuda] no GPU in the engine" in rows
     assert text.count("no GPU in the engine") == 1

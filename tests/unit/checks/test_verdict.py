@@ -1,6 +1,7 @@
 """Verdicts: what checks add up to, and when an old verdict may answer for a new run."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from torchbake.checks.verdict import (
     dump_results,
     outcome_of,
     read_results,
+    remedies,
     tally,
 )
+from torchbake.core.problem import Problem
 
 PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
 SAME = {"image": "acme/pytorch:cpu", "digest": "sha256:aa", "suite": "sha256:bb", "gpu": "auto"}
@@ -37,6 +40,22 @@ def verdict(*checks: CheckResult, **changes: Any) -> Verdict:
         "checks": checks or (check(),),
     }
     return Verdict(**values | changes)
+
+
+def test_a_check_is_what_was_found() -> None:
+    wrong = Problem(reason="it is root's", remedy="chown it")
+    unread = replace(wrong, unknown=True)
+    of = {problem: CheckResult.of("files.owner", problem) for problem in (None, wrong, unread)}
+    assert [one.outcome for one in of.values()] == [PASSED, FAILED, NOT_RUN]
+    assert of[None].text == ""
+    assert of[wrong].text == "it is root's\nchown it"
+
+
+def test_what_puts_checks_right_is_told_once_and_of_those_alone_that_failed() -> None:
+    found = [
+        check(outcome=outcome, reason="r", remedy=word) for outcome in (FAILED, NOT_RUN) for word in ("a", "", "a")
+    ]
+    assert remedies([*found, check(outcome=FAILED, reason="r", remedy="b")]) == ("a", "b")
 
 
 @pytest.mark.parametrize(

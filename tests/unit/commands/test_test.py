@@ -14,7 +14,7 @@ import pytest
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from tests.unit.conftest import SMALL, edited
 from torchbake import cli
-from torchbake.checks import smoke_run
+from torchbake.checks import gpu as gpu_rule
 from torchbake.checks.pytest_run import Ended, Options, Suite, Target, checks_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import suite_digest, suite_files
@@ -225,7 +225,7 @@ def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
     capsys: Streams,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: Gpu(how=there, reason="as the test says"))
+    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: Gpu(how=there, reason="as the test says"))
     kept(check(), row=CUDA, found=made_with, gpu=mode)
     assert steps(small, capsys, CUDA, "--gpu", mode) == {CUDA: step}
 
@@ -233,7 +233,7 @@ def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
 def test_whether_there_is_a_gpu_says_nothing_of_a_cpu_image(
     small: Project, kept: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(smoke_run, "look_for_gpu", lambda _: Gpu(how="cdi", reason="as the test says"))
+    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: Gpu(how="cdi", reason="as the test says"))
     kept(check())
     assert steps(small, capsys, CPU) == {CPU: "reuse"}
 

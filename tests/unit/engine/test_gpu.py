@@ -44,6 +44,21 @@ def test_how_an_engine_gives_gpus(
     assert gpu.there is (how != "none")
 
 
+@pytest.mark.parametrize(
+    ("how", "mode", "said"),
+    [
+        ("cdi", "auto", ""),
+        ("host", "require", ""),
+        ("cdi", "off", "GPU checks are off (--gpu off)"),
+        ("none", "off", "GPU checks are off (--gpu off)"),
+        ("none", "auto", "no GPU: CDI is off"),
+        ("none", "require", "a GPU is required (--gpu require), but CDI is off"),
+    ],
+)
+def test_why_nothing_runs_on_a_gpu(how: Any, mode: str, said: str) -> None:
+    assert Gpu(how=how, reason="CDI is off").why_not(mode) == said
+
+
 def test_how_the_engine_is_asked() -> None:
     cdi, runtime, none, host = (Gpu(how=how, reason="") for how in ("cdi", "runtime", "none", "host"))
     assert cdi.request == {

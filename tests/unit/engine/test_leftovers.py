@@ -4,8 +4,9 @@ import pytest
 
 from tests.unit.engines import Daemon
 from torchbake.engine import leftovers, owner
-from torchbake.engine.containers import OWNER, RUN, Cluster, Node
+from torchbake.engine.containers import Cluster, Node
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.runner import OWNER, RUN, Runner
 
 
 def start(daemon: Daemon, *, keep: bool = False) -> Cluster:
@@ -23,7 +24,7 @@ def daemon() -> Daemon:
 
 
 def labels(daemon: Daemon) -> set[str]:
-    held = [*(box.options["labels"] for box in daemon.boxes.values()), *daemon.nets.values()]
+    held = [*(box.options["labels"] for box in daemon.boxes.values()), *daemon.nets.values(), *daemon.stores.values()]
     return {label[OWNER] for label in held if OWNER in label}
 
 
@@ -38,8 +39,9 @@ def test_what_a_killed_process_left_goes_and_what_is_kept_stays(
 ) -> None:
     start(daemon)
     start(daemon, keep=True)
+    Runner(daemon.engine).volume()
     monkeypatch.setattr(leftovers, "is_gone", lambda owner, same_machine: bool(owner))
-    assert remove_leftovers(daemon.engine) == 3
+    assert remove_leftovers(daemon.engine) == 4
     assert labels(daemon) == set()
-    assert (len(daemon.boxes), len(daemon.nets)) == (2, 1)
+    assert (len(daemon.boxes), len(daemon.nets), len(daemon.stores)) == (2, 1, 0)
     assert all(RUN in box.options["labels"] for box in daemon.boxes.values())

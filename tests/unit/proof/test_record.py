@@ -94,7 +94,7 @@ def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pyte
 def test_the_page_has_a_row_for_each_image_and_names_what_failed_or_is_missing(specs: tuple[Spec, ...]) -> None:
     first, second, *others = [spec.id for spec in specs]
     text = page(specs, {first: proof(first), second: proof(second, problem="test: libraries.ldd", digest="")})
-    assert f"| `{first}` | 64 | 1 | 0.25 GB | 0.90 GB | 61 s | 57 s | 2 s | `bbbbbbbbbbbb` | 2026-11-21 |" in text
+    assert f"| `{first}` | 64 | 1 | 246 MB | 900 MB | 61 s | 57 s | 2 s | `bbbbbbbbbbbb` | 2026-11-21 |" in text
     assert f"## Failed\n\n- `{second}`: test: libraries.ldd" in text
     for name in others:
         assert f"- `{name}`\n" in text.partition("## Not built yet")[2]

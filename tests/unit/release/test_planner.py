@@ -39,7 +39,7 @@ def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None
     planner = Planner(place.registry(heard=lambda method, _: asked.add(method)))
     decision = planner.plan(place.candidate())
     assert (decision.action, planner.is_due(place.candidate(), decision)) == (action, due)
-    planner.expect_key(decision)
+    planner.begun(decision)
     planner.unfinished(TAGS)
     assert place.store == held
     assert asked <= {"GET", "HEAD"}
@@ -112,10 +112,10 @@ def test_a_signed_record_is_refused_to_who_has_no_key(place: Place) -> None:
     planner = Planner(place.registry())
     decision = planner.decide(place.candidate())
     with pytest.raises(PublishError, match="its record is signed"):
-        planner.expect_key(decision)
+        planner.begun(decision)
     with pytest.raises(PublishError, match="its record is signed"):
         planner.unfinished(TAGS)
-    Planner(place.registry(), place.key).expect_key(decision)
+    Planner(place.registry(), place.key).begun(decision)
 
 
 def test_an_image_that_says_no_inputs_is_not_finished(place: Place) -> None:

@@ -14,6 +14,7 @@ from torchbake.oci.tag_names import ARTIFACTS
 from torchbake.registry.cosign import Signer
 from torchbake.release.candidate import Candidate
 from torchbake.release.planner import Planner
+from torchbake.release.record import record_of
 from torchbake.release.upload import Delivery
 from torchbake.release.writer import ReleaseWriter
 
@@ -51,7 +52,8 @@ def write(
 
     writer = ReleaseWriter(place.registry(heard=hear), signer, keep_rolling=keep)
     work: Callable[..., None] = getattr(writer, how)
-    work(candidate, decision, parcel, silent)
+    begun = record_of(place.registry(), str(decision.tag), decision.digest)
+    work(candidate, decision, parcel, begun, silent)
     return put
 
 

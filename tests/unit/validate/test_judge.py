@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.payloads import expected as payload
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
-from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import Ended
+from torchbake.checks.verdict import CheckResult, Outcome, remedies
+from torchbake.core.problem import Problem, unknown
+from torchbake.engine.runner import Ended
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import VERSIONS as KEYS
 from torchbake.oci.labels import versions_in
@@ -26,7 +27,6 @@ from torchbake.validate.facts import Image, Piece, Revision, Served, Shelf
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
 from torchbake.validate.pull import Idle, Question, judge_release, not_run
-from torchbake.validate.remedies import next_steps
 
 SPEC = image()
 LOCK = lock_for(SPEC, cuda_pins())
@@ -66,8 +66,12 @@ def shelf(*revisions: Revision, points: Mapping[str, Served] | None = None) -> S
     return Shelf(repository=REPOSITORY, tags=tags | dict(points or {}), revisions=revisions)
 
 
+def reason_of(problem: Problem | None) -> str:
+    return problem.reason if problem else ""
+
+
 def outcomes(checks: tuple[CheckResult, ...], outcome: Outcome) -> dict[str, str]:
-    return {check.id.partition(".")[2]: check.reason for check in checks if check.outcome is outcome}
+    return {check.id.partition(".")[2]: check.text for check in checks if check.outcome is outcome}
 
 
 def failures(found: Shelf, promise: Promise = PROMISE, known: tuple[str, ...] = (OTHER,)) -> dict[str, dict[str, str]]:
@@ -97,7 +101,7 @@ def other(tag: str, **labels: str) -> Served:
 def test_a_tag_moved_by_hand_is_told_where_it_belongs() -> None:
     failed = failures(shelf(revision(0), revision(1), points={"latest": other("latest")}))["latest"]
     assert failed["rolling"].splitlines() == [
-        f"points at {OTHER} (sha256:other), and should point at {SPEC.id}-r1 (sha256:r1)",
+        f"points at {OTHER} (other), and should point at {SPEC.id}-r1 (r1)",
         f"Put it there: nox -s promote -- {SPEC.id} --registry registry.example.com/acme --to 1",
     ]
     assert failed["labels"] == f"org.torchbake.id is {OTHER}, not {SPEC.id}"
@@ -106,10 +110,10 @@ def test_a_tag_moved_by_hand_is_told_where_it_belongs() -> None:
 def test_the_next_steps_are_told_once() -> None:
     moved = {tag: other(tag) for tag in ("latest", "cuda12")} | {"2.10": Served(tag="2.10")}
     judged = judge(PROMISE, shelf(revision(0), points=moved), {})
-    steps = next_steps(check for checks in judged.values() for check in checks)
+    steps = remedies(check for checks in judged.values() for check in checks)
     assert steps == (f"Put it there: nox -s promote -- {SPEC.id} --registry registry.example.com/acme --to 0",)
     judged = judge(PROMISE, shelf(), {})
-    assert len(next_steps(check for checks in judged.values() for check in checks)) == 1
+    assert len(remedies(check for checks in judged.values() for check in checks)) == 1
 
 
 def test_what_promote_would_leave_alone_is_to_be_removed_first() -> None:
@@ -145,7 +149,7 @@ def test_a_revision_that_was_overwritten_is_found_and_no_tag_with_it() -> None:
     found = replace(found, revisions=(replace(one, served=replace(other(str(one.tag)), tag=str(one.tag))),))
     assert failures(found).keys() == {f"{SPEC.id}-r0"}
     reason = failures(found)[f"{SPEC.id}-r0"]["immutable"]
-    assert reason == f"{SPEC.id}-r0 was overwritten: sha256:r0 was released, and it is {OTHER} (sha256:other) now"
+    assert reason == f"{SPEC.id}-r0 was overwritten: r0 was released, and it is {OTHER} (other) now"
 
 
 def test_a_revision_that_is_gone() -> None:
@@ -158,7 +162,7 @@ def test_a_revision_that_is_gone() -> None:
     ("change", "words"),
     [
         ({"record": None}, "has no release record"),
-        ({"record": None, "problem": "it is no release record"}, "it is no release record"),
+        ({"record": None, "problem": Problem(reason="it is no release record")}, "it is no release record"),
         ({"record": record(0, "sha256:r0", state="begun")}, "was begun at 2026-01-02T03:04:05+00:00"),
         ({"record": record(7, "sha256:r0")}, "is that of"),
     ],
@@ -177,7 +181,7 @@ def test_an_older_release_that_was_never_finished_is_let_be() -> None:
 
 def test_a_registry_that_lists_no_tags_is_judged_by_the_own_tag() -> None:
     tags = {tag: served(tag) for tag in TAGS} | {"latest": other("latest")}
-    found = Shelf(repository=REPOSITORY, tags=tags, unlisted="it refuses")
+    found = Shelf(repository=REPOSITORY, tags=tags, list_problem=Problem(reason="it refuses"))
     assert failures(found).keys() == {"latest"}
     own = outcomes(judge(PROMISE, found, {})[SPEC.id], Outcome.NOT_RUN)
     assert own["rolling"].endswith("it refuses")
@@ -217,7 +221,7 @@ def test_an_older_revision_is_compared_with_its_id_alone() -> None:
 
 
 def test_without_a_lock_labels_are_compared_with_the_id_and_then_not_known() -> None:
-    promise = promise_of(SPEC, TAGS, None, unlocked="there is no lock")
+    promise = promise_of(SPEC, TAGS, None, lock_problem=unknown("there is no lock"))
     judged = judge(promise, GOOD, {})
     assert outcomes(judged["latest"], Outcome.NOT_RUN)["labels"] == "there is no lock"
     lies = {**LABELS, "org.torchbake.flavor": "devel"}
@@ -271,7 +275,7 @@ def test_a_tag_passes_only_where_the_own_tag_is(places: list[str]) -> None:
     revisions = tuple(map(revision, range(3)))
     make: dict[str, Callable[[str], Served]] = {
         "none": lambda tag: Served(tag=tag),
-        "silent": lambda tag: Served(tag=tag, silence="…"),
+        "silent": lambda tag: Served(tag=tag, answer_problem=Problem(reason="…")),
         "other": other,
     }
     tags = {
@@ -311,9 +315,9 @@ def test_the_release_that_an_init_image_names(ended: Ended, words: str) -> None:
     assert words in result.reason
 
 
-def test_a_hindrance_comes_before_the_reason_of_all() -> None:
+def test_a_problem_of_its_own_comes_before_the_reason_of_all() -> None:
     question = Question(
-        repository=Repository(host="h", path="p"), digest="d", labels={}, expected={}, hindrance="not whole"
+        repository=Repository(host="h", path="p"), digest="d", labels={}, expected={}, problem=unknown("not whole")
     )  # fmt: skip
     assert {check.reason for check in Idle(reason="--no-pull").look_into(question, lambda _: None)} == {"not whole"}
 
@@ -369,7 +373,7 @@ def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
     for tag in "abc":
         registry.add(tag, CONFIG)
     found = Survey(registry).shelf(("a", "b", "c", "d"))
-    assert {tag: (bool(one.image), one.silence) for tag, one in found.tags.items()} == {
+    assert {tag: (bool(one.image), reason_of(one.answer_problem)) for tag, one in found.tags.items()} == {
         "a": (True, ""), "b": (False, "it does not answer"), "c": (True, ""), "d": (False, ""),
     }  # fmt: skip
     assert len(registry.asked) == 1
@@ -381,7 +385,7 @@ def test_a_survey_of_a_registry_that_lists_no_tags() -> None:
     registry = Fake(listed=False)
     registry.add("a", CONFIG)
     found = Survey(registry).shelf(("a",))
-    assert (found.unlisted, found.revisions) == ("it refuses to list", ())
+    assert (reason_of(found.list_problem), found.revisions) == ("it refuses to list", ())
     assert found.tags["a"].image
 
 
@@ -390,7 +394,7 @@ def test_a_revision_is_known_by_its_record_when_it_is_gone() -> None:
     registry.add("a-r0", CONFIG)
     registry.add("a-r2.release", CONFIG)
     found = Survey(registry).shelf(("a",)).revisions
-    assert [(str(one.tag), one.served.digest is None, one.problem != "") for one in found] == [
+    assert [(str(one.tag), one.served.digest is None, one.problem is not None) for one in found] == [
         ("a-r0", False, False), ("a-r2", True, True),
     ]  # fmt: skip
 
@@ -411,7 +415,7 @@ def test_a_config_of_any_shape_is_a_fact(config: bytes) -> None:
 def test_a_manifest_of_any_shape_is_a_fact(layers: object, words: str) -> None:
     registry = Fake()
     registry.add("a", CONFIG, layers=layers)
-    assert words in Survey(registry).look_up("a").damage
+    assert words in reason_of(Survey(registry).look_up("a").manifest_problem)
 
 
 def test_the_image_of_an_index_is_the_one_for_amd64() -> None:

@@ -25,9 +25,11 @@ from tests.unit.validate.test_judge import (
     served,
     shelf,
 )  # fmt: skip
-from torchbake.checks.verdict import Outcome
-from torchbake.commands._signing import add_signing, add_verifying, signer_of, verifier_of
+from torchbake.checks.verdict import Outcome, remedies
+from torchbake.commands._options import arguments_of
+from torchbake.commands._signing import Signing, Verifying, add_signing, add_verifying, signer_of, verifier_of
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.problem import Problem
 from torchbake.errors import SignatureError, UsageError
 from torchbake.oci.manifest import sha256
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM
@@ -39,7 +41,6 @@ from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import judge, judge_reference
 from torchbake.validate.judge_attestations import signed_digests, signed_parts
 from torchbake.validate.pull import SUITE
-from torchbake.validate.remedies import next_steps
 
 BILL = {"bomFormat": "CycloneDX", "components": [{"name": "numpy"}, {"name": "torch", "version": "2.10.0"}]}
 PROVENANCE_OF = provenance_text("acme/pytorch", "sha256:r0", LABELS)
@@ -64,6 +65,9 @@ def release(
     written = record(number, digest).model_copy(update={"attached": {name: one.digest for name, one in beside.items()}})
     beside[RECORD] = Beside(digest=f"sha256:record{number}", subject=digest)
     return replace(revision(number), record=written, beside={**beside, **(changed or {})})
+
+
+ODD = Problem(reason="it is something else")
 
 
 def judged(found: Shelf, outcome: Outcome, signatures: Signatures | None = None) -> dict[str, dict[str, str]]:
@@ -91,14 +95,17 @@ def test_what_was_released_is_good() -> None:
 @pytest.mark.parametrize(
     ("beside", "words"),
     [
-        (Beside(), "is not there; sha256:sbom0 was released"),
+        (Beside(), "is not there; sbom0 was released"),
         (
             Beside(digest="sha256:x", subject="sha256:r0", data=b"{}"),
-            "sha256:sbom0 was released, and it is sha256:x now",
+            "sbom0 was released, and it is x now",
         ),
-        (Beside(digest="sha256:sbom0", unread="it is something else"), "cannot be read: it is something else"),
-        (Beside(digest="sha256:sbom0", subject="sha256:y"), "is of sha256:y, not of sha256:r0"),
-        (Beside(digest="sha256:sbom0"), "is of nothing, not of sha256:r0"),
+        (
+            Beside(digest="sha256:sbom0", problem=ODD),
+            "cannot be read: it is something else",
+        ),
+        (Beside(digest="sha256:sbom0", subject="sha256:y"), "is of y, not of r0"),
+        (Beside(digest="sha256:sbom0"), "is of nothing, not of r0"),
     ],
 )
 def test_an_artifact_that_is_not_the_one_that_was_released(beside: Beside, words: str) -> None:
@@ -117,7 +124,7 @@ def test_the_artifact_of_an_older_revision_is_put_back_by_hand() -> None:
         f"Put it there: oras tag {REPOSITORY}@sha256:provenance0 {TAG}.provenance"
     )
     checks = judge(PROMISE, shelf(old, release(1)), {})[TAG]
-    assert next_steps(checks) == (wrong["provenance"].splitlines()[1],)
+    assert remedies(checks) == (wrong["provenance"].splitlines()[1],)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +226,8 @@ def test_everything_of_a_revision_is_to_be_signed_and_each_digest_once() -> None
 
 def _signatures(*revisions: Revision, **problems: str) -> Signatures:
     """All good, but for those of ``problems``, by the digest's name."""
-    good = dict.fromkeys(signed_digests(shelf(*revisions)), "")
-    return Signatures(problems=good | {f"sha256:{name}": problem for name, problem in problems.items()})
+    good = dict.fromkeys(signed_digests(shelf(*revisions)))
+    return Signatures(problems=good | {f"sha256:{name}": Problem(reason=why) for name, why in problems.items()})
 
 
 def test_signatures_that_hold() -> None:
@@ -288,7 +295,7 @@ def test_the_signature_of_any_reference() -> None:
     index = Served(tag="v1", digest="sha256:index", image=image)
 
     def of(problem: str) -> dict[str, Outcome]:
-        signatures = Signatures(problems={"sha256:index": problem})
+        signatures = Signatures(problems={"sha256:index": Problem(reason=problem) if problem else None})
         checks = judge_reference(index, {}, {}, REPOSITORY, signatures)
         return {check.id: check.outcome for check in checks}
 
@@ -315,9 +322,12 @@ def test_a_survey_reads_what_lies_beside_an_image() -> None:
     found = _survey(registry)
     assert found.beside[SBOM] == Beside(digest=beside.digest, subject=image.digest, data=b'{"bomFormat": "CycloneDX"}')
     assert found.beside[PROVENANCE].digest == empty.digest
-    assert "holds nothing" in found.beside[PROVENANCE].unread
+    unread = found.beside[PROVENANCE].problem
+    assert unread
+    assert "holds nothing" in unread.reason
     assert (found.beside[RECORD].digest, found.record) == (large.digest, None)
-    assert "exceeds the 64 MiB limit" in found.problem
+    assert found.problem
+    assert "exceeds the 64 MiB limit" in found.problem.reason
 
 
 def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
@@ -327,11 +337,19 @@ def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     assert len(registry.asked) == 1
 
 
-def _args(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:
+def _parsed(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plain-http", action="store_true")
     add(parser)
     return parser.parse_args(words)
+
+
+def signing(*words: str) -> Signing:
+    return arguments_of(Signing, _parsed(add_signing, *words))
+
+
+def verifying(*words: str) -> Verifying:
+    return arguments_of(Verifying, _parsed(add_verifying, *words))
 
 
 @pytest.fixture
@@ -346,35 +364,35 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_who_signs(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cosign = Cosign(program=str(installed), log=False, plain=True)
-    assert signer_of(_args(add_signing, "--key", "k", "--no-transparency-log", "--plain-http")) == CosignSigner(
+    assert signer_of(signing("--key", "k", "--no-transparency-log", "--plain-http")) == CosignSigner(
         cosign=cosign, key="k"
     )
-    assert signer_of(_args(add_signing, "--keyless")).how == "cosign, keyless"
-    assert signer_of(_args(add_signing)).how == "not-run: no --key and no --keyless was given"
+    assert signer_of(signing("--keyless")).how == "cosign, keyless"
+    assert signer_of(signing()).how == "not-run: no --key and no --keyless was given"
     with pytest.raises(UsageError, match="two ways"):
-        signer_of(_args(add_signing, "--key", "k", "--keyless"))
+        signer_of(signing("--key", "k", "--keyless"))
     with pytest.raises(SignatureError, match="no --key"):
-        signer_of(_args(add_signing, "--require-signature"))
+        signer_of(signing("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert signer_of(_args(add_signing, "--key", "k")) == Idle(hindrance="cosign is not installed")
+    assert signer_of(signing("--key", "k")) == Idle(hindrance="cosign is not installed")
     with pytest.raises(SignatureError, match="not installed"):
-        signer_of(_args(add_signing, "--key", "k", "--require-signature"))
+        signer_of(signing("--key", "k", "--require-signature"))
 
 
 def test_who_verifies(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cosign = Cosign(program=str(installed))
-    assert verifier_of(_args(add_verifying, "--key", "k")) == CosignVerifier(cosign=cosign, trust=Trust(key="k"))
-    assert verifier_of(_args(add_verifying, "--identity", "me", "--issuer", "it")) == CosignVerifier(
+    assert verifier_of(verifying("--key", "k")) == CosignVerifier(cosign=cosign, trust=Trust(key="k"))
+    assert verifier_of(verifying("--identity", "me", "--issuer", "it")) == CosignVerifier(
         cosign=cosign, trust=Trust(identity="me", issuer="it")
     )
-    assert verifier_of(_args(add_verifying)).hindrance == NO_KEY
+    assert verifier_of(verifying()).hindrance == NO_KEY
     for half in (("--identity", "me"), ("--issuer", "it"), ("--key", "k", "--identity", "me", "--issuer", "it")):
         with pytest.raises(UsageError, match="--identity and --issuer"):
-            verifier_of(_args(add_verifying, *half))
+            verifier_of(verifying(*half))
     with pytest.raises(SignatureError, match="no --key"):
-        verifier_of(_args(add_verifying, "--require-signature"))
+        verifier_of(verifying("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert verifier_of(_args(add_verifying, "--key", "k")).hindrance == "cosign is not installed"
+    assert verifier_of(verifying("--key", "k")).hindrance == "cosign is not installed"
 
 
 SAID = "WARNING: Skipping tlog verification\n{error}\nerror during command execution: again\n"
@@ -408,8 +426,9 @@ def test_what_cosign_says_is_told_in_our_words(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(signature, "find_login", lambda host: None)
     verifier = CosignVerifier(cosign=Cosign(program="cosign"), trust=Trust(key="cosign.pub"))
     problem = verifier.problem(Fake().repository, "sha256:r0")
-    assert words in problem
-    assert "WARNING" not in problem
+    assert problem
+    assert words in problem.sentence
+    assert "WARNING" not in problem.sentence
     assert started[0]["stdin"] == subprocess.DEVNULL
 
 

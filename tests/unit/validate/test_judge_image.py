@@ -7,15 +7,17 @@ import pytest
 
 from tests.unit.validate.test_judge import PROMISE, SPEC, failures, outcomes, revision, served, shelf
 from torchbake.checks.verdict import Outcome
+from torchbake.core.problem import Problem, unknown
 from torchbake.validate.facts import Piece, Served, Shelf
 from torchbake.validate.judge import judge
 from torchbake.validate.judge_image import SILENT, served_whole
 
+NO_ANSWER, NO_JSON = Problem(reason="it does not answer"), Problem(reason="no JSON")
 STEPS = ["registry.answers", "registry.exists", "registry.manifest", "registry.blobs", "registry.platform"]
 
 
 def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
-    found = shelf(revision(0), points={"cuda12": Served(tag="cuda12", silence="it does not answer")})
+    found = shelf(revision(0), points={"cuda12": Served(tag="cuda12", answer_problem=NO_ANSWER)})
     assert failures(found) == {"cuda12": {"answers": "it does not answer"}}
     rest = outcomes(judge(PROMISE, found, {})["cuda12"], Outcome.NOT_RUN)
     assert rest == dict.fromkeys(
@@ -27,8 +29,8 @@ def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
 @pytest.mark.parametrize(
     ("change", "check", "words"),
     [
-        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (sha256:r0)"),
-        ({"image": None, "damage": "it is no JSON object"}, "manifest", "no JSON"),
+        ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (r0)"),
+        ({"image": None, "manifest_problem": Problem(reason="it is no JSON object")}, "manifest", "no JSON"),
     ],
 )
 def test_a_tag_that_serves_no_image(change: Mapping[str, object], check: str, words: str) -> None:
@@ -57,7 +59,7 @@ def test_another_platform() -> None:
 
 
 def test_a_config_that_cannot_be_read_fails_once() -> None:
-    found = changed(unread="it is something else", labels={}, platforms=())
+    found = changed(config_problem=Problem(reason="it is something else"), labels={}, platforms=())
     assert failures(found) == {"2.10": {"blobs": "it is something else"}}
     assert "its config cannot be read" in outcomes(judge(PROMISE, found, {})["2.10"], Outcome.NOT_RUN)["labels"]
 
@@ -66,16 +68,16 @@ def test_a_config_that_cannot_be_read_fails_once() -> None:
     ("found", "failed", "stop"),
     [
         (served("a"), None, ""),
-        (Served(tag="a", silence="it does not answer"), SILENT, "the registry did not answer"),
+        (Served(tag="a", answer_problem=NO_ANSWER), SILENT, "the registry did not answer"),
         (Served(tag="a"), "registry.exists", "there is no such tag"),
-        (Served(tag="a", digest="sha256:r0", damage="no JSON"), "registry.manifest", "its manifest is damaged"),
+        (Served(tag="a", digest="sha256:r0", manifest_problem=NO_JSON), "registry.manifest", "its manifest is damaged"),
     ],
     ids=["whole", "silent", "missing", "damaged"],
 )
 def test_the_first_step_that_fails_stops_those_after_it(found: Served, failed: str | None, stop: str) -> None:
-    checks, why = served_whole(found, "a is not there")
+    checks, why = served_whole(found, Problem(reason="a is not there"))
     assert [check.id for check in checks] == STEPS
-    assert why == stop
+    assert why == (unknown(stop) if stop else None)
     at = STEPS.index(failed) if failed else len(STEPS)
     expected = [Outcome.PASSED] * at + ([Outcome.FAILED] + [Outcome.NOT_RUN] * (len(STEPS) - at - 1) if failed else [])
     assert [check.outcome for check in checks] == expected

@@ -18,7 +18,8 @@ from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store
 from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.containers import RUN
+from torchbake.core.problem import Problem, unknown
+from torchbake.engine.runner import RUN
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.reference import Reference
 from torchbake.registry.cosign import Idle as Unsigned
@@ -49,9 +50,9 @@ class Eyes(Looker):
     def look_into(self, question: Question, look: Look) -> Inside:
         self.questions.append(question)
         self.during(look)
-        problem = question.hindrance or self.finds.get(question.digest, "")
-        outcome = NOT_RUN if question.hindrance else FAILED if problem else PASSED
-        return tuple(CheckResult(id=name, outcome=outcome, reason=problem) for name in (PULL, VERSIONS))
+        found = self.finds.get(question.digest)
+        problem = question.problem or (Problem(reason=found) if found else None)
+        return tuple(CheckResult.of(name, problem) for name in (PULL, VERSIONS))
 
     def stop(self) -> None:
         self.stopped = True
@@ -160,7 +161,7 @@ def test_a_lost_layer_is_told_of_and_such_an_image_is_not_pulled(place: Place) -
     tested = place.run(place.row())
     assert {"registry.blobs"} <= failures(tested)["latest"]
     assert isinstance(place.looker, Eyes)
-    assert [question.hindrance for question in place.looker.questions] == ["not all of it is there"]
+    assert [question.problem for question in place.looker.questions] == [unknown("not all of it is there")]
 
 
 def test_what_is_inside_decides_too(place: Place) -> None:
@@ -236,7 +237,8 @@ def test_an_engine_that_fails_is_one_subjects_problem(place: Place) -> None:
     first, *_, last = ValidateRun(looker=eyes, reports=place.reports, session=place.session, engine=None).run(
         [row, foreign], jobs=1
     )
-    assert (first.problem, first.outcome, first.verdict) == ("the engine does not answer", FAILED, None)
+    assert (first.problem, first.outcome) == (Problem(reason="the engine does not answer"), FAILED)
+    assert first.verdict is None
     assert (last.name, last.outcome) == (foreign.name, PASSED)
 
 

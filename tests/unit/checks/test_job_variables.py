@@ -1,0 +1,39 @@
+"""The toolkit has no list of a job's variables of its own: what it takes away is what `run` and torch would read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.launch.contract import Contract, contract_of
+from entrypoints.pytorch.launch.dialects import DIALECTS
+from torchbake.checks.job_variables import without_job
+from torchbake.checks.smoke_jobs import Job, Layout, nodes_of
+
+RANK = {**contract_of({"NNODES": "1"}).rank_environment(0), "JOB_TOKEN": "secret", "TORCHELASTIC_RUN_ID": "x"}
+NAMES = {name.replace("<role>", "worker").replace("<label>", "http") for item in DIALECTS for name in item.VARIABLES}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES | RANK.keys()))
+def test_what_run_reads_or_gives_to_a_rank_is_taken_away(name: str) -> None:
+    assert without_job({name: "1", "HOME": "/root"}) == {"HOME": "/root"}
+
+
+@pytest.mark.parametrize("name", ["HOME", "PATH", "HTTP_PROXY", "GLOO_SOCKET_IFNAME", "MY_RANK", "RANKS", "PAI", "POD"])
+def test_what_tells_of_the_machine_stays(name: str) -> None:
+    assert without_job({name: "1"}) == {name: "1"}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(NAMES | RANK.keys())), st.sampled_from(["1", "2", "x"])))
+def test_whatever_a_launcher_said_what_is_left_is_no_job(env: dict[str, str]) -> None:
+    assert contract_of(without_job(env)) == Contract(mode="standalone")
+
+
+def test_what_a_job_of_smoke_tests_is_told_is_what_run_understands() -> None:
+    job = Job(payloads=("ddp",), device="cpu", layout=Layout(nodes=3, nproc=2, order="workers-first"))
+    found = [contract_of(node.env) for node in nodes_of(job, {}, 300)]
+    assert [(one.mode, one.nnodes, one.node_rank, one.nproc_per_node) for one in found] == [
+        ("distributed", 3, rank, 2) for rank in range(3)
+    ]
+    assert {(one.master_addr, one.rendezvous_timeout, one.group_timeout, one.stop_grace) for one in found} == {
+        ("node0", 50, 60, 5)
+    }

@@ -1,0 +1,34 @@
+"""The content store of an engine on this machine: the blobs of its images as files by digest, read where they lie.
+
+`docker save` writes out a whole image to hand out one layer of it; here nothing is copied. Only the containerd image
+store has it, and only who may read the engine's folder can use it: root, or the user of a rootless engine.
+"""
+
+import os
+from pathlib import Path
+
+from torchbake.engine.client import Engine, is_local
+from torchbake.errors import EngineError
+from torchbake.oci.layout import Layout
+
+_STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI image layout are
+# dockerd's own containerd keeps its data below dockerd's; one that the system runs keeps it here:
+# https://github.com/containerd/containerd/blob/main/docs/ops.md
+_OF_THE_SYSTEM = Path("/var/lib/containerd")
+
+
+def stored(engine: Engine, digest: str) -> Layout | None:
+    """Where the engine keeps an image, with all of its blobs, if they can be read there. None: ask the engine."""
+    try:
+        if not is_local(engine) or not engine.containerd_store:
+            return None
+        folders = (engine.folder / "containerd/daemon" / _STORE, _OF_THE_SYSTEM / _STORE)
+    except EngineError:
+        return None
+    layouts = (Layout(folder=folder) for folder in folders)
+    return next((layout for layout in layouts if _readable(layout, digest)), None)
+
+
+def _readable(layout: Layout, digest: str) -> bool:
+    manifest = layout.find(digest)
+    return manifest is not None and all(os.access(layout.path(blob.digest), os.R_OK) for blob in manifest.blobs)

@@ -1,0 +1,211 @@
+"""The one place that makes containers, networks and volumes: each says whose it is, so that nothing stays for good."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import requests
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.models.containers import Container
+from docker.models.volumes import Volume
+from docker.types import LogConfig
+
+from torchbake.core.signals import signal_name, to_its_end
+from torchbake.engine.client import Engine, answering
+from torchbake.engine.owner import owner_label
+from torchbake.errors import EngineError
+from torchbake.oci.labels import LABEL
+
+RUN = f"{LABEL}.run"
+OWNER = f"{LABEL}.owner"
+_TOGETHER = f"{LABEL}.cluster"
+_LOOK = 0.1  # seconds between two looks at what is being removed
+_REMOVE_SECONDS = 10  # that an engine gets to end a removal that somebody else began
+_GONE = (404, 409)  # not there any more, or being removed already
+_LOGS = LogConfig(type="json-file", config={"max-size": "64m"})  # whatever the engine's default is, it can be read back
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a container ended. ``seconds`` is its own time, ``at`` when it ended (since the epoch; 0: never ran).
+
+    ``problem`` is why it did not start, in the engine's words; ``out_of_memory`` and ``timed_out`` say who killed it.
+    """
+
+    name: str
+    code: int
+    seconds: float = 0
+    at: float = 0
+    stdout: str = ""
+    stderr: str = ""
+    out_of_memory: bool = False
+    timed_out: bool = False
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.code == 0 and not self.timed_out and not self.problem
+
+    @property
+    def how(self) -> str:
+        """``ended with 3``, ``was ended by SIGKILL``, …"""
+        if self.problem:
+            return f"did not start: {self.problem}"
+        if self.timed_out:
+            return f"did not end within {self.seconds:.0f} s, and was killed"
+        if self.out_of_memory:
+            return "was killed for lack of memory"
+        return f"was ended by {signal_name(self.code - 128)}" if self.code > 128 else f"ended with {self.code}"
+
+    @property
+    def last_words(self) -> str:
+        """The last line of stderr, or why there is none."""
+        return ((self.stderr.strip() or self.problem).splitlines() or ["it said nothing"])[-1][:200]
+
+
+class Runner:
+    """Makes containers, networks and volumes that belong together, and removes all of them. Thread-safe.
+
+    ``run`` is the label by which everything of one run can be found; what shall stay (``keep``) has no owner, else the
+    next run would take it for a leftover. Everything may raise EngineError.
+    """
+
+    def __init__(self, engine: Engine, *, run: str | None = None, keep: bool = False) -> None:
+        self._engine = engine
+        self.id = uuid.uuid4().hex[:12]
+        owner = "" if keep else owner_label()
+        self.labels = {RUN: run or self.id, _TOGETHER: self.id, **({OWNER: owner} if owner else {})}
+        self._problems: dict[str, str] = {}
+
+    def container(self, image: str, command: Sequence[str] = (), **options: Any) -> Container:
+        """A container that is not started yet, with options as the SDK takes them."""
+        try:
+            with answering(), to_its_end():
+                return self._engine.client.containers.create(
+                    image, list(command) or None, labels=self.labels, log_config=_LOGS, **options
+                )
+        except ImageNotFound:
+            raise EngineError(f"{image} is not in the engine, or no more.", hint="See: docker images") from None
+
+    def network(self, *, internal: bool) -> str:
+        """The name of a new network; an ``internal`` one leads nowhere else."""
+        name = f"torchbake-{self.id}"
+        with answering(), to_its_end():
+            self._engine.client.networks.create(name, driver="bridge", internal=internal, labels=self.labels)
+        return name
+
+    def volume(self) -> Volume:
+        """A new, empty volume."""
+        with answering(), to_its_end():
+            return self._engine.client.volumes.create(labels=self.labels)
+
+    def start(self, container: Container) -> None:
+        """An engine that refuses is a result, not an error: a command that is not there, a GPU that is not there."""
+        with answering():
+            try:
+                container.start()
+            except APIError as error:
+                self._problems[str(container.id)] = str(error.explanation or error).strip()
+
+    def running(self) -> set[str]:
+        """The ids of the containers that run."""
+        with answering():
+            entries = self._engine.client.api.containers(all=True, filters={"label": f"{_TOGETHER}={self.id}"})
+        return {entry["Id"] for entry in entries if entry["State"] not in ("created", "exited", "dead")}
+
+    def wait(self, container: Container, timeout: float) -> bool:
+        """Whether it ends in time; one that was never started has ended."""
+        with answering():
+            try:
+                container.wait(timeout=timeout)
+            except requests.RequestException:
+                return False
+        return True
+
+    def kill(self, containers: set[str]) -> None:
+        for name in containers:
+            with answering(), contextlib.suppress(APIError):  # it ended by itself just now
+                self._engine.client.api.kill(name)
+
+    def ended(self, container: Container, name: str, *, late: bool = False) -> Ended:
+        """How a container ended; ``late``: it was killed for that."""
+        with answering():
+            try:
+                container.reload()
+                stdout, stderr = (container.logs(stdout=out, stderr=not out) for out in (True, False))
+            except NotFound:
+                return Ended(name=name, code=125, problem="somebody removed the container")
+        state = container.attrs["State"]
+        started, at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
+        problem = self._problems.get(str(container.id), "")
+        return Ended(
+            name=name,
+            code=state["ExitCode"] or (125 if problem else 0),
+            seconds=round(max(0.0, at - started), 3),
+            at=at,
+            stdout=stdout.decode(errors="replace"),
+            stderr=stderr.decode(errors="replace"),
+            out_of_memory=bool(state.get("OOMKilled")),
+            timed_out=late,
+            problem=problem,
+        )
+
+    def remove(self, container: Container) -> None:
+        """Remove a container, also one that runs, with its own volumes."""
+        with answering(), _already_gone():
+            container.remove(force=True, v=True)
+
+    def remove_all(self) -> None:
+        remove(self._engine, _TOGETHER, self.id)
+
+
+def remove(engine: Engine, label: str, value: str) -> int:
+    """Remove every container, network and volume with this label, and the containers' volumes; how many there were."""
+    client, wanted = engine.client, {"label": f"{label}={value}"}
+    with answering():
+        containers = client.api.containers(all=True, filters=wanted)
+        for entry in containers:
+            with _already_gone():
+                client.api.remove_container(entry["Id"], force=True, v=True)
+        # What somebody else is removing still holds its network.
+        deadline = time.monotonic() + _REMOVE_SECONDS
+        while containers and client.api.containers(all=True, filters=wanted) and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+        networks = client.api.networks(filters=wanted)
+        for entry in networks:
+            with _already_gone():
+                client.api.remove_network(entry["Id"])
+        volumes = client.api.volumes(filters=wanted)["Volumes"] or []
+        for entry in volumes:
+            with _already_gone():
+                client.api.remove_volume(entry["Name"])
+    return len(containers) + len(networks) + len(volumes)
+
+
+def owners(engine: Engine) -> set[str]:
+    """Whose containers, networks and volumes there are."""
+    filters = {"label": OWNER}
+    with answering():
+        api = engine.client.api
+        entries = [*api.containers(all=True, filters=filters), *api.networks(filters=filters)]
+        entries += api.volumes(filters=filters)["Volumes"] or []
+    return {(entry.get("Labels") or {}).get(OWNER, "") for entry in entries}
+
+
+@contextlib.contextmanager
+def _already_gone() -> Iterator[None]:
+    try:
+        yield
+    except APIError as error:
+        if error.status_code not in _GONE:
+            raise
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of an engine's time stamp; 0 for its year 1."""
+    moment = datetime.fromisoformat(text)
+    return 0.0 if moment.year == 1 else moment.timestamp()
