@@ -14,9 +14,7 @@ from typing import Any
 from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
 from torchbake.commands._options import arguments_of
-from torchbake.core.suggest import nearest
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
-from torchbake.ui import console
 from torchbake.ui.typed import as_typed, by_its_name
 
 
@@ -101,6 +99,8 @@ def _run(argv: Sequence[str]) -> int:
         return 0 if argv else UsageError.exit_code
     name, *rest = argv
     if name not in COMMANDS:
+        from torchbake.core.suggest import nearest  # noqa: PLC0415 - only for a mistake
+
         near = nearest(name, COMMANDS)
         raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     command = load_command(name)
@@ -117,8 +117,15 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
     args, others = parser.parse_known_args(words)
     if not any(word for word in others if not word.startswith("-")):
         return parser.parse_args(words)
-    console.say(f"left to the next session: {' '.join(others)}", style="dim")
+    _console().say(f"left to the next session: {' '.join(others)}", style="dim")
     return args
+
+
+def _console() -> ModuleType:
+    """Imported when there is something to say: it is half of what a command needs to begin."""
+    from torchbake.ui import console  # noqa: PLC0415
+
+    return console
 
 
 def main(argv: Sequence[str]) -> int:
@@ -131,10 +138,10 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.flush()  # here, where a reader that has gone or a full disk is still told as such
         return code
     except TorchbakeError as error:
-        console.show_error(error)
+        _console().show_error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        console.say("interrupted; what was finished is kept", style="yellow")
+        _console().say("interrupted; what was finished is kept", style="yellow")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone: nothing more to say, and nothing is wrong.
@@ -142,7 +149,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     except OSError as error:
         failure = of_os_error(error)
-        console.show_error(failure)
+        _console().show_error(failure)
         return failure.exit_code
     except SystemExit as end:  # argparse ends `--help` this way
         return int(end.code or 0)

@@ -21,6 +21,11 @@ class Job:
     base: Base
     contexts: Mapping[str, str]
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """All its tags, each with the repository."""
+        return tuple(f"{self.spec.repository}:{tag}" for tag in self.tags)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from docker.errors import ImageNotFound
 
+from torchbake.build import result
 from torchbake.build.bakefile import Job
-from torchbake.build.plan import Result, Status
+from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine
-from torchbake.engine.image import Image
+from torchbake.engine.image import Image, holds
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 
@@ -40,7 +41,7 @@ class Store:
         results = []
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
-            moved = [tag for tag in job.tags if not _holds(images, job, tag, image)]
+            moved = [tag for tag in job.references if not holds(images, tag, image)]
             if moved:
                 self.tag(image.digest, job)
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
@@ -79,10 +80,7 @@ class Store:
         return replace(image, size_bytes=self._measure([image])[image.digest])
 
     def _measure(self, images: Sequence[Image]) -> dict[str, int]:
-        try:
-            known = {str(digest): int(size) for digest, size in json.loads(self.sizes.read_text()).items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            known = {}
+        known = read_sizes(self.sizes)
         new = {image.digest: self._size(image) for image in images if image.digest not in known}
         if new:
             with contextlib.suppress(OSError):  # only a memory: without it the next run asks again
@@ -97,8 +95,7 @@ class Store:
 
 
 def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:
-    reason = "inputs unchanged" + (f"; {moved} tags put right" if moved else "")
-    return result_of(job, "up-to-date", reason, image)
+    return result.up_to_date(job.spec.id, job.ref, job.references, image, moved=moved)
 
 
 def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
@@ -106,7 +103,7 @@ def result_of(job: Job, status: Status, reason: str, image: Image | None = None,
     return Result(
         id=job.spec.id,
         ref=job.ref,
-        tags=tuple(f"{job.spec.repository}:{tag}" for tag in job.tags) if image else (),
+        tags=job.references if image else (),
         status=status,
         reason=reason,
         digest=image.digest if image else None,
@@ -127,8 +124,3 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _holds(images: Mapping[str, Image], job: Job, tag: str, image: Image) -> bool:
-    held = images.get(f"{job.spec.repository}:{tag}")
-    return held is not None and held.digest == image.digest

@@ -8,9 +8,11 @@ from typing import Any
 from torchbake.build.bakefile import Options, output_for, packed
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.image_store import Store, up_to_date
-from torchbake.build.plan import Plan, Result, make_plan, same_inputs
+from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
+from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision
+from torchbake.build.unchanged import Question
 from torchbake.engine.ahead import Asked
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
 from torchbake.engine.image import Image
@@ -21,7 +23,8 @@ from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
-from torchbake.oci.layout import Compression, Layout
+from torchbake.oci.compression import Compression
+from torchbake.oci.layout import Layout
 from torchbake.ui import console
 
 
@@ -49,11 +52,15 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """One build of some images of a project, by an engine that has been asked for its images."""
+    """One build of some images of a project, by an engine that has been asked for its images.
+
+    With an ``unchanged`` question that had no answer, what is prepared now is recorded for the next one.
+    """
 
     project: Project
     request: Request
     asked: Asked
+    unchanged: Question | None = None
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
@@ -71,6 +78,8 @@ class ImageBuild:
         results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
             results += self._build(plan, preparation, store)
+        if self.unchanged:
+            self.unchanged.remember(prepared, results)
         order = {spec.id: number for number, spec in enumerate(specs)}
         return sorted(results, key=lambda result: order[result.id])
 
@@ -83,7 +92,7 @@ class ImageBuild:
                     hint=f"{CONTAINERD_STORE}: nox -s setup",
                 )
             layout = Layout(folder=self.project.layout)
-        return Store(engine=engine, sizes=self.project.state / "sizes.json", layout=layout)
+        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""

@@ -2,34 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from torchbake.build.bakefile import Job
+from torchbake.build.result import Result
 from torchbake.engine.image import Image
 from torchbake.errors import BuildError, TorchbakeError, all_errors
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import INPUTS
-
-Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none.
-
-    ``exit_code`` is that of its own failure, and ``next`` what to do about it.
-    """
-
-    id: str
-    ref: str
-    tags: tuple[str, ...]
-    status: Status
-    reason: str
-    digest: str | None = None
-    size_bytes: int | None = None
-    seconds: float = 0.0
-    exit_code: int = 0
-    next: str = ""
 
 
 @dataclass(kw_only=True)

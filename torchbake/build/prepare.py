@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base, find_base
@@ -108,12 +109,13 @@ class Preparation:
             spec,
             dockerfile=dockerfile,
             lock_text=lock_text(self.project.root, spec),
-            builder_lock=self._builder_lock() if spec.has_torch else "",
+            builder_lock=self._builder_lock if spec.has_torch else "",
             base_digest=base.digest,
         )
 
+    @cached_property
     def _builder_lock(self) -> str:
-        """A dry run of a fresh project has none yet, and makes none."""
+        """Read once for all images. A dry run of a fresh project has none yet, and makes none."""
         if self.dry_run and not builder_lock_path(self.project.root).exists():
             return ""
         return builder_lock_text(self.project.root)

@@ -15,8 +15,9 @@ from torchbake.core.parallel import run_all
 from torchbake.errors import ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.oci.compression import Compression
 from torchbake.oci.diff import Comparison, compare
-from torchbake.oci.layout import Compression, Layout
+from torchbake.oci.layout import Layout
 from torchbake.ui.progress_board import Board
 
 BUILDS = ("first", "second")

@@ -12,9 +12,10 @@ from typing import Any
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.buildx import Builder, Outcome, prune
 from torchbake.build.image_store import Store, result_of
-from torchbake.build.plan import Plan, Result
+from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
+from torchbake.build.result import Result
 from torchbake.core.files import write_text
 from torchbake.core.parallel import run_all
 from torchbake.errors import TorchbakeError

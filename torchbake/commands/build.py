@@ -5,19 +5,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
 from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.errors import UsageError
-from torchbake.oci.layout import COMPRESSIONS, Compression
-from torchbake.ui import console
+from torchbake.oci.compression import COMPRESSIONS, Compression
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from torchbake.build.images import Request
-    from torchbake.build.plan import Result
+    from torchbake.build.result import Result
+    from torchbake.build.unchanged import Question
 
 EXAMPLES = (
     "nox -s build -- cpu",
@@ -34,6 +34,11 @@ _STYLES = {
     "failed": "bold red",
     "skipped": "yellow",
     "planned": "cyan",
+}
+# Options that change nothing where there is nothing to build; with any other the build goes its ordinary way.
+_OF_NO_ACCOUNT = {
+    *("selectors", "shard", "matrix", "format"),  # they say what is asked, and how it is shown
+    *("jobs", "locked", "prune", "builder", "cache_to", "cache_from"),
 }
 
 
@@ -82,6 +87,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Arguments) -> int:
     if args.compression and not args.reproducible:
         raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
+    unchanged = _question(args)
+    results = _answer(unchanged) if unchanged and unchanged.needed else None
+    if results is None:
+        return _build(args, unchanged)
+    _show(results, args.format)
+    return 0
+
+
+def _question(args: Arguments) -> "Question | None":
+    """Whether there is nothing to do, as a question; None where that is not all that is asked for."""
+    if not args.selectors or any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT):
+        return None
+    from torchbake.build.unchanged import ask  # noqa: PLC0415 - `build --help` asks nobody
+
+    return ask(args.matrix, [args.selectors, args.shard])
+
+
+def _answer(unchanged: "Question") -> "list[Result] | None":
+    from torchbake.ui import console  # noqa: F401, PLC0415 - loaded while the engine makes its list
+
+    return unchanged.results()
+
+
+def _build(args: Arguments, unchanged: "Question | None") -> int:
     # The engine is asked first, and all that is imported after that is imported while it makes its list.
     from torchbake.engine.ahead import ask  # noqa: PLC0415
 
@@ -92,7 +121,8 @@ def run(args: Arguments) -> int:
 
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     with interruptible():
-        results = ImageBuild(project=project, request=_request(args), asked=asked).run(selection.specs)
+        build = ImageBuild(project=project, request=_request(args), asked=asked, unchanged=unchanged)
+        results = build.run(selection.specs)
     _show(results, args.format)
     error = not_built(results)
     if error:
@@ -119,6 +149,8 @@ def _request(args: Arguments) -> "Request":
 
 
 def _show(results: "list[Result]", form: str) -> None:
+    from torchbake.ui import console  # noqa: PLC0415 - as above
+
     if form == "json":
         console.show_json({"images": [asdict(result) for result in results]})
         return
@@ -126,7 +158,9 @@ def _show(results: "list[Result]", form: str) -> None:
     console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
 
 
-def _row(result: "Result") -> tuple[Text | str, ...]:
+def _row(result: "Result") -> "tuple[Text | str, ...]":
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     size = human(result.size_bytes) if result.size_bytes else ""
     return (
         Text(result.id, style="bold"),

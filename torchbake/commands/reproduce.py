@@ -22,7 +22,7 @@ from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
-from torchbake.oci.layout import COMPRESSIONS, Compression
+from torchbake.oci.compression import COMPRESSIONS, Compression
 from torchbake.ui import console
 from torchbake.ui.progress_board import board
 

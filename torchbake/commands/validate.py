@@ -14,13 +14,13 @@ from torchbake.checks.verdict import Outcome, remedies
 from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_jobs, add_registry, positive
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Verifying, add_verifying, verifier_of
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.problem import problem_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
-from torchbake.matrix.project import Project, run_folder, state_of
+from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry

@@ -9,11 +9,14 @@ CHECKOUT = not _SHIPPED.is_dir()
 # A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
 TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 
-STATE = ".torchbake"  # beside a matrix: what can be made again
+
+def state_of(root: Path) -> Path:
+    """Where a project keeps what can be made again, by its folder, whether its matrix can be read or not."""
+    return root / ".torchbake"
 
 
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:
-        return TOOLKIT / STATE
+        return state_of(TOOLKIT)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchbake"

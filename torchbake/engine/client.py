@@ -17,7 +17,7 @@ from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
 
-from torchbake.engine.image import Image
+from torchbake.engine.image import Image, by_tag
 from torchbake.errors import EngineError
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
@@ -80,16 +80,7 @@ class Engine:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
         with answering():
             entries = self._client.api.images()
-        listed = [
-            Image(
-                digest=entry["Id"],
-                tags=tuple(entry.get("RepoTags") or ()),
-                labels=entry.get("Labels") or {},
-                size_bytes=entry["Size"],
-            )
-            for entry in entries
-        ]
-        return {tag: image for image in listed for tag in image.tags}
+        return by_tag(entries)
 
     def find(self, digests: Iterable[str]) -> str | None:
         """The first of ``digests`` that the engine holds an image under."""

@@ -1,6 +1,8 @@
-"""An image as an engine lists it. Pure."""
+"""Images as an engine lists them. Pure."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,3 +13,23 @@ class Image:
     tags: tuple[str, ...]
     labels: dict[str, str]
     size_bytes: int
+
+
+def by_tag(entries: Iterable[Mapping[str, Any]]) -> dict[str, Image]:
+    """Every image of an engine's list by each of its tags (``repository:tag``)."""
+    listed = [
+        Image(
+            digest=entry["Id"],
+            tags=tuple(entry.get("RepoTags") or ()),
+            labels=entry.get("Labels") or {},
+            size_bytes=entry["Size"],
+        )
+        for entry in entries
+    ]
+    return {tag: image for image in listed for tag in image.tags}
+
+
+def holds(images: Mapping[str, Image], reference: str, image: Image) -> bool:
+    """Whether a tag points at the image; ``images`` are the engine's, by tag."""
+    held = images.get(reference)
+    return held is not None and held.digest == image.digest

@@ -9,11 +9,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from torchbake.errors import HostConfigError
-from torchbake.matrix.spec import ImageSpec
 from torchbake.matrix.wheel_indexes import most_exact, read_indexes, variable
+
+if TYPE_CHECKING:
+    from torchbake.matrix.spec import ImageSpec
 
 _PIP_SECTIONS = ("global", "install")
 _LISTS = ("extra-index-url", "find-links", "trusted-host")
@@ -37,7 +40,7 @@ class PipConfig:
     no_index: bool = False
     indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def instead(self, spec: ImageSpec) -> tuple[str, ...]:
+    def instead(self, spec: "ImageSpec") -> tuple[str, ...]:
         """What this host asks in place of the indexes that the matrix names for the image's accelerator."""
         return most_exact(spec.accelerator, self.indexes, variable) if spec.indexes else ()
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from torchbake.core.paths import STATE
+from torchbake.core.paths import state_of
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -37,11 +37,6 @@ class Project:
     def memory(self) -> Path:
         """What layers hold, by their digests, so that each is read once."""
         return self.state / "packages"
-
-
-def state_of(root: Path) -> Path:
-    """The state of a project by its folder, whether its matrix can be read or not."""
-    return root / STATE
 
 
 def run_folder(state: Path) -> Path:

@@ -16,15 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
 
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
+from torchbake.oci.compression import Compression
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError
 
-Compression: TypeAlias = Literal["zstd", "gzip"]
-COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 _CHUNK = 2**20
 _EXPORTS = ".exports-"
 

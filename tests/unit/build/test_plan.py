@@ -5,7 +5,8 @@ import pytest
 from tests.unit.conftest import DEBIAN13, image
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base
-from torchbake.build.plan import Prepared, Result, make_plan, not_built, ref_of, same_inputs
+from torchbake.build.plan import Prepared, make_plan, not_built, ref_of, same_inputs
+from torchbake.build.result import Result
 from torchbake.engine.image import Image
 from torchbake.errors import BaseError, BuildError, LockError, TorchbakeError
 from torchbake.matrix.spec import ImageSpec, Spec

@@ -14,8 +14,9 @@ from tests.unit.processes import Processes, interrupt
 from torchbake.build import buildx as builder_module
 from torchbake.build.bakefile import Job, Options, packed
 from torchbake.build.image_store import Store
-from torchbake.build.plan import Plan, Result
+from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
+from torchbake.build.result import Result
 from torchbake.build.run import BuildRun
 from torchbake.errors import BuildError
 from torchbake.hostconfig.apt_config import AptConfig

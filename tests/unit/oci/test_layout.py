@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.errors import BuildError
-from torchbake.oci.layout import Compression, Layout
+from torchbake.oci.compression import Compression
+from torchbake.oci.layout import Layout
 
 SHARED, OWN, OTHER = (archive(file(name, name.encode() * 999)) for name in ("shared", "own", "other"))
 

@@ -1,0 +1,116 @@
+"""This machine's engine, asked over its socket: where that is, and that nothing but a whole list is taken for one."""
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from torchbake.engine.image import Image
+from torchbake.engine.local import SOCKET, images_over, local_address
+
+ENTRY = {"Id": "sha256:1", "RepoTags": ["acme/pytorch:a", "acme/pytorch:b"], "Labels": {"x": "y"}, "Size": 3}
+LIST = json.dumps([ENTRY, {"Id": "sha256:2", "RepoTags": None, "Labels": None, "Size": 4}])
+OK = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
+
+
+def said(answer: str) -> dict[str, Image] | None:
+    """What is understood of an engine's answer."""
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        with theirs:
+            while not theirs.recv(4096).endswith(b"\r\n\r\n"):
+                pass
+            theirs.sendall(answer.encode())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with ours:
+        images = images_over(ours)
+    thread.join()
+    return images
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_images_are_known_by_each_of_their_tags(version: str) -> None:
+    image = Image(digest="sha256:1", tags=("acme/pytorch:a", "acme/pytorch:b"), labels={"x": "y"}, size_bytes=3)
+    assert said(OK.replace("1.0", version) + LIST) == {"acme/pytorch:a": image, "acme/pytorch:b": image}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        OK,
+        OK + LIST[:-1],
+        OK.replace("200", "500") + LIST,
+        OK.replace("HTTP", "HELLO") + LIST,
+        OK.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n") + f"{len(LIST):x}\r\n{LIST}\r\n0\r\n\r\n",
+        OK + "null",
+        OK + "[1]",
+        OK + "[[]]",
+        OK + '[{"Id": "sha256:1"}]',
+        OK + '[{"Id": "sha256:1", "RepoTags": 3, "Size": 1}]',
+        OK + LIST.replace('"sha256:1"', "[]"),
+        OK + LIST.replace('{"x": "y"}', "[1]"),
+        OK + "[" * 100_000,
+    ],
+    ids=lambda answer: answer[-20:],
+)
+def test_what_is_no_whole_list_is_none(answer: str) -> None:
+    assert said(answer) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "address"),
+    [
+        ({}, SOCKET),
+        ({"DOCKER_HOST": ""}, SOCKET),
+        ({"DOCKER_HOST": "unix:///run/user/1/docker.sock"}, "/run/user/1/docker.sock"),
+        ({"DOCKER_HOST": "unix://docker.sock"}, None),
+        ({"DOCKER_HOST": "unix://"}, None),
+        ({"DOCKER_HOST": "unix:///run/x?y"}, None),
+        ({"DOCKER_HOST": "/run/docker.sock"}, None),
+        ({"DOCKER_HOST": "tcp://127.0.0.1:2375"}, None),
+        ({"DOCKER_HOST": "ssh://host"}, None),
+        ({"DOCKER_CONTEXT": "remote"}, None),
+        ({"DOCKER_TLS_VERIFY": "1"}, None),
+    ],
+)
+def test_only_a_socket_that_the_sdk_would_ask_too_is_asked(
+    environ: dict[str, str], address: str | None, tmp_path: Path
+) -> None:
+    assert local_address({"DOCKER_CONFIG": str(tmp_path), **environ}, tmp_path) == address
+
+
+@pytest.mark.parametrize("place", ["config/config.json", "home/.docker/config.json", "home/.dockercfg"])
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("{}", SOCKET),
+        ('{"currentContext": "default"}', SOCKET),
+        ('{"currentContext": "remote"}', None),
+        ('{"currentContext": null}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_another_context_of_dockers_is_left_to_the_sdk(
+    place: str, text: str, address: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / place
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config")}, tmp_path / "home") == address
+    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config"), "DOCKER_HOST": "unix:///x"}, tmp_path) == "/x"
+
+
+def test_the_first_of_dockers_files_decides(tmp_path: Path) -> None:
+    for place, context in (("config", "default"), ("home/.docker", "remote")):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "config.json").write_text(json.dumps({"currentContext": context}))
+    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config")}, tmp_path / "home") == SOCKET
+    assert local_address({}, tmp_path / "home") is None

@@ -1,0 +1,129 @@
+"""A build with nothing to do, answered without preparing its images again.
+
+Which images a command line selects, their tags and their inputs digests follow from files alone: those that
+`torchbake.build.sources` lists. So a build records them under the digest of those files' content, and while that is the
+same, only the engine is asked. At any doubt there is no answer here, and the build goes its ordinary way. A record
+holds names and digests, nothing of the host's settings.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchbake.build.result import Result, read_sizes, sizes_file, up_to_date
+from torchbake.build.sources import sources_digest
+from torchbake.core.digest import digest
+from torchbake.core.json_text import read_object
+from torchbake.core.paths import state_of
+from torchbake.engine.image import Image, holds
+from torchbake.engine.local import Listing, local_address
+from torchbake.errors import TorchbakeError
+from torchbake.oci.labels import INPUTS
+
+if TYPE_CHECKING:
+    from torchbake.build.plan import Prepared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """An image as a build would prepare it: its tags with their repository, and its inputs digest."""
+
+    id: str
+    ref: str
+    tags: tuple[str, ...]
+    inputs: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A build that may have nothing to do. ``sources`` are as they were before anything else was read of them.
+
+    ``needed`` and ``listing`` are there where a former build of the same words and sources was recorded.
+    """
+
+    matrix: Path
+    file: Path
+    sources: str
+    needed: tuple[Needed, ...] | None = None
+    listing: Listing | None = None
+
+    def results(self) -> list[Result] | None:
+        """What the ordinary way would say of each image; None unless every one of them is up to date."""
+        if self.needed is None or self.listing is None:
+            return None
+        from torchbake.hostconfig.pip_config import read_pip_config  # noqa: PLC0415 - while the engine makes its list
+
+        try:
+            read_pip_config()  # what cannot be read there is an error of every build
+        except (TorchbakeError, OSError):
+            return None
+        images = self.listing.images()
+        return None if images is None else judged(self.needed, images, read_sizes(sizes_file(_state(self.matrix))))
+
+    def remember(self, prepared: "Iterable[Prepared]", results: Iterable[Result]) -> None:
+        """Record what a build has prepared, if all of it is there now and no source has changed since it began."""
+        jobs = [one.job for one in prepared if not isinstance(one.job, TorchbakeError)]
+        if {result.status for result in results} - {"built", "up-to-date"}:
+            return
+        needed = [Needed(id=job.spec.id, ref=job.ref, tags=job.references, inputs=job.inputs) for job in jobs]
+        with suppress(OSError, ValueError):  # only a memory: without it the next build prepares again
+            if sources_digest(self.matrix) == self.sources:
+                _write(self.file, self.sources, needed)
+
+
+def ask(matrix: Path, words: object) -> Question | None:
+    """Begin to ask about a build of ``words``, which say what is selected; None where only the ordinary way will do."""
+    address = local_address()
+    if address is None:
+        return None
+    name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
+    file = _state(matrix) / "unchanged" / f"{name}.json"
+    listing = Listing(address) if file.exists() else None  # it comes while the sources are read
+    try:
+        sources = sources_digest(matrix)
+    except (OSError, ValueError):
+        return None
+    return Question(matrix=matrix, file=file, sources=sources, needed=_read(file, sources), listing=listing)
+
+
+def judged(needed: Iterable[Needed], images: Mapping[str, Image], sizes: Mapping[str, int]) -> list[Result] | None:
+    """The results of images that are all in the engine as they must be, of known size; None where one is not. Pure."""
+    results = []
+    for one in needed:
+        image = images.get(one.ref)
+        if image is None or image.labels.get(INPUTS) != one.inputs or image.digest not in sizes:
+            return None
+        if not all(holds(images, tag, image) for tag in one.tags):
+            return None
+        results.append(up_to_date(one.id, one.ref, one.tags, replace(image, size_bytes=sizes[image.digest])))
+    return results
+
+
+def _write(file: Path, sources: str, needed: Iterable[Needed]) -> None:
+    from torchbake.core.files import write_text  # noqa: PLC0415 - a build with nothing to do writes nothing
+
+    images = [asdict(one) for one in needed]
+    write_text(file, json.dumps({"digest": _sealed(sources, images), "images": images}, indent=2) + "\n")
+
+
+def _read(file: Path, sources: str) -> tuple[Needed, ...] | None:
+    """What is recorded for these sources; None where nothing is, or not all of it as it was written."""
+    try:
+        record = read_object(file.read_bytes())
+        if record["digest"] == _sealed(sources, record["images"]):
+            return tuple(Needed(**{**image, "tags": tuple(image["tags"])}) for image in record["images"])
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+def _sealed(sources: str, images: object) -> str:
+    """Of other sources, or of other images, it would be another."""
+    return digest((sources, json.dumps(images)))
+
+
+def _state(matrix: Path) -> Path:
+    return state_of(matrix.absolute().parent)
