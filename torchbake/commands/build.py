@@ -97,7 +97,8 @@ def run(args: Arguments) -> int:
 
 def _question(args: Arguments) -> "Question | None":
     """Whether there is nothing to do, as a question; None where that is not all that is asked for."""
-    if not args.selectors or any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT):
+    more = any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT)
+    if more or not args.selectors or any(word.startswith("@") for word in args.selectors):  # whose words are in a file
         return None
     from torchbake.build.unchanged import ask  # noqa: PLC0415 - `build --help` asks nobody
 

@@ -148,6 +148,14 @@ def test_other_words_are_another_question(known: Site, words: tuple[str, ...]) -
         cli.main(["build", *words, "--matrix", str(known.project.document.path)])
 
 
+def test_words_that_are_in_a_file_are_read_each_time(known: Site) -> None:
+    file = known.project.root / "words.txt"
+    file.write_text("\n".join(WORDS))
+    assert known.build(f"@{file}") == known.build()
+    file.write_text("cpu !devel")
+    assert known.quickly(f"@{file}") is None
+
+
 def test_another_matrix_beside_it_is_another_question(known: Site) -> None:
     other = known.project.root / "other.yaml"
     other.write_text(known.project.document.path.read_text())
