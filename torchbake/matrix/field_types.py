@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from torchbake.matrix import validators
+from torchbake.matrix import settings, validators
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: that the checks themselves broke off cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -60,5 +60,28 @@ Waivers = Annotated[
         default_factory=dict,
         description="image checks that may fail, each with the reason; `test` and the release record tell both",
         examples=[{"process.size": "the model is in the image"}],
+    ),
+]
+Environment = Annotated[
+    dict[
+        Annotated[str, Field(pattern=settings.VARIABLE), AfterValidator(settings.variable)],
+        Annotated[str, AfterValidator(settings.value)],
+    ],
+    Field(
+        default_factory=dict,
+        description="variables of the image, which every container of it has; never a secret, since whoever pulls the "
+        "image reads them",
+        examples=[{"HF_HOME": "/data/huggingface", "TOKENIZERS_PARALLELISM": "false"}],
+    ),
+]
+Labels = Annotated[
+    dict[
+        Annotated[str, Field(pattern=settings.LABEL_KEY), AfterValidator(settings.label)],
+        Annotated[str, AfterValidator(settings.value)],
+    ],
+    Field(
+        default_factory=dict,
+        description="labels of the image beside the toolkit's own",
+        examples=[{"org.opencontainers.image.vendor": "Acme", "com.acme.team": "vision"}],
     ),
 ]

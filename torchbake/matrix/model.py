@@ -13,7 +13,9 @@ from torchbake.matrix import validators
 from torchbake.matrix.field_types import (
     Accelerators,
     Cudnn,
+    Environment,
     Indexes,
+    Labels,
     LabelText,
     Name,
     Names,
@@ -74,6 +76,8 @@ class Flavor(_Model):
         examples=[{"cuda12": {"pip": ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}}],
     )
     headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
+    env: Environment
+    labels: Labels
     waive: Waivers
 
 
@@ -85,6 +89,8 @@ class Defaults(_Model):
     packages: Packages = Field(
         Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
     )
+    env: Environment
+    labels: Labels
 
 
 class Row(_Model):
@@ -106,6 +112,8 @@ class Row(_Model):
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
     indexes: Indexes
+    env: Environment
+    labels: Labels
     waive: Waivers
 
 
@@ -130,6 +138,8 @@ class ImageAddition(_Model):
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
+    env: Environment
+    labels: Labels
     waive: Waivers
 
 
@@ -143,6 +153,7 @@ class InitImage(_Model):
         description="the name in `bases:` of what its program is compiled on; nothing of it stays in the image",
         examples=["debian12"],
     )
+    labels: Labels
     waive: Waivers
 
 
@@ -186,7 +197,7 @@ class Matrix(_Model):
         examples=["BSD-3-Clause"],
     )
     defaults: Defaults = Field(
-        Defaults(),
+        Defaults.model_validate({}),
         description="what every row has unless it says otherwise",
         examples=[{"packages": {"pip": ["numpy"]}}],
     )

@@ -23,11 +23,19 @@ class BaseSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Own:
+    """What a user adds to an image beside packages: variables and labels, by name."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageSpec:
     """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
 
     ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
-    fail, each with the reason.
+    fail, each with the reason. ``own`` is what the user adds beside packages.
     """
 
     torch: str
@@ -41,6 +49,7 @@ class ImageSpec:
     pip: tuple[str, ...]
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
+    own: Own = Own()
     repository: str
     source: str
     licenses: str
@@ -67,7 +76,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``; its id is its name."""
+    """An init container image, such as ``volume-permissions``; its id is its name. Of ``own`` it has labels."""
 
     id: str
     release: str
@@ -77,6 +86,7 @@ class InitSpec:
     licenses: str
     line: int
     waivers: tuple[tuple[str, str], ...] = ()
+    own: Own = Own()
 
     kind = "init"
 

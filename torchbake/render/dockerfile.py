@@ -1,6 +1,7 @@
 """Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -154,7 +155,7 @@ def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
     versions = {} if isinstance(spec, InitSpec) else _versions(spec, _required(spec, lock))
     labels = dict(_labels(spec, versions, title=""))
     ours = (key for key in labels if key.startswith(f"{LABEL}.") or key == VERSION_LABEL)
-    return {key: labels[key] for key in ours if not labels[key].startswith("${")}
+    return {key: labels[key] for key in ours if not labels[key].startswith("${")} | dict(spec.own.labels)
 
 
 def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
@@ -193,7 +194,7 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
             "CUDA_HOME": CUDA_HOME,
             "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
         }
-    return sorted(variables.items())
+    return sorted({**variables, **{name: escaped(value) for name, value in spec.own.env}}.items())
 
 
 def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[tuple[str, str]]:
@@ -213,4 +214,10 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         f"{LABEL}.flavor": spec.flavor if isinstance(spec, ImageSpec) else None,
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
-    return [(key, value) for key, value in sorted(labels.items()) if value]
+    filled = {key: value for key, value in labels.items() if value}
+    return sorted({**filled, **{key: escaped(value) for key, value in spec.own.labels}}.items())
+
+
+def escaped(text: str) -> str:
+    r"""A text as it stands between double quotes in a Dockerfile, where `\`, `"` and `$` mean something."""
+    return re.sub(r'[\\"$]', r"\\\g<0>", text)

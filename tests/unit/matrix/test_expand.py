@@ -163,3 +163,33 @@ def test_a_row_has_its_own_indexes_or_none() -> None:
 def test_a_rows_indexes_are_asked_before_the_matrixs_more_exact_ones() -> None:
     row = "    accelerator: cuda12.8\n"
     assert indexes(edited(row, f"{row}    indexes: {{cuda: []}}\n", WITH_INDEXES))["cuda12.8"] == ()
+
+
+def adding(defaults: str, flavor: str, row: str, image: str) -> str:
+    """The small matrix, in which four places say something of one image."""
+    text = edited("  cudnn: 9\n", f"  cudnn: 9\n  {defaults}\n")
+    text = edited("  runtime: {}\n", f"  runtime: {{{flavor}}}\n", text)
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {row}\n", text)
+    return edited("init:\n", f"images:\n  2.13.0-cpu-runtime-*: {{{image}}}\ninit:\n", text)
+
+
+@pytest.mark.parametrize("key", ["env", "labels"])
+def test_of_two_values_for_one_name_the_most_particular_place_counts(key: str) -> None:
+    words = (f"{key}: {{a: {n}, {name}: {n}}}" for n, name in enumerate("bcde"))
+    specs = {spec.id: spec for spec in expand_text(adding(*words)).specs}
+    runtime, devel = specs["2.13.0-cpu-runtime-debian12"], specs["2.13.0-cpu-devel-debian12"]
+    assert dict(getattr(runtime.own, key)) == {"a": "3", "b": "0", "c": "1", "d": "2", "e": "3"}
+    assert dict(getattr(devel.own, key)) == {"a": "2", "b": "0", "d": "2"}
+    assert getattr(specs["volume-permissions"].own, key) == ()
+
+
+def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> None:
+    words = 'env: {MAX_TOKENS: "512"}\n    waive: {metadata.env-secrets: a number of words}'
+    specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
+    assert dict(specs[0].own.env) == {"MAX_TOKENS": "512"}
+
+
+def test_an_init_image_has_labels_of_its_own() -> None:
+    line = "  volume-permissions: {version: 1.0.0, base: debian12"
+    text = edited(f"{line}}}", f"{line}, labels: {{com.acme.team: vision}}}}")
+    assert dict(expand_text(text).specs[-1].own.labels) == {"com.acme.team": "vision"}

@@ -175,6 +175,36 @@ INDEXES = [
     ),
 ]
 
+
+def own(name: str, key: str, *words: str) -> Broken:
+    """Something that the row of the CPU adds, as one line of YAML."""
+    return broken(name, CPU, f"{CPU}    {name} {HERE}\n", key, *words)
+
+
+OWN = [
+    own("env: {A-B: x}", "rows.0.env.A-B", "form"),
+    own("env: {1A: x}", "rows.0.env.1A", "form"),
+    own('env: {A: "x\\ny"}', "rows.0.env.A", "control characters"),
+    own("env: {A: }", "rows.0.env.A", "one value"),
+    own("env: [A=x]", "rows.0.env", "mapping"),
+    own("env: {PATH: /x}", "rows.0.env.PATH", "PATH is the toolkit's own", "/usr/local/bin"),
+    own("env: {HF_TOKEN: x}", "rows.0.env.HF_TOKEN", "looks like a secret", "metadata.env-secrets"),
+    own("labels: {Team: x}", "rows.0.labels.Team", "form"),
+    own("labels: {a..b: x}", "rows.0.labels.a..b", "form"),
+    own("labels: {org.torchbake.id: x}", "rows.0.labels.org.torchbake.id", "the toolkit's own"),
+    own("labels: {com.docker.x: x}", "rows.0.labels.com.docker.x", "Docker's own"),
+    own("labels: {org.opencontainers.image.source: x}", ".source", "`source:` on top"),
+    own("labels: {org.opencontainers.image.created: x}", ".created", "each build fills it in"),
+    own("labels: {org.opencontainers.image.vendro: x}", ".vendro", "did you mean 'org.opencontainers.image.vendor'?"),
+    own('labels: {a: "x\\ty"}', "rows.0.labels.a", "control characters"),
+    broken("secret of all", "  cudnn: 9\n", f"  cudnn: 9\n  env: {{API_KEY: x}} {HERE}\n", "defaults.env", "secret"),
+    broken("secret of an image", "init:\n", images('"2.13.0-*": {env: {API_KEY: x}}'), "images.2.13.0-*.env", "secret"),
+    broken(
+        "env of an init image", INIT, INIT.replace("}", f", env: {{A: x}}}} {HERE}"), "init.volume-permissions.env",
+        "unknown key",
+    ),
+]  # fmt: skip
+
 COMBINATIONS = [
     broken("cudnn on a cpu row", CPU, f"{CPU}    cudnn: 9 {HERE}\n", "rows.0.cudnn", "cpu row"),
     broken("one image twice", TORCHES, f"  - torch: [2.10.0, 2.9.1, 2.10.0] {HERE}\n", "rows.1", "duplicate image"),
@@ -230,6 +260,7 @@ BROKEN = [
         "version": VERSIONS,
         "name": NAMES,
         "index": INDEXES,
+        "own": OWN,
         "injection": INJECTIONS,
         "combination": COMBINATIONS,
         "tag form": TAG_FORMS,

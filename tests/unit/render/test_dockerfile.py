@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.images.dockerfile import promise_of
 from tests.unit.conftest import check_golden, image, init_image
 from torchbake import cli
 from torchbake.core.paths import TOOLKIT
@@ -16,9 +19,10 @@ from torchbake.errors import RenderError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.settings import FIXED, HARMLESS
+from torchbake.matrix.spec import ImageSpec, Own, Spec
 from torchbake.render import dockerfile as rendering
-from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -28,6 +32,10 @@ def lock(name: str) -> Lock:
     return parse_lock((GOLDEN / "locks" / f"{name}.lock").read_text(), name)
 
 
+OWN = Own(
+    env=(("HF_HOME", "/data/hf"), ("GREETING", 'a "b" $PATH \\ ü'), ("LANG", "de_DE.UTF-8")),
+    labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
+)
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
 CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cpu-runtime": (image("2.13.0", "cpu"), lock("cpu")),
@@ -37,6 +45,7 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
+    "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
 }
 PYTORCH = [name for name in CASES if name != "volume-permissions"]
@@ -156,6 +165,35 @@ def test_the_labels_say_everything_that_is_inside() -> None:
         f"{own}.python": "3.11",
         f"{own}.torch": "2.10.0",
     }
+
+
+seen = st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \"\\$'`#{}=<"), max_size=20)
+
+
+@given(seen, seen)
+def test_a_value_arrives_as_it_was_written_whatever_it_holds(one: str, other: str) -> None:
+    spec = image(own=Own(env=(("ONE", one), ("TWO", other)), labels=(("one", other), ("two", one))))
+    text = render(spec, lock("cuda"))
+    promise = promise_of(text)
+    assert (promise.environment["ONE"], promise.environment["TWO"]) == (one, other)
+    assert (promise.labels["one"], promise.labels["two"]) == (other, one)
+    plain = image(own=Own(env=(("ONE", ""), ("TWO", "")), labels=(("one", ""), ("two", ""))))
+    assert len(text.splitlines()) == len(render(plain, lock("cuda")).splitlines())
+
+
+def test_ones_own_labels_are_promised_of_what_a_registry_serves() -> None:
+    spec, found = CASES["cpu-own"]
+    assert promised_labels(spec, found).items() >= set(OWN.labels)
+    init = init_image(own=Own(labels=(("com.acme.team", "vision"),)))
+    assert promised_labels(init, None)["com.acme.team"] == "vision"
+    assert promise_of(render(init, None)).labels["com.acme.team"] == "vision"
+
+
+@every_case
+def test_every_variable_of_the_toolkit_is_fixed_or_harmless(name: str) -> None:
+    own = {key for key, _ in CASES[name][0].own.env}
+    assert promise_of(text_of(name)).environment.keys() - own <= {*FIXED, *HARMLESS}
+    assert not set(FIXED) & set(HARMLESS)
 
 
 def test_the_cpus_labels_have_no_cuda() -> None:

@@ -1,0 +1,52 @@
+"""What a user adds to images beside packages: put together from the places that say it, and judged. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from torchbake.core.secret_names import looks_secret
+from torchbake.matrix.model import Matrix
+from torchbake.matrix.spec import Own
+from torchbake.matrix.yaml_source import Location
+
+_SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
+_READABLE = (
+    "looks like a secret, and whoever pulls the image reads it; hand it over when a container starts. If it is none: "
+    f"`waive: {{{_SECRETS}: REASON}}` beside `env:`, in a flavor, a row or `images:`"
+)
+
+
+class Place(Protocol):
+    """A mapping of the matrix that adds to images: `defaults:`, a flavor, a row, an entry of `images:`."""
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+def add(own: Own, places: Iterable[Place]) -> Own:
+    """``own`` with what places add, the last of which has the last word on a name."""
+    for place in places:
+        own = replace(
+            own,
+            env=tuple({**dict(own.env), **place.env}.items()),
+            labels=tuple({**dict(own.labels), **place.labels}.items()),
+        )
+    return own
+
+
+def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
+    """Every mapping that adds to images but init containers, and where it stands."""
+    yield ("defaults",), matrix.defaults
+    yield from ((("flavors", name), flavor) for name, flavor in matrix.flavors.items())
+    yield from ((("rows", number), row) for number, row in enumerate(matrix.rows))
+    yield from ((("images", pattern), addition) for pattern, addition in matrix.images.items())
+
+
+def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:
+    """Variables that look like a secret, unless the same place says by a waiver that they are none."""
+    for at, place in places_of(matrix):
+        if _SECRETS not in getattr(place, "waive", {}):
+            names = (name for name, value in place.env.items() if value and looks_secret(name))
+            yield from (((*at, "env", name), f"{name} {_READABLE}") for name in names)
