@@ -223,13 +223,11 @@ def _gathered(name: str) -> Any:
     return gathered
 
 
-layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies, traces, triton, nvidia = map(
+layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies = map(
     _gathered,
-    (
-        *("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
-        *("traces", "triton", "nvidia"),
-    ),
+    ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
+traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

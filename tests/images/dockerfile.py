@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from torchbake.render.instructions import instructions
+
 
 @dataclass(kw_only=True)
 class Promise:
@@ -26,7 +28,7 @@ class Promise:
 def promise_of(dockerfile: str) -> Promise:
     """Read the last stage of a Dockerfile that torchbake rendered, with what the user's template adds to it."""
     promise, stages = Promise(), dict[str, Promise]()
-    for word, rest in _instructions(dockerfile):
+    for word, rest in instructions(dockerfile):
         if word == "FROM":
             image, _, name = rest.partition(" AS ")
             promise = stages[name.strip()] = copy.deepcopy(stages.get(image.strip(), Promise()))
@@ -44,18 +46,6 @@ def promise_of(dockerfile: str) -> Promise:
         elif word in ("HEALTHCHECK", "ONBUILD", "SHELL", "STOPSIGNAL"):
             promise.others.add(word)
     return promise
-
-
-def _instructions(dockerfile: str) -> Iterator[tuple[str, str]]:
-    """Each instruction with its words, continued lines as one; without the lines of here-documents."""
-    lines = iter(re.sub(r"\\[ \t]*\n(?:[ \t]*#.*\n)*[ \t]*", " ", dockerfile).splitlines())
-    for line in lines:
-        word, _, rest = line.strip().partition(" ")
-        ends = re.findall(r"<<-?[\"']?(\w+)", rest) if word.upper() in ("RUN", "COPY", "ADD") else []
-        for end in ends:
-            while next(lines, end).strip() != end:
-                pass
-        yield word.upper(), rest.strip()
 
 
 def _pairs(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:

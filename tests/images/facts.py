@@ -125,6 +125,11 @@ class Facts:
         found = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
         return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
 
+    def trust(self) -> dict[str, Any]:
+        """Whom its Python trusts, and which certificates were added to the system's."""
+        found: dict[str, Any] = ask(self._containers.host(), "trust")
+        return found
+
     def linking(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host(), "linking")
         return found
@@ -188,6 +193,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "packages": Facts.packages,
     "imports": Facts.imports,
     "linking": Facts.linking,
+    "trust": Facts.trust,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
     "traces": lambda facts: facts.part("traces"),

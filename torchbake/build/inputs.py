@@ -1,5 +1,6 @@
 """The inputs digest: one sha256 over everything that decides an image's content."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from torchbake.matrix.spec import ImageSpec, Spec
 _LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
 
 
-def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str) -> str:
-    """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, and the base.
+def inputs_digest(
+    spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str, own: Sequence[str] = ()
+) -> str:
+    """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, the base, and ``own`` files.
 
     Not in it: the revision and date labels, else every commit would build every image.
     """
     parts = [dockerfile, base_digest]
     if isinstance(spec, ImageSpec):
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind))))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind)), *own))
 
 
 @cache

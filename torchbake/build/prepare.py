@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base
 from torchbake.build.inputs import inputs_digest
+from torchbake.build.own_inputs import own_inputs
 from torchbake.build.plan import Prepared, ref_of
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
@@ -19,6 +20,8 @@ from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.instructions import own_sources
+from torchbake.render.written import stale, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,8 @@ class Preparation:
         lock = self._lock(spec)
         dockerfile = render(spec, lock)
         path = dockerfile_path(self.project.root, spec)
-        if not self.dry_run and (not path.exists() or path.read_text() != dockerfile):
-            write_text(path, dockerfile)
+        if not self.dry_run:
+            write(stale(path, dockerfile))
         contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
@@ -100,6 +103,7 @@ class Preparation:
             lock_text=read_lock_text(path, spec.id) if path and path.exists() else "",
             builder_lock=self._builder_lock() if path else "",
             base_digest=base.digest,
+            own=own_inputs(self.project.root, own_sources(dockerfile)),
         )
 
     def _builder_lock(self) -> str:

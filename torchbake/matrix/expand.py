@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
-from torchbake.matrix.own import add, secrets_in
+from torchbake.matrix.own import add, clashes_in, secrets_in
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
 from torchbake.matrix.wheel_indexes import most_exact
@@ -97,7 +97,9 @@ class _Expander:
             line=self.document.line(at),
         )
         self._check_combination(at, row, spec)
-        return self.additions.apply(spec)
+        spec = self.additions.apply(spec)
+        self.problems += [((*at, key), text) for key, text in clashes_in(spec.own)]
+        return spec
 
     def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
         if spec.accelerator.kind == "cpu" and row.cudnn:

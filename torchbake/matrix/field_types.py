@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from torchbake.matrix import settings, validators
+from torchbake.matrix import added_paths, settings, validators
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: that the checks themselves broke off cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -83,5 +83,14 @@ Labels = Annotated[
         default_factory=dict,
         description="labels of the image beside the toolkit's own",
         examples=[{"org.opencontainers.image.vendor": "Acme", "com.acme.team": "vision"}],
+    ),
+]
+Certificates = Annotated[
+    tuple[Annotated[str, AfterValidator(added_paths.certificate)], ...],
+    Field(
+        (),
+        description="certificates of a company's own authorities, which the system and Python then trust: PEM files "
+        "with one each, below the matrix's folder",
+        examples=[["certificates/acme-root.pem"]],
     ),
 ]

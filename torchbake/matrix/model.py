@@ -12,6 +12,7 @@ from torchbake.errors import MatrixError
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import (
     Accelerators,
+    Certificates,
     Cudnn,
     Environment,
     Indexes,
@@ -78,6 +79,7 @@ class Flavor(_Model):
     headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
     env: Environment
     labels: Labels
+    certificates: Certificates
     waive: Waivers
 
 
@@ -91,6 +93,7 @@ class Defaults(_Model):
     )
     env: Environment
     labels: Labels
+    certificates: Certificates
 
 
 class Row(_Model):
@@ -114,6 +117,7 @@ class Row(_Model):
     indexes: Indexes
     env: Environment
     labels: Labels
+    certificates: Certificates
     waive: Waivers
 
 
@@ -140,6 +144,7 @@ class ImageAddition(_Model):
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
     env: Environment
     labels: Labels
+    certificates: Certificates
     waive: Waivers
 
 

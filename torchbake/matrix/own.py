@@ -5,7 +5,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from torchbake.core.secret_names import looks_secret
+from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.model import Matrix
+from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import Own
 from torchbake.matrix.yaml_source import Location
 
@@ -23,6 +25,8 @@ class Place(Protocol):
     def env(self) -> Mapping[str, str]: ...
     @property
     def labels(self) -> Mapping[str, str]: ...
+    @property
+    def certificates(self) -> tuple[str, ...]: ...
 
 
 def add(own: Own, places: Iterable[Place]) -> Own:
@@ -32,6 +36,7 @@ def add(own: Own, places: Iterable[Place]) -> Own:
             own,
             env=tuple({**dict(own.env), **place.env}.items()),
             labels=tuple({**dict(own.labels), **place.labels}.items()),
+            certificates=tuple(dict.fromkeys((*own.certificates, *place.certificates))),
         )
     return own
 
@@ -42,6 +47,19 @@ def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
     yield from ((("flavors", name), flavor) for name, flavor in matrix.flavors.items())
     yield from ((("rows", number), row) for number, row in enumerate(matrix.rows))
     yield from ((("images", pattern), addition) for pattern, addition in matrix.images.items())
+
+
+def clashes_in(own: Own) -> Iterator[tuple[str, str]]:
+    """What of one image does not go together: the key, and why."""
+    if own.certificates:
+        taken = (name for name, _ in own.env if name in CA_VARIABLES)
+        yield from (("env", f"{name} is set where there are `certificates`, to the system's bundle") for name in taken)
+    names: dict[str, str] = {}
+    for source in own.certificates:
+        name = certificate_name(source)
+        if name in names:
+            yield "certificates", f"{names[name]} and {source} would both be {name} in the image; rename one"
+        names[name] = source
 
 
 def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:

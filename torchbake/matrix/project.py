@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
+from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -58,5 +59,6 @@ def load_project(path: Path) -> Project:
     """Read, validate and expand a matrix, and give out its tags. Raises MatrixError."""
     matrix, document = load_matrix(path)
     expansion = expand(matrix, document)
+    check_files(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)
     return Project(root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags)

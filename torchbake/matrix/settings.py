@@ -27,6 +27,9 @@ FIXED = {
 # Choices that break no promise: the language, when Python writes bytecode and output, what a driver is used for.
 HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
+# By these Python's libraries find the system's certificates in place of their own: OpenSSL's name, requests', pip's.
+CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+
 _OCI = "org.opencontainers.image"
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
 _WRITTEN = ("base.digest", "base.name", "created", "licenses", "revision", "source", "title", "version")

@@ -24,10 +24,11 @@ class BaseSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """What a user adds to an image beside packages: variables and labels, by name."""
+    """What a user adds to an image beside packages: variables and labels, by name; certificates beside the matrix."""
 
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    certificates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

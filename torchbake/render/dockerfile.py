@@ -12,12 +12,15 @@ import jinja2
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
+from torchbake.matrix.added_paths import certificate_name
+from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
+CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
+        "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
@@ -189,6 +193,8 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
         }
     if not spec.headers:  # no addr2line, without which torch loses the message of an error whose C++ stack is asked for
         variables["TORCH_DISABLE_ADDR2LINE"] = "1"
+    if spec.own.certificates:
+        variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
     if spec.headers and lock.cuda:
         variables |= {
             "CUDA_HOME": CUDA_HOME,

@@ -70,15 +70,23 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
 FROM python
 COPY --from=torch /layers/torch /pytorch
 COPY --from=site /opt/venv /opt/venv
+RUN --mount=type=bind,source=certificates/acme.pem,target=/run/own-1 \
+    --mount=type=bind,source=certificates/lab/root.v2.crt,target=/run/own-2 \
+    install -m 0644 /run/own-1 /usr/local/share/ca-certificates/acme.crt \
+    && install -m 0644 /run/own-2 /usr/local/share/ca-certificates/root.v2.crt \
+    && update-ca-certificates
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV GREETING="a \"b\" \$PATH \\ ü" \
     HF_HOME="/data/hf" \
     HOME="/home/torch" \
     LANG="de_DE.UTF-8" \
     PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PIP_CERT="/etc/ssl/certs/ca-certificates.crt" \
     PYTHONDONTWRITEBYTECODE="1" \
     PYTHONUNBUFFERED="1" \
     PYTHON_VERSION="3.11" \
+    REQUESTS_CA_BUNDLE="/etc/ssl/certs/ca-certificates.crt" \
+    SSL_CERT_FILE="/etc/ssl/certs/ca-certificates.crt" \
     TORCHBAKE_ID="2.13.0-cpu-runtime-debian12" \
     TORCH_DISABLE_ADDR2LINE="1" \
     VIRTUAL_ENV="/opt/venv"

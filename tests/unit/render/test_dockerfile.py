@@ -19,7 +19,7 @@ from torchbake.errors import RenderError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.settings import FIXED, HARMLESS
+from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
 from torchbake.matrix.spec import ImageSpec, Own, Spec
 from torchbake.render import dockerfile as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
@@ -34,6 +34,7 @@ def lock(name: str) -> Lock:
 
 OWN = Own(
     env=(("HF_HOME", "/data/hf"), ("GREETING", 'a "b" $PATH \\ ü'), ("LANG", "de_DE.UTF-8")),
+    certificates=("certificates/acme.pem", "certificates/lab/root.v2.crt"),
     labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
 )
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
@@ -192,7 +193,7 @@ def test_ones_own_labels_are_promised_of_what_a_registry_serves() -> None:
 @every_case
 def test_every_variable_of_the_toolkit_is_fixed_or_harmless(name: str) -> None:
     own = {key for key, _ in CASES[name][0].own.env}
-    assert promise_of(text_of(name)).environment.keys() - own <= {*FIXED, *HARMLESS}
+    assert promise_of(text_of(name)).environment.keys() - own <= {*FIXED, *HARMLESS, *CA_VARIABLES}
     assert not set(FIXED) & set(HARMLESS)
 
 

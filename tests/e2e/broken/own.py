@@ -1,0 +1,10 @@
+"""Images that lack what their row adds, or have what it does not."""
+
+from tests.e2e.broken import Broken, as_root
+
+BROKEN = {
+    "own.certificates": Broken(
+        what="somebody's certificate is among those that the system trusts",
+        dockerfile=as_root("install -D -m 0644 /etc/ssl/certs/ISRG_Root_X1.pem /usr/local/share/ca-certificates/x.crt"),
+    ),
+}
