@@ -227,7 +227,7 @@ layers, tree, processes, endings, packages, linking, imports, ways, stopped, zom
     _gathered,
     ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
-traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
+traces, triton, nvidia, trust, contents = map(_gathered, ("traces", "triton", "nvidia", "trust", "contents"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -16,6 +16,7 @@ from testinfra.host import Host
 from tests.images.containers import STAYING, ContainerError, Containers, Ended
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
+from torchbake.matrix.added_files import promised
 from torchbake.render.dockerfile import USER
 
 PROBES = Path(__file__).with_name("probe")
@@ -130,6 +131,13 @@ class Facts:
         found: dict[str, Any] = ask(self._containers.host(), "trust")
         return found
 
+    def contents(self) -> dict[str, Any]:
+        """What is there of the files that the row adds."""
+        row = self._subject.row
+        paths = promised(row.project.root, row.spec.own) if row else {}
+        found: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
+        return found
+
     def linking(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host(), "linking")
         return found
@@ -194,6 +202,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "imports": Facts.imports,
     "linking": Facts.linking,
     "trust": Facts.trust,
+    "contents": Facts.contents,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
     "traces": lambda facts: facts.part("traces"),

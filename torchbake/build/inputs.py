@@ -10,6 +10,7 @@ from torchbake.matrix.spec import ImageSpec, Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
 _LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
+OWN_FILES = "layers/own-files"  # of images that have such files alone
 
 
 def inputs_digest(
@@ -19,10 +20,12 @@ def inputs_digest(
 
     Not in it: the revision and date labels, else every commit would build every image.
     """
-    parts = [dockerfile, base_digest]
+    parts, names = [dockerfile, base_digest], toolkit_files(spec.kind)
+    if spec.own.files:
+        names = (*names, OWN_FILES)
     if isinstance(spec, ImageSpec):
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind)), *own))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in names), *own))
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchbake.errors import RenderError
+from torchbake.matrix.added_files import held_by
 
 
 def own_inputs(root: Path, sources: Iterable[str]) -> tuple[str, ...]:
@@ -22,14 +23,7 @@ def _files(root: Path, source: str) -> Iterator[Path]:
             hint="Add it, or correct the template in templates/.",
         )
     for path in found:
-        yield from _below(path) if path.is_dir() and not path.is_symlink() else [path]
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """All that a folder holds; bytecode is never copied."""
-    for path in sorted(folder.rglob("*")):
-        if "__pycache__" not in path.parts:
-            yield path
+        yield from held_by(path) if path.is_dir() and not path.is_symlink() else [path]
 
 
 def _text(root: Path, path: Path) -> str:

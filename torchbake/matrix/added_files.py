@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchbake.core.suggest import nearest
+from torchbake.matrix.added_paths import taken
+from torchbake.matrix.field_types import File
 from torchbake.matrix.model import Matrix
 from torchbake.matrix.own import places_of
 from torchbake.matrix.problems import problems
+from torchbake.matrix.spec import Own
 from torchbake.matrix.yaml_source import Document, Location
 
 _BIGGEST = 1 << 20  # bytes of a certificate
@@ -16,7 +19,10 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 def check_files(matrix: Matrix, document: Document) -> None:
     """Raises MatrixError with all that is wrong, each with the line that names the file."""
     root = document.path.absolute().parent
-    found = [problem for at, place in places_of(matrix) for problem in _certificates(root, at, place.certificates)]
+    found: list[tuple[Location, str]] = []
+    for at, place in places_of(matrix):
+        found += _certificates(root, at, place.certificates)
+        found += _files(root, at, place.files)
     if found:
         raise problems(document, found)
 
@@ -26,6 +32,45 @@ def _certificates(root: Path, at: Location, sources: tuple[str, ...]) -> Iterato
         reason = _missing(root, source) or _no_certificate(root / source)
         if reason:
             yield (*at, "certificates", number), f"{source}: {reason}"
+
+
+def _files(root: Path, at: Location, files: tuple[File, ...]) -> Iterator[tuple[Location, str]]:
+    for number, file in enumerate(files):
+        reason = _missing(root, file.source) or _not_below(root / file.source, file.target)
+        if reason:
+            yield (*at, "files", number, "source"), f"{file.source}: {reason}"
+
+
+def _not_below(folder: Path, target: str) -> str:
+    """Why what a folder holds cannot go into an image; empty where it can."""
+    for path in held_by(folder) if folder.is_dir() else ():
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            return f"holds {name}, which is neither a file nor a folder"
+        if not name.isprintable():
+            return f"holds {name!r}, a name with control characters"
+        if reason := taken(f"{target}/{name}"):
+            return f"holds {name}, and {reason}"
+    return ""
+
+
+def held_by(folder: Path) -> Iterator[Path]:
+    """All that a folder gives to images: everything in it but bytecode, in one order."""
+    for path in sorted(folder.rglob("*")):
+        if "__pycache__" not in path.relative_to(folder).parts:
+            yield path
+
+
+def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
+    """Each file that an image should have: by its path there, where it comes from, its owner and its mode."""
+    found: dict[str, tuple[Path, int, int]] = {}
+    for file in own.files:
+        source, uid = root / file.source, file.uid(own.user)
+        below = {f"/{path.relative_to(source).as_posix()}": path for path in held_by(source) if path.is_file()}
+        for name, path in (below if source.is_dir() else {"": source}).items():
+            usual = (0o755 if path.stat().st_mode & 0o111 else 0o644) | (0o020 if uid else 0)
+            found[file.target + name] = (path, uid, int(file.mode, 8) if file.mode else usual)
+    return found
 
 
 def _missing(root: Path, source: str) -> str:

@@ -1,8 +1,8 @@
-"""What a value of matrix.yaml may be: the types of its model's fields."""
+"""What a value of matrix.yaml may be: the types of its model's fields, and the models that stand at several places."""
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from torchbake.matrix import added_paths, settings, validators
 
@@ -92,5 +92,47 @@ Certificates = Annotated[
         description="certificates of a company's own authorities, which the system and Python then trust: PEM files "
         "with one each, below the matrix's folder",
         examples=[["certificates/acme-root.pem"]],
+    ),
+]
+
+
+class Model(BaseModel):
+    """A mapping of the file: every key is known."""
+
+    # A nested model's own validator is never used: built only when asked for, none of them costs a start its time.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class File(Model):
+    """A file that images get, or a folder with all that is in it but bytecode. Of two at one target the last counts."""
+
+    source: Annotated[str, AfterValidator(added_paths.beside)] = Field(
+        description="where it is below the matrix's folder; a folder's path ends in a slash",
+        examples=["files/job.yaml"],
+    )
+    target: Annotated[str, AfterValidator(added_paths.target)] = Field(
+        description="where it goes, its own name included; nowhere where the toolkit's files are",
+        examples=["/etc/acme/job.yaml"],
+    )
+    owner: Annotated[str, Field(pattern=r"^(root|user)$")] | None = Field(
+        None,
+        description="root, or user for who the image runs as, always with group 0; if not set: user below /app and the "
+        "user's home, else root",
+        examples=["user"],
+    )
+    mode: Annotated[str, Field(pattern=added_paths.MODE), AfterValidator(added_paths.mode)] | None = Field(
+        None,
+        description="in octal; folders are as open, and may be entered. If not set: 0644, of programs 0755; of what is "
+        "the user's 0664 and 0775",
+        examples=["0640"],
+    )
+
+
+Files = Annotated[
+    tuple[File, ...],
+    Field(
+        (),
+        description="files beside the matrix that go into the image",
+        examples=[[{"source": "files/job.yaml", "target": "/etc/acme/job.yaml"}]],
     ),
 ]

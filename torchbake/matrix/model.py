@@ -6,7 +6,7 @@ Every problem in the file is reported at once, each with file, line and key.
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from torchbake.errors import MatrixError
 from torchbake.matrix import validators
@@ -15,9 +15,11 @@ from torchbake.matrix.field_types import (
     Certificates,
     Cudnn,
     Environment,
+    Files,
     Indexes,
     Labels,
     LabelText,
+    Model,
     Name,
     Names,
     PythonVersion,
@@ -29,12 +31,7 @@ from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
 
 
-class _Model(BaseModel):
-    # A nested model's own validator is never used: built only when asked for, none of them costs a start its time.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Packages(_Model):
+class Packages(Model):
     """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
 
     apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
@@ -53,7 +50,7 @@ class Packages(_Model):
         )
 
 
-class Base(_Model):
+class Base(Model):
     """A distribution that images stand on, by a name that stands in their ids."""
 
     image: Annotated[str, AfterValidator(validators.image)] = Field(
@@ -65,7 +62,7 @@ class Base(_Model):
     python: PythonVersion = Field(description="the suite's own Python, for which wheels are locked", examples=["3.11"])
 
 
-class Flavor(_Model):
+class Flavor(Model):
     """What an image is for, by a name that stands in its id."""
 
     packages: Packages = Field(
@@ -80,10 +77,11 @@ class Flavor(_Model):
     env: Environment
     labels: Labels
     certificates: Certificates
+    files: Files
     waive: Waivers
 
 
-class Defaults(_Model):
+class Defaults(Model):
     """What every row has unless it says otherwise."""
 
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
@@ -94,9 +92,10 @@ class Defaults(_Model):
     env: Environment
     labels: Labels
     certificates: Certificates
+    files: Files
 
 
-class Row(_Model):
+class Row(Model):
     """Torch versions on accelerators, bases and flavors: every combination is an image."""
 
     torch: Torches = Field(
@@ -118,10 +117,11 @@ class Row(_Model):
     env: Environment
     labels: Labels
     certificates: Certificates
+    files: Files
     waive: Waivers
 
 
-class Exclude(_Model):
+class Exclude(Model):
     """Combinations that are not built. Every axis that is named must match; one that excludes nothing is an error."""
 
     torch: Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
@@ -135,7 +135,7 @@ class Exclude(_Model):
     )
 
 
-class ImageAddition(_Model):
+class ImageAddition(Model):
     """Additions for the images of the rows whose id is this, or fits this glob; one that no image fits is an error."""
 
     packages: Packages = Field(
@@ -145,10 +145,11 @@ class ImageAddition(_Model):
     env: Environment
     labels: Labels
     certificates: Certificates
+    files: Files
     waive: Waivers
 
 
-class InitImage(_Model):
+class InitImage(Model):
     """An init container with its own version, in a repository beside the other. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
@@ -162,7 +163,7 @@ class InitImage(_Model):
     waive: Waivers
 
 
-class TagDefaults(_Model):
+class TagDefaults(Model):
     """What a tag means where it says nothing: a form that leaves a part out is about images with this value alone."""
 
     accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = Field(
@@ -172,7 +173,7 @@ class TagDefaults(_Model):
     flavor: str = Field("runtime", description="a name of `flavors:`", examples=["runtime"])
 
 
-class Tags(_Model):
+class Tags(Model):
     """The rolling tags: which forms there are, and what stands behind the short ones."""
 
     defaults: TagDefaults = Field(
@@ -185,7 +186,7 @@ class Tags(_Model):
     )
 
 
-class Matrix(_Model):
+class Matrix(Model):
     """The whole of matrix.yaml."""
 
     repository: Repository = Field(

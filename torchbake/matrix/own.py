@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 from torchbake.core.secret_names import looks_secret
 from torchbake.matrix.added_paths import certificate_name
+from torchbake.matrix.field_types import File
 from torchbake.matrix.model import Matrix
 from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import Own
+from torchbake.matrix.spec import Own, OwnFile
 from torchbake.matrix.yaml_source import Location
 
 _SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
@@ -27,6 +28,8 @@ class Place(Protocol):
     def labels(self) -> Mapping[str, str]: ...
     @property
     def certificates(self) -> tuple[str, ...]: ...
+    @property
+    def files(self) -> tuple[File, ...]: ...
 
 
 def add(own: Own, places: Iterable[Place]) -> Own:
@@ -37,8 +40,19 @@ def add(own: Own, places: Iterable[Place]) -> Own:
             env=tuple({**dict(own.env), **place.env}.items()),
             labels=tuple({**dict(own.labels), **place.labels}.items()),
             certificates=tuple(dict.fromkeys((*own.certificates, *place.certificates))),
+            files=_with_files(own.files, map(_own_file, place.files)),
         )
     return own
+
+
+def _own_file(file: File) -> OwnFile:
+    return OwnFile(source=file.source, target=file.target, owner=file.owner or "", mode=file.mode or "")
+
+
+def _with_files(files: Iterable[OwnFile], more: Iterable[OwnFile]) -> tuple[OwnFile, ...]:
+    """Files in the order in which they are put into the image; of two at one target the later."""
+    last = {file.target: file for file in more}
+    return (*(file for file in files if file.target not in last), *last.values())
 
 
 def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:

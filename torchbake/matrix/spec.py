@@ -23,12 +23,48 @@ class BaseSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class User:
+    """Who an image runs as. Any other uid of group 0 may take its place."""
+
+    name: str = "torch"
+    uid: int = 1001
+
+    @property
+    def home(self) -> str:
+        return f"/home/{self.name}"
+
+    @property
+    def workdir(self) -> str:
+        return "/app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """A file below the matrix's folder, or a folder whose path ends in a slash, that goes into an image.
+
+    ``owner`` is root, user, or empty: the user where all is the user's. ``mode`` is octal, or empty: as the file's.
+    """
+
+    source: str
+    target: str
+    owner: str = ""
+    mode: str = ""
+
+    def uid(self, user: User) -> int:
+        """Whom it belongs to; its group is 0."""
+        at_home = any(f"{self.target}/".startswith(f"{folder}/") for folder in (user.home, user.workdir))
+        return user.uid if self.owner == "user" or (at_home and not self.owner) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Own:
-    """What a user adds to an image beside packages: variables and labels, by name; certificates beside the matrix."""
+    """What a user adds to an image beside packages: variables and labels, by name; certificates and files."""
 
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     certificates: tuple[str, ...] = ()
+    files: tuple[OwnFile, ...] = ()
+    user: User = User()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,23 +14,13 @@ from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
-
-
-@dataclass(frozen=True, kw_only=True)
-class User:
-    """Who an image runs as. Any other uid of group 0 may take its place."""
-
-    name: str = "torch"
-    uid: int = 1001
-    home: str = "/home/torch"
-    workdir: str = "/app"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +115,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
+        "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",

@@ -75,6 +75,14 @@ RUN --mount=type=bind,source=certificates/acme.pem,target=/run/own-1 \
     install -m 0644 /run/own-1 /usr/local/share/ca-certificates/acme.crt \
     && install -m 0644 /run/own-2 /usr/local/share/ca-certificates/root.v2.crt \
     && update-ca-certificates
+RUN --mount=type=bind,from=toolkit,source=/layers/own-files,target=/run/own-files \
+    --mount=type=bind,source=files/job.py,target=/run/own-1 \
+    --mount=type=bind,source=files/conf/,target=/run/own-2 \
+    --mount=type=bind,source=files/model,target=/run/own-3 \
+    /run/own-files \
+    1001:0 - /run/own-1 /app/job.py \
+    0:0 0640 /run/own-2 /etc/acme \
+    1001:0 - /run/own-3 /srv/model
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV GREETING="a \"b\" \$PATH \\ ü" \
     HF_HOME="/data/hf" \

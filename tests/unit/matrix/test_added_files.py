@@ -7,6 +7,7 @@ import pytest
 from tests.certificates import AUTHORITY, SERVER
 from tests.unit.conftest import edited
 from torchbake.errors import MatrixError
+from torchbake.matrix.added_files import promised
 from torchbake.matrix.project import load_project
 
 CPU = "    accelerator: cpu\n"
@@ -84,3 +85,61 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     path = matrix_with(tmp_path, "certificates: [a.pem, b.pem]")
     with pytest.raises(MatrixError, match=r"2 problems:\n.*a\.pem: no such.*\n.*b\.pem: no such"):
         load_project(path)
+
+
+FILES = "files: [{source: conf/, target: /etc/acme}, {source: job.py, target: /app/job.py}]"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A matrix with a folder and a file beside it."""
+    (tmp_path / "conf/sub/__pycache__").mkdir(parents=True)
+    (tmp_path / "conf/a.yaml").write_text("a")
+    (tmp_path / "conf/sub/run").write_text("b")
+    (tmp_path / "conf/sub/run").chmod(0o700)
+    (tmp_path / "conf/sub/__pycache__/x.pyc").write_text("c")
+    (tmp_path / "job.py").write_text("job")
+    return tmp_path
+
+
+def test_what_is_promised_of_files_is_their_place_owner_and_mode(folder: Path) -> None:
+    own = load_project(matrix_with(folder, FILES)).expansion.specs[0].own
+    found = {
+        path: (source.relative_to(folder).as_posix(), *rest) for path, (source, *rest) in promised(folder, own).items()
+    }
+    assert found == {
+        "/etc/acme/a.yaml": ("conf/a.yaml", 0, 0o644),
+        "/etc/acme/sub/run": ("conf/sub/run", 0, 0o755),
+        "/app/job.py": ("job.py", 1001, 0o664),
+    }
+    assert own.files[0].source == "conf/"
+
+
+def test_owner_and_mode_are_what_the_matrix_says(folder: Path) -> None:
+    line = (
+        "files: [{source: conf/, target: /app, mode: '0640', owner: root}, {source: job.py, target: /x, owner: user}]"
+    )
+    own = load_project(matrix_with(folder, line)).expansion.specs[0].own
+    assert {path: rest for path, (_, *rest) in promised(folder, own).items()} == {
+        "/app/a.yaml": [0, 0o640],
+        "/app/sub/run": [0, 0o640],
+        "/x": [1001, 0o664],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("files: [{source: job.pi, target: /x}]", "did you mean 'job.py'?"),
+        ("files: [{source: conf, target: /x}]", "conf: is a folder; write it with a slash"),
+        ("files: [{source: job.py/, target: /x}]", "job.py/: is no folder"),
+        ("files: [{source: links/, target: /x}]", "holds away, which is neither a file nor a folder"),
+        ("files: [{source: opt/, target: /opt}]", "holds venv, and /opt/venv cannot be"),
+    ],
+)
+def test_what_is_wrong_with_files_is_told(line: str, words: str, folder: Path) -> None:
+    (folder / "links").mkdir()
+    (folder / "links/away").symlink_to("/etc/passwd")
+    (folder / "opt/venv").mkdir(parents=True)
+    (folder / "opt/venv/x").write_text("x")
+    assert words in problem_of(folder, line)

@@ -183,6 +183,19 @@ def test_of_two_values_for_one_name_the_most_particular_place_counts(key: str) -
     assert getattr(specs["volume-permissions"].own, key) == ()
 
 
+def test_of_two_files_at_one_place_the_most_particular_counts_and_comes_last() -> None:
+    words = (f"files: [{{source: {n}, target: /same}}, {{source: {n}, target: /{n}}}]" for n in "bcde")
+    spec = expand_text(adding(*words)).specs[0]
+    assert [(file.source, file.target) for file in spec.own.files] == [
+        ("b", "/b"), ("c", "/c"), ("d", "/d"), ("e", "/same"), ("e", "/e"),
+    ]  # fmt: skip
+
+
+def test_certificates_add_up_and_each_is_there_once() -> None:
+    spec = expand_text(adding(*(f"certificates: [a.pem, {name}.pem]" for name in "bcde"))).specs[0]
+    assert spec.own.certificates == ("a.pem", "b.pem", "c.pem", "d.pem", "e.pem")
+
+
 def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> None:
     words = 'env: {MAX_TOKENS: "512"}\n    waive: {metadata.env-secrets: a number of words}'
     specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs

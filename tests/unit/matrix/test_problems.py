@@ -181,6 +181,10 @@ def own(name: str, key: str, *words: str) -> Broken:
     return broken(name, CPU, f"{CPU}    {name} {HERE}\n", key, *words)
 
 
+def file(source: str, target: str, key: str, *words: str) -> Broken:
+    return own(f"files: [{{source: {source}, target: {target}}}]", f"rows.0.files.0{key}", *words)
+
+
 OWN = [
     own("env: {A-B: x}", "rows.0.env.A-B", "form"),
     own("env: {1A: x}", "rows.0.env.1A", "form"),
@@ -208,6 +212,22 @@ OWN = [
     own("certificates: [images/a.pem]", "rows.0.certificates.0", "the toolkit's"),
     own("certificates: a.pem", "rows.0.certificates", "should be a list"),
     own("certificates: [a/x.pem, b/x.crt]", "rows.0.certificates", "a/x.pem and b/x.crt would both be x.crt"),
+    file("../job.py", "/x", ".source", "outside of the matrix's folder"),
+    file("layers/job.py", "/x", ".source", "layers/, which is the toolkit's"),
+    file("job.py", "x", ".target", "from the root on"),
+    file("job.py", "/", ".target", "from the root on"),
+    file("job.py", "/a/../b", ".target", "single slashes"),
+    file("job.py", "'/a b'", ".target", "no place such as"),
+    *(
+        file("job.py", taken, ".target", f"{taken} cannot be")
+        for taken in ("/proc/x", "/sys/x", "/dev/x", "/opt/venv/x", "/opt/torchbake", "/pytorch/x", "/bin/tini")
+    ),
+    file("job.py", "/etc/ssl/certs/x.pem", ".target", "name yours in `certificates`"),
+    file("job.py", "/x, mode: 4755", ".mode", "form"),
+    file("job.py", "/x, mode: 0648", ".mode", "form"),
+    file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),
+    file("job.py", "/x, owner: www-data", ".owner", "form"),
+    file("job.py", "/x, ownr: user", ".ownr", "did you mean 'owner'?"),
     broken(
         "certificates and their variable", CPU,
         f"{CPU}    certificates: [x.pem]\n    env: {{SSL_CERT_FILE: /x}} {HERE}\n", "rows.0.env", "SSL_CERT_FILE",

@@ -20,7 +20,7 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
-from torchbake.matrix.spec import ImageSpec, Own, Spec
+from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
 from torchbake.render import dockerfile as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
@@ -35,6 +35,11 @@ def lock(name: str) -> Lock:
 OWN = Own(
     env=(("HF_HOME", "/data/hf"), ("GREETING", 'a "b" $PATH \\ ü'), ("LANG", "de_DE.UTF-8")),
     certificates=("certificates/acme.pem", "certificates/lab/root.v2.crt"),
+    files=(
+        OwnFile(source="files/job.py", target="/app/job.py"),
+        OwnFile(source="files/conf/", target="/etc/acme", mode="0640"),
+        OwnFile(source="files/model", target="/srv/model", owner="user"),
+    ),
     labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
 )
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
