@@ -36,7 +36,7 @@ def promise_of(dockerfile: str) -> Promise:
             pairs = promise.environment if word == "ENV" else promise.labels
             pairs.update(_pairs(rest, promise.environment))
         elif word in ("ENTRYPOINT", "CMD"):
-            setattr(promise, word.lower(), json.loads(rest))
+            setattr(promise, word.lower(), json.loads(rest) if rest.startswith("[") else ["/bin/sh", "-c", rest])
         elif word in ("USER", "WORKDIR"):
             setattr(promise, word.lower(), rest)
         elif word == "EXPOSE":

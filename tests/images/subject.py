@@ -38,7 +38,7 @@ class Row:
 
     @cached_property
     def promise(self) -> Promise:
-        return promise_of(render(self.spec, self.lock))
+        return promise_of(render(self.spec, self.lock, self.project.templates))
 
     @cached_property
     def tags(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Preparation:
     def job(self, spec: Spec, base: Base) -> Job:
         """The job of an image, its files written. Raises LockError and RenderError."""
         lock = self._lock(spec)
-        dockerfile = render(spec, lock)
+        dockerfile = render(spec, lock, self.project.templates)
         path = dockerfile_path(self.project.root, spec)
         if not self.dry_run:
             write(stale(path, dockerfile))

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     project, selection = load_selection(args)
     differ = 0
     for spec in selection.specs:
-        files = stale(dockerfile_path(project.root, spec), render(spec, lock_of(project, spec)))
+        files = stale(dockerfile_path(project.root, spec), render(spec, lock_of(project, spec), project.templates))
         differ += bool(files)
         if args.check:
             for path, text in files.items():

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
+from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
@@ -27,6 +28,12 @@ class Project:
     def state(self) -> Path:
         """Bases, logs and plans: nothing that is committed, all of it can be made again."""
         return state_of(self.root)
+
+    @property
+    def templates(self) -> Path | None:
+        """The project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
+        folder = self.root / "templates"
+        return folder if folder.is_dir() and self.root != TOOLKIT else None
 
     @property
     def layout(self) -> Path:

@@ -1,15 +1,10 @@
 """Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
 
-import os
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.added_paths import certificate_name
@@ -17,6 +12,7 @@ from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
+from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
@@ -59,21 +55,14 @@ def dockerfile_path(root: Path, spec: Spec) -> Path:
     return root / "images" / spec.id / "Dockerfile"
 
 
-def render(spec: Spec, lock: Lock | None) -> str:
-    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError."""
+def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
+    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError.
+
+    ``templates`` is a folder of the project's own, whose templates come before the toolkit's of the same name.
+    """
     name = f"{spec.id if isinstance(spec, InitSpec) else 'pytorch'}.Dockerfile.j2"
     values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
-    try:
-        text = _environment().get_template(name).render(header=HEADER, spec=spec, user=USER, **values)
-    except jinja2.TemplateNotFound as error:
-        raise RenderError(
-            f"templates/{error.name}: no such template, which {spec.id} needs.",
-            hint="Add it, or remove the image from `init:` in matrix.yaml.",
-        ) from None
-    except jinja2.TemplateSyntaxError as error:
-        raise RenderError(f"{error.filename}:{error.lineno}: {error.message}", hint="Correct the template.") from None
-    except jinja2.UndefinedError as error:
-        raise RenderError(f"templates/{name}: {error.message}", hint="Correct the template's name for it.") from None
+    text = fill(name, templates, {"header": HEADER, "spec": spec, "user": USER, **values})
     return text.rstrip("\n") + "\n"
 
 
@@ -81,27 +70,6 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
     if lock is None:
         raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: nox -s lock -- {spec.id}")
     return lock
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        bytecode_cache=_compiled_templates(),
-        loader=jinja2.FileSystemLoader(TOOLKIT / "templates"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        keep_trailing_newline=True,
-    )
-
-
-def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
-    folder = cache_folder() / "templates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
 from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
-from torchbake.render import dockerfile as rendering
+from torchbake.render import templates as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -245,7 +245,7 @@ def test_an_init_image_without_a_template_is_an_error_that_names_it() -> None:
 
 @pytest.fixture
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the templates, to be broken."""
+    """A copy of the toolkit's templates, to be broken."""
     shutil.copytree(TOOLKIT / "templates", tmp_path / "templates")
     monkeypatch.setattr(rendering, "TOOLKIT", tmp_path)
     rendering._environment.cache_clear()
