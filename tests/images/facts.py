@@ -17,16 +17,16 @@ from tests.images.containers import STAYING, ContainerError, Containers, Ended
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
 from torchbake.matrix.added_files import promised
-from torchbake.render.dockerfile import USER
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
-# Ways to run an image: options of its container, and folders that its contract promises to be writable there.
+# Ways to run an image: options of its container, and folders that its contract promises to be writable there; `home`
+# and `workdir` are the user's.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "default": ({}, (USER.workdir, USER.home, "/tmp")),
-    "arbitrary": ({"user": "54321:0"}, (USER.workdir, "/tmp")),
+    "default": ({}, ("workdir", "home", "/tmp")),
+    "arbitrary": ({"user": "54321:0"}, ("workdir", "/tmp")),
     "fsgroup": (
         {"user": "1002:1002", "group_add": [FS_GROUP], "tmpfs": {"/data": f"uid=0,gid={FS_GROUP},mode=2775"}},
         ("/data", "/tmp"),
@@ -164,7 +164,8 @@ class Facts:
         script = (PROBES / "user.py").read_text()
 
         def run(way: str) -> Ended:
-            options, folders = WAYS[way]
+            options, names = WAYS[way]
+            folders = [getattr(self._subject.user, name, name) for name in names]
             return self._containers.run("python3", "-c", script, json.dumps(folders), **options)
 
         return _side_by_side(run, WAYS)

@@ -13,7 +13,7 @@ from torchbake.errors import TorchbakeError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import ImageSpec, Spec, User
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import render
 
@@ -74,6 +74,15 @@ class Subject:
     @property
     def environment(self) -> dict[str, str]:
         return dict(pair.split("=", 1) for pair in self.config.get("Env") or () if "=" in pair)
+
+    @property
+    def user(self) -> User:
+        """Who it runs as: by its row; without one, by its own settings."""
+        if self.row:
+            return self.row.spec.own.user
+        usual, uid = User(), self.config.get("User", "").partition(":")[0]
+        name = self.environment.get("HOME", usual.home).rpartition("/")[2]
+        return User(uid=int(uid) if uid.isdecimal() else usual.uid, name=name)
 
     @property
     def tags(self) -> list[str]:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
-from torchbake.matrix.own import add, clashes_in, secrets_in
+from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
 from torchbake.matrix.wheel_indexes import most_exact
@@ -114,6 +114,8 @@ class _Expander:
 
     def _init(self, name: str) -> InitSpec:
         init, owner = self.matrix.init[name], self.matrix.repository.rpartition("/")[0]
+        if init.user.name:
+            self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
         return InitSpec(
             id=name,
             release=init.version,
@@ -123,7 +125,7 @@ class _Expander:
             licenses="Apache-2.0",  # its one file is this project's own
             line=self.document.line(("init", name)),
             waivers=tuple(init.waive.items()),
-            own=Own(labels=tuple(init.labels.items())),
+            own=of_init(self.matrix.defaults, init),
         )
 
     def _add(self, at: Location, spec: Spec) -> None:

@@ -136,3 +136,26 @@ Files = Annotated[
         examples=[[{"source": "files/job.yaml", "target": "/etc/acme/job.yaml"}]],
     ),
 ]
+
+
+class Account(Model):
+    """Who images run as, with group 0. An init container has the uid alone: whom it makes volumes writable for."""
+
+    uid: Annotated[int, Field(ge=1000, le=4294967293), AfterValidator(settings.uid)] | None = Field(
+        None,
+        description="a number from 1000 on, where no account of Debian's own is; 1001 if nothing says another",
+        examples=[2000],
+    )
+    name: Annotated[str, Field(pattern=settings.ACCOUNT), AfterValidator(settings.account)] | None = Field(
+        None,
+        description="its name in /etc/passwd, and its home's in /home; torch if nothing says another",
+        examples=["jovyan"],
+    )
+
+
+Who = Annotated[
+    Account,
+    Field(
+        Account(), description="who images run as, in place of torch, 1001", examples=[{"uid": 2000, "name": "jovyan"}]
+    ),
+]

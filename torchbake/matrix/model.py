@@ -12,6 +12,7 @@ from torchbake.errors import MatrixError
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import (
     Accelerators,
+    Account,
     Certificates,
     Cudnn,
     Environment,
@@ -26,6 +27,7 @@ from torchbake.matrix.field_types import (
     Repository,
     Torches,
     Waivers,
+    Who,
 )
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
@@ -78,6 +80,7 @@ class Flavor(Model):
     labels: Labels
     certificates: Certificates
     files: Files
+    user: Who
     waive: Waivers
 
 
@@ -93,6 +96,7 @@ class Defaults(Model):
     labels: Labels
     certificates: Certificates
     files: Files
+    user: Who
 
 
 class Row(Model):
@@ -118,6 +122,7 @@ class Row(Model):
     labels: Labels
     certificates: Certificates
     files: Files
+    user: Who
     waive: Waivers
 
 
@@ -146,6 +151,7 @@ class ImageAddition(Model):
     labels: Labels
     certificates: Certificates
     files: Files
+    user: Who
     waive: Waivers
 
 
@@ -160,6 +166,11 @@ class InitImage(Model):
         examples=["debian12"],
     )
     labels: Labels
+    user: Account = Field(
+        Account(),
+        description="the uid it makes volumes writable for, in place of that of `defaults:`",
+        examples=[{"uid": 2000}],
+    )
     waive: Waivers
 
 

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from torchbake.core.secret_names import looks_secret
 from torchbake.matrix.added_paths import certificate_name
-from torchbake.matrix.field_types import File
-from torchbake.matrix.model import Matrix
+from torchbake.matrix.field_types import Account, File
+from torchbake.matrix.model import Defaults, InitImage, Matrix
 from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import Own, OwnFile
+from torchbake.matrix.spec import Own, OwnFile, User
 from torchbake.matrix.yaml_source import Location
 
 _SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
@@ -30,6 +30,8 @@ class Place(Protocol):
     def certificates(self) -> tuple[str, ...]: ...
     @property
     def files(self) -> tuple[File, ...]: ...
+    @property
+    def user(self) -> Account: ...
 
 
 def add(own: Own, places: Iterable[Place]) -> Own:
@@ -41,8 +43,15 @@ def add(own: Own, places: Iterable[Place]) -> Own:
             labels=tuple({**dict(own.labels), **place.labels}.items()),
             certificates=tuple(dict.fromkeys((*own.certificates, *place.certificates))),
             files=_with_files(own.files, map(_own_file, place.files)),
+            user=replace(own.user, **place.user.model_dump(exclude_none=True)),
         )
     return own
+
+
+def of_init(defaults: Defaults, init: InitImage) -> Own:
+    """What an init image has of the user's: its own labels, and the uid of the images that it serves."""
+    uid = init.user.uid or defaults.user.uid
+    return Own(labels=tuple(init.labels.items()), user=User(uid=uid) if uid else User())
 
 
 def _own_file(file: File) -> OwnFile:

@@ -8,6 +8,7 @@ from torchbake.matrix.validators import one_line
 from torchbake.oci.labels import LABEL
 
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ACCOUNT = r"^[a-z_][a-z0-9_-]{0,30}$"  # as useradd takes it
 LABEL_KEY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # https://docs.docker.com/engine/manage-resources/labels/
 
 # What an image promises by these would not be true with another value.
@@ -30,6 +31,12 @@ HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PY
 # By these Python's libraries find the system's certificates in place of their own: OpenSSL's name, requests', pip's.
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
+# Debian's own, of base-passwd and apt: an account is in /etc/passwd once.
+_ACCOUNTS = (
+    *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data"),
+    *("backup", "list", "irc", "gnats", "_apt", "nobody"),
+)
+
 _OCI = "org.opencontainers.image"
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
 _WRITTEN = ("base.digest", "base.name", "created", "licenses", "revision", "source", "title", "version")
@@ -40,6 +47,18 @@ _RESERVED = (f"{LABEL}.", "com.docker.", "io.docker.", "org.dockerproject.")
 def variable(name: str) -> str:
     if name in FIXED:
         raise ValueError(f"{name} is the toolkit's own: {FIXED[name]}")
+    return name
+
+
+def uid(number: int) -> int:
+    if number == 65534:
+        raise ValueError("65534 is nobody's, an account of Debian's own; take another number")
+    return number
+
+
+def account(name: str) -> str:
+    if name in _ACCOUNTS:
+        raise ValueError(f"{name} is an account of Debian's own; take another name")
     return name
 
 

@@ -58,7 +58,7 @@ class OwnFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """What a user adds to an image beside packages: variables and labels, by name; certificates and files."""
+    """What is a user's own in an image beside packages: variables and labels, by name; files; who it runs as."""
 
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -113,7 +113,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``; its id is its name. Of ``own`` it has labels."""
+    """An init container image, such as ``volume-permissions``; its id is its name. ``own`` has labels and a uid."""
 
     id: str
     release: str

@@ -39,7 +39,6 @@ class Copy:
     root: str
 
 
-USER = User()
 _NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
 _TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
 _DEVEL = Group(
@@ -62,7 +61,7 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
     """
     name = f"{spec.id if isinstance(spec, InitSpec) else 'pytorch'}.Dockerfile.j2"
     values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
-    text = fill(name, templates, {"header": HEADER, "spec": spec, "user": USER, **values})
+    text = fill(name, templates, {"header": HEADER, "spec": spec, "user": spec.own.user, **values})
     return text.rstrip("\n") + "\n"
 
 
@@ -93,7 +92,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
 
 
 def _init_values(spec: InitSpec) -> dict[str, Any]:
-    return {"labels": _labels(spec, {}, title=spec.id)}
+    return {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
 
 
 def _groups(lock: Lock) -> list[Group]:
@@ -134,7 +133,7 @@ def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
 def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]:
     path = f"{VENV}/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     variables = {
-        "HOME": USER.home,
+        "HOME": spec.own.user.home,
         "LANG": "C.UTF-8",
         "PATH": path,
         "PYTHONDONTWRITEBYTECODE": "1",

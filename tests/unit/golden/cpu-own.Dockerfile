@@ -23,8 +23,8 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 tini \
-    && echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
-    && install -d -o 1001 -g 0 -m 0775 /home/torch /app
+    && echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd \
+    && install -d -o 2000 -g 0 -m 0775 /home/jovyan /app
 
 # --- builder: uv, which installs the wheels; nothing of it reaches the image
 FROM python AS builder
@@ -80,13 +80,13 @@ RUN --mount=type=bind,from=toolkit,source=/layers/own-files,target=/run/own-file
     --mount=type=bind,source=files/conf/,target=/run/own-2 \
     --mount=type=bind,source=files/model,target=/run/own-3 \
     /run/own-files \
-    1001:0 - /run/own-1 /app/job.py \
+    2000:0 - /run/own-1 /app/job.py \
     0:0 0640 /run/own-2 /etc/acme \
-    1001:0 - /run/own-3 /srv/model
+    2000:0 - /run/own-3 /srv/model
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 ENV GREETING="a \"b\" \$PATH \\ ü" \
     HF_HOME="/data/hf" \
-    HOME="/home/torch" \
+    HOME="/home/jovyan" \
     LANG="de_DE.UTF-8" \
     PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     PIP_CERT="/etc/ssl/certs/ca-certificates.crt" \
@@ -121,6 +121,6 @@ LABEL com.acme.team="vision & 'sound'" \
       org.torchbake.python="3.11" \
       org.torchbake.torch="2.13.0+cpu"
 WORKDIR /app
-USER 1001
+USER 2000
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.conftest import SMALL, edited, expand_text, image
 from torchbake.matrix.expand import Expansion
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, InitSpec
+from torchbake.matrix.spec import ImageSpec, InitSpec, User
 
 
 def the(expansion: Expansion, name: str) -> ImageSpec:
@@ -194,6 +194,22 @@ def test_of_two_files_at_one_place_the_most_particular_counts_and_comes_last() -
 def test_certificates_add_up_and_each_is_there_once() -> None:
     spec = expand_text(adding(*(f"certificates: [a.pem, {name}.pem]" for name in "bcde"))).specs[0]
     assert spec.own.certificates == ("a.pem", "b.pem", "c.pem", "d.pem", "e.pem")
+
+
+def test_the_user_is_the_most_particular_places_name_by_name() -> None:
+    text = adding("user: {uid: 2000, name: one}", "user: {uid: 2001}", "user: {name: two}", "user: {uid: 2002}")
+    specs = {spec.id: spec.own.user for spec in expand_text(text).specs}
+    assert specs["2.13.0-cpu-runtime-debian12"] == User(uid=2002, name="two")
+    assert specs["2.13.0-cpu-devel-debian12"] == User(uid=2000, name="two")
+    assert specs["2.10.0-cuda12.8-cudnn9-runtime-debian12"] == User(uid=2001, name="one")
+    assert specs["volume-permissions"] == User(uid=2000)
+    assert {spec.own.user for spec in expand_text(SMALL).specs} == {User(uid=1001, name="torch")}
+
+
+def test_an_init_image_may_serve_another_uid() -> None:
+    line = "  volume-permissions: {version: 1.0.0, base: debian12"
+    text = edited(f"{line}}}", f"{line}, user: {{uid: 3000}}}}", edited("  cudnn: 9\n", "  user: {uid: 2000}\n"))
+    assert expand_text(text).specs[-1].own.user.uid == 3000
 
 
 def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> None:

@@ -20,7 +20,7 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
-from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
+from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec, User
 from torchbake.render import templates as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
@@ -40,6 +40,7 @@ OWN = Own(
         OwnFile(source="files/conf/", target="/etc/acme", mode="0640"),
         OwnFile(source="files/model", target="/srv/model", owner="user"),
     ),
+    user=User(uid=2000, name="jovyan"),
     labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
 )
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
@@ -53,8 +54,9 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
+    "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
 }
-PYTORCH = [name for name in CASES if name != "volume-permissions"]
+PYTORCH = [name for name, (_, found) in CASES.items() if found]
 every_case = pytest.mark.parametrize("name", CASES)
 every_image = pytest.mark.parametrize("name", PYTORCH)
 
@@ -92,7 +94,26 @@ def test_no_frontend_is_pulled_from_a_registry(name: str) -> None:
 @every_case
 def test_the_user_is_a_number(name: str) -> None:
     users = re.findall(r"^USER (.*)$", text_of(name), flags=re.MULTILINE)
-    assert users == ["0:0" if name == "volume-permissions" else "1001"]
+    assert users == [str(CASES[name][0].own.user.uid) if name in PYTORCH else "0:0"]
+
+
+def test_nothing_of_the_usual_user_is_left_where_the_matrix_names_another() -> None:
+    text = text_of("cpu-own")
+    assert not re.findall(r"1001|/home/torch|torch:x", text)
+    assert 'echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd' in text
+    assert promise_of(text).environment["HOME"] == "/home/jovyan"
+    assert "\n    2000:0 - /run/own-1 /app/job.py" in text
+
+
+def test_the_init_image_is_compiled_for_another_uid() -> None:
+    """By a word of its source, which stands in one file alone: in the default, and where help tells it."""
+    (words,) = re.findall(r"sed -i 's/(.*)/(.*)/g' (\S+)", text_of("volume-permissions-own"))
+    sources = sorted((TOOLKIT / "entrypoints/init/volume-permissions").glob("*.[ch]"))
+    holding = [path for path in sources if re.search(words[0], path.read_text())]
+    assert [path.name for path in holding] == [words[2].rpartition("/")[2]] == ["options.c"]
+    changed = re.sub(words[0], words[1], holding[0].read_text())
+    assert "{.uid = 2000, .gid = 2000}" in changed
+    assert "(default 2000:2000)" in changed
 
 
 @every_case

@@ -8,7 +8,7 @@ import pytest
 
 from tests.images.dockerfile import promise_of
 from tests.unit.conftest import check_golden, init_image
-from tests.unit.render.test_dockerfile import CASES, GOLDEN
+from tests.unit.render.test_dockerfile import CASES, GOLDEN, PYTORCH
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import render
 
@@ -54,7 +54,7 @@ def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(block: st
     assert [line for line in kept if line] == [line for line in plain().splitlines() if line]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "volume-permissions"])
+@pytest.mark.parametrize("name", PYTORCH)
 def test_the_blocks_stand_where_their_names_say(name: str, rendered: Write) -> None:
     text = rendered(OURS + "".join(f"{{% block {block} %}}# {block}{{% endblock %}}" for block in BLOCKS), name)
     places = [text.index(f"# {block}\n") for block in BLOCKS]
