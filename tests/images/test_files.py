@@ -10,7 +10,7 @@ from tests.images.entries import Entry, Tree, entries_of, merge
 from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.matrix.added_files import promised
+from torchbake.matrix.added_files import planned
 
 # Where anybody may write, each his own (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
 SHARED = {"/tmp", "/var/tmp", "/run/lock", "/run/shm", "/dev/shm"}
@@ -38,8 +38,8 @@ def merged(layers: list[Layer]) -> Tree:
 def unplanned(entries: tuple[Entry, ...], subject: Subject) -> tuple[Entry, ...]:
     """The tree without the files whose owner and mode the row says; own.files judges those."""
     row = subject.row
-    planned = promised(row.project.root, row.spec.own) if row else {}
-    return tuple(entry for entry in entries if entry.path not in planned)
+    away = planned(row.project.root, row.spec.own) if row else set()
+    return tuple(entry for entry in entries if entry.path not in away)
 
 
 @pytest.fixture(scope="session")

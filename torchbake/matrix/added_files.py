@@ -73,6 +73,17 @@ def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
     return found
 
 
+def planned(root: Path, own: Own) -> set[str]:
+    """Each path of an image whose owner and mode the matrix decides: files, and the folders that come with them."""
+    paths = set(promised(root, own))
+    for file in own.files:
+        source = root / file.source
+        if source.is_dir():
+            folders = (path.relative_to(source) for path in held_by(source) if path.is_dir())
+            paths |= {file.target, *(f"{file.target}/{folder.as_posix()}" for folder in folders)}
+    return paths - {own.user.home, own.user.workdir}  # these are there before, and stay as they are
+
+
 def _missing(root: Path, source: str) -> str:
     """Why there is no such file below the root; empty where there is."""
     path = root

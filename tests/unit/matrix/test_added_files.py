@@ -7,7 +7,7 @@ import pytest
 from tests.certificates import AUTHORITY, SERVER
 from tests.unit.conftest import edited
 from torchbake.errors import MatrixError
-from torchbake.matrix.added_files import promised
+from torchbake.matrix.added_files import planned, promised
 from torchbake.matrix.project import load_project
 
 CPU = "    accelerator: cpu\n"
@@ -125,6 +125,12 @@ def test_owner_and_mode_are_what_the_matrix_says(folder: Path) -> None:
         "/app/sub/run": [0, 0o640],
         "/x": [1001, 0o664],
     }
+
+
+def test_folders_that_come_with_files_are_the_matrixs_too_but_never_the_users_own(folder: Path) -> None:
+    line = "files: [{source: conf/, target: /srv/x, owner: user}, {source: conf/, target: /app}]"
+    own = load_project(matrix_with(folder, line)).expansion.specs[0].own
+    assert planned(folder, own) - set(promised(folder, own)) == {"/srv/x", "/srv/x/sub", "/app/sub"}
 
 
 @pytest.mark.parametrize(

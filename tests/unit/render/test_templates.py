@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import AUTHORITY
 from tests.images.dockerfile import promise_of
-from tests.unit.conftest import check_golden, init_image
+from tests.unit.conftest import SMALL, check_golden, init_image
 from tests.unit.render.test_dockerfile import CASES, GOLDEN, PYTORCH
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError
+from torchbake.matrix.project import load_project
 from torchbake.render.dockerfile import render
 
 OURS = '{% extends "toolkit/pytorch.Dockerfile.j2" %}\n'
@@ -133,3 +136,27 @@ def test_a_row_with_everything_that_can_be_ones_own(rendered: Write) -> None:
     """As it was reviewed; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
     block = "{% block before_user %}\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n{% endblock %}"
     check_golden(GOLDEN / "cpu-own-template.Dockerfile", rendered(OURS + block, "cpu-own"))
+
+
+def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
+    section = (TOOLKIT / "docs/your-own.md").read_text().partition("## Make it yours")[2].partition("\n## ")[0]
+    (matrix,), (template,) = (re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("yaml", "jinja"))
+    for name, content in {
+        "matrix.yaml": SMALL + matrix,
+        "certificates/acme-root.pem": AUTHORITY,
+        "files/job.py": "",
+        "files/conf/a.yaml": "",
+        "templates/pytorch.Dockerfile.j2": template,
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    project = load_project(tmp_path / "matrix.yaml")
+    spec = project.expansion.specs[0]
+    assert (spec.own.user.name, len(spec.own.files), spec.own.certificates) == (
+        "jovyan",
+        2,
+        ("certificates/acme-root.pem",),
+    )
+    text = render(spec, CASES["cpu-runtime"][1], project.templates)
+    assert "COPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\nUSER 2000\n" in text
+    assert set(re.findall(r"(?m)^\| `(\w+)` \|", section)) == set(BLOCKS)
