@@ -38,7 +38,14 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("shellcheck", "layers/apt-install", "entrypoints/pytorch/entrypoint", ".ci/run", "completion.bash")
+    session.run(
+        "shellcheck",
+        "layers/apt-install",
+        "layers/own-files",
+        "entrypoints/pytorch/entrypoint",
+        ".ci/run",
+        "completion.bash",
+    )
     session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
     written = Path(session.create_tmp())

@@ -97,6 +97,30 @@ def test_a_matrix_that_cannot_be_read_makes_all_of_them_due(repository: Path, ch
     assert set(changed(since="HEAD")) == set(WORDS)
 
 
+def test_files_and_templates_of_ones_own_count(repository: Path, changed: Changed) -> None:
+    (repository / "conf").mkdir()
+    (repository / "conf/a.ini").write_text("a = 1\n")
+    edit(repository / "matrix.yaml", "defaults:\n", "defaults:\n  files: [{source: conf/, target: /etc/acme}]\n")
+    rendered = subprocess.run(
+        [sys.executable, "-m", "torchbake", "render", CPU], cwd=repository, capture_output=True, text=True, check=False
+    )
+    assert rendered.returncode == 0, rendered.stderr
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "files")
+    assert changed(CPU, since="HEAD") == {}
+    (repository / "conf/b.ini").write_text("b = 2\n")
+    assert changed(CPU, since="HEAD") == {CPU: "changed: conf/b.ini"}
+    (repository / "conf/b.ini").unlink()
+    (repository / "conf/a.ini").write_text("a = 2\n")
+    assert changed(CPU, since="HEAD") == {CPU: "changed: conf/a.ini"}
+    git(repository, "checkout", "-q", "conf")
+    (repository / "templates").mkdir()
+    (repository / "templates/pytorch.Dockerfile.j2").write_text(
+        '{% extends "pytorch.Dockerfile.j2" %}{% block end %}STOPSIGNAL SIGINT{% endblock %}'
+    )
+    assert changed(CPU, since="HEAD") == {CPU: "changed: Dockerfile"}
+
+
 def test_before_the_first_commit_there_was_nothing(changed: Changed) -> None:
     assert set(changed(since="0" * 40).values()) == {"not in the matrix of no commit"}
 

@@ -126,7 +126,7 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     first = digest(running, "latest")
     assert digest(running, f"{RUNTIME}-r0") == first
 
-    (addition,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (addition,) = re.findall(r"## Add a package\n[^#]*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     matrix = owner.folder / "matrix.yaml"
     matrix.write_text(f"{matrix.read_text()}\n{addition}")
     follow("Add a package")

@@ -226,13 +226,11 @@ def _gathered(name: str) -> Any:
     return gathered
 
 
-layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies, traces, triton, nvidia = map(
+layers, tree, processes, endings, packages, linking, imports, ways, stopped, zombies = map(
     _gathered,
-    (
-        *("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
-        *("traces", "triton", "nvidia"),
-    ),
+    ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
+traces, triton, nvidia, trust, contents = map(_gathered, ("traces", "triton", "nvidia", "trust", "contents"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

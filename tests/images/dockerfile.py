@@ -1,9 +1,13 @@
-"""What a rendered Dockerfile promises of its image: the settings of its last stage."""
+"""What a rendered Dockerfile promises of its image: the settings of its last stage, and what that inherits."""
 
+import copy
 import json
 import re
-import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+
+from torchbake.render.instructions import instructions
 
 
 @dataclass(kw_only=True)
@@ -22,17 +26,17 @@ class Promise:
 
 
 def promise_of(dockerfile: str) -> Promise:
-    """Read the last stage of a Dockerfile that torchbake rendered."""
-    promise = Promise()
-    for line in re.sub(r"\\\n\s*", " ", dockerfile).splitlines():
-        word, _, rest = line.strip().partition(" ")
+    """Read the last stage of a Dockerfile that torchbake rendered, with what the user's template adds to it."""
+    promise, stages = Promise(), dict[str, Promise]()
+    for word, rest in instructions(dockerfile):
         if word == "FROM":
-            promise = Promise()
+            image, _, name = rest.partition(" AS ")
+            promise = stages[name.strip()] = copy.deepcopy(stages.get(image.strip(), Promise()))
         elif word in ("ENV", "LABEL"):
-            pairs = [pair.partition("=") for pair in shlex.split(rest)]
-            (promise.environment if word == "ENV" else promise.labels).update({key: value for key, _, value in pairs})
+            pairs = promise.environment if word == "ENV" else promise.labels
+            pairs.update(_pairs(rest, promise.environment))
         elif word in ("ENTRYPOINT", "CMD"):
-            setattr(promise, word.lower(), json.loads(rest))
+            setattr(promise, word.lower(), json.loads(rest) if rest.startswith("[") else ["/bin/sh", "-c", rest])
         elif word in ("USER", "WORKDIR"):
             setattr(promise, word.lower(), rest)
         elif word == "EXPOSE":
@@ -42,3 +46,34 @@ def promise_of(dockerfile: str) -> Promise:
         elif word in ("HEALTHCHECK", "ONBUILD", "SHELL", "STOPSIGNAL"):
             promise.others.add(word)
     return promise
+
+
+def _pairs(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    key, equals, _ = text.partition("=")
+    if not equals or re.search(r"\s", key):  # the older form: one name, and the rest of the line
+        key, _, rest = text.partition(" ")
+        yield key, _filled(rest.strip(), known)
+        return
+    for word in re.findall(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s'"\\])+""", text):
+        key, _, rest = word.partition("=")
+        yield key, _filled(rest, known)
+
+
+_PIECES = re.compile(r"""'(?P<plain>[^']*)'|"(?P<quoted>(?:\\.|[^"\\])*)"|(?P<open>(?:\\.|[^'"\\])+)""")
+_MEANING = re.compile(r"\\(?P<any>.)|\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
+
+
+def _filled(word: str, known: Mapping[str, str]) -> str:
+    """A word as BuildKit reads it: https://docs.docker.com/reference/dockerfile/#environment-replacement"""
+
+    def meant(match: re.Match[str], *, quoted: bool) -> str:
+        if match["any"]:
+            return match["any"] if not quoted or match["any"] in '"$\\' else match[0]
+        return known.get(match["braced"] or match["bare"], match[0])
+
+    text = ""
+    for piece in _PIECES.finditer(word):
+        quoted = piece["quoted"] is not None
+        inner = piece["quoted"] if quoted else piece["open"] or ""
+        text += piece["plain"] or _MEANING.sub(partial(meant, quoted=quoted), inner)
+    return text

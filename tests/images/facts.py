@@ -17,16 +17,17 @@ from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
 from torchbake.engine.runner import Ended
-from torchbake.render.dockerfile import USER
+from torchbake.matrix.added_files import promised
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
-# Ways to run an image: options of its container, and folders that its contract promises to be writable there.
+# Ways to run an image: options of its container, and folders that its contract promises to be writable there; `home`
+# and `workdir` are the user's.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "default": ({}, (USER.workdir, USER.home, "/tmp")),
-    "arbitrary": ({"user": "54321:0"}, (USER.workdir, "/tmp")),
+    "default": ({}, ("workdir", "home", "/tmp")),
+    "arbitrary": ({"user": "54321:0"}, ("workdir", "/tmp")),
     "fsgroup": (
         {"user": "1002:1002", "group_add": [FS_GROUP], "tmpfs": {"/data": f"uid=0,gid={FS_GROUP},mode=2775"}},
         ("/data", "/tmp"),
@@ -126,6 +127,18 @@ class Facts:
         found = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
         return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
 
+    def trust(self) -> dict[str, Any]:
+        """Whom its Python trusts, and which certificates were added to the system's."""
+        found: dict[str, Any] = ask(self._containers.host(), "trust")
+        return found
+
+    def contents(self) -> dict[str, Any]:
+        """What is there of the files that the row adds."""
+        row = self._subject.row
+        paths = promised(row.project.root, row.spec.own) if row else {}
+        found: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
+        return found
+
     def linking(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host(), "linking")
         return found
@@ -162,7 +175,8 @@ class Facts:
         script = (PROBES / "user.py").read_text()
 
         def run(way: str) -> Ended:
-            options, folders = WAYS[way]
+            options, names = WAYS[way]
+            folders = [getattr(self._subject.user, name, name) for name in names]
             return self._containers.run("python3", "-c", script, json.dumps(folders), **options)
 
         return _side_by_side(run, WAYS)
@@ -199,6 +213,8 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "packages": Facts.packages,
     "imports": Facts.imports,
     "linking": Facts.linking,
+    "trust": Facts.trust,
+    "contents": Facts.contents,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
     "traces": lambda facts: facts.get("imports")["traces"],

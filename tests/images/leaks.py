@@ -6,6 +6,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchbake.core.secret_names import looks_secret
+
 BIGGEST = 1 << 20  # bytes of a file that is read; keys and settings are smaller
 
 # A check and the paths that it is about. Paths start with a slash.
@@ -60,9 +62,6 @@ _HINTS = (
     *(b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"hf_", b"xox", b"AKIA", b"ASIA"),
     *(b"AIza", b"npm_", b"pypi-AgE", b"sk-", b"dckr_pat_"),
 )
-_SECRET_NAME = re.compile(
-    r"(?i)(^|_)(pass(word|wd|phrase)?|secrets?|tokens?|api_?key|access_?key|private_?key|signing_?key|credentials?|auth)(_|$)"
-)
 _ASSIGNMENT = re.compile(r"(?<![\w.-])([A-Za-z]\w*)=(\"[^\"]+\"|'[^']+'|[^\s\"';&|]+)")
 
 
@@ -96,7 +95,7 @@ def secret_variable(name: str, value: str) -> bool:
     """Whether a variable looks like a secret that somebody left: by its name, or by what it holds."""
     if not value:
         return False
-    return bool(_SECRET_NAME.search(name)) or secret_text(value)
+    return looks_secret(name) or secret_text(value)
 
 
 def secret_text(text: str) -> bool:

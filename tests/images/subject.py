@@ -14,7 +14,7 @@ from torchbake.errors import TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import Spec, User
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import render
 
@@ -39,7 +39,7 @@ class Row:
 
     @cached_property
     def promise(self) -> Promise:
-        return promise_of(render(self.spec, self.lock))
+        return promise_of(render(self.spec, self.lock, self.project.templates))
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
@@ -75,6 +75,15 @@ class Subject:
     @property
     def environment(self) -> dict[str, str]:
         return dict(pair.split("=", 1) for pair in self.config.get("Env") or () if "=" in pair)
+
+    @property
+    def user(self) -> User:
+        """Who it runs as: by its row; without one, by its own settings."""
+        if self.row:
+            return self.row.spec.own.user
+        usual, uid = User(), self.config.get("User", "").partition(":")[0]
+        name = self.environment.get("HOME", usual.home).rpartition("/")[2]
+        return User(uid=int(uid) if uid.isdecimal() else usual.uid, name=name)
 
     @property
     def tags(self) -> list[str]:

@@ -11,9 +11,8 @@ from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.core.sizes import human
-from torchbake.render.dockerfile import USER
+from torchbake.matrix.added_files import planned
 
-APP_TREE = (USER.workdir, USER.home)
 # Where anybody may write, each his own (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
 SHARED = {"/tmp", "/var/tmp", "/run/lock", "/run/shm", "/dev/shm"}
 EMPTY = ("/tmp", "/var/tmp", "/run", "/var/log", "/var/spool")
@@ -36,13 +35,28 @@ def merged(layers: list[Layer]) -> Tree:
     return merge(layer.entries for layer in layers)
 
 
-@check("files.app-tree", "the working directory and the home are 1001:0 and as open to the group as to the user")
-def test_app_tree(entries: tuple[Entry, ...]) -> None:
-    tree = [entry for entry in entries if entry.below(*APP_TREE)]
-    gone = [folder for folder in APP_TREE if folder not in {entry.path for entry in tree}]
+@pytest.fixture(scope="session")
+def unplanned(entries: tuple[Entry, ...], subject: Subject) -> tuple[Entry, ...]:
+    """The tree without the files whose owner and mode the row says; own.files judges those."""
+    row = subject.row
+    away = planned(row.project.root, row.spec.own) if row else set()
+    return tuple(entry for entry in entries if entry.path not in away)
+
+
+@pytest.fixture(scope="session")
+def app_tree(subject: Subject) -> tuple[str, str]:
+    """The folders that are the user's."""
+    return (subject.user.workdir, subject.user.home)
+
+
+@check("files.app-tree", "the working directory and the home are the user's, and as open to group 0 as to the user")
+def test_app_tree(unplanned: tuple[Entry, ...], app_tree: tuple[str, str], subject: Subject) -> None:
+    uid = subject.user.uid
+    tree = [entry for entry in unplanned if entry.below(*app_tree)]
+    gone = [folder for folder in app_tree if folder not in {entry.path for entry in tree}]
     assert not gone, f"not there: {some(gone)}"
-    wrong = [entry.shown for entry in tree if (entry.uid, entry.gid) != (USER.uid, 0) or not group_as_user(entry)]
-    assert not wrong, f"not {USER.uid}:0 with g=u: {some(wrong)}"
+    wrong = [entry.shown for entry in tree if (entry.uid, entry.gid) != (uid, 0) or not group_as_user(entry)]
+    assert not wrong, f"not {uid}:0 with g=u: {some(wrong)}"
 
 
 def group_as_user(entry: Entry) -> bool:
@@ -50,17 +64,17 @@ def group_as_user(entry: Entry) -> bool:
 
 
 @check("files.owners", "everything else is root's, so that a job cannot change what the next one runs", kinds=KINDS)
-def test_owners(entries: tuple[Entry, ...]) -> None:
-    wrong = [entry.shown for entry in entries if not entry.below(*APP_TREE) and entry.uid != 0]
+def test_owners(unplanned: tuple[Entry, ...], app_tree: tuple[str, str]) -> None:
+    wrong = [entry.shown for entry in unplanned if not entry.below(*app_tree) and entry.uid != 0]
     assert not wrong, f"not root's: {some(wrong)}"
 
 
 @check("files.read-only", "outside the app tree group 0, which any uid here has, may not write")
-def test_read_only(entries: tuple[Entry, ...]) -> None:
+def test_read_only(unplanned: tuple[Entry, ...], app_tree: tuple[str, str]) -> None:
     wrong = [
         entry.shown
-        for entry in entries
-        if not entry.below(*APP_TREE)
+        for entry in unplanned
+        if not entry.below(*app_tree)
         and entry.kind != "link"
         and (entry.gid == 0 and entry.mode & stat.S_IWGRP and entry.path not in SHARED)
     ]

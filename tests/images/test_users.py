@@ -8,9 +8,9 @@ import docker
 
 from tests.images.checks import check
 from tests.images.facts import FS_GROUP, WAYS
+from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.engine.runner import Ended
-from torchbake.render.dockerfile import USER
 
 
 def said(ways: Mapping[str, Ended], way: str) -> dict[str, Any]:
@@ -45,11 +45,20 @@ def everywhere(ways: Mapping[str, Ended], judge: Callable[[dict[str, Any]], str]
     return wrong
 
 
-@check("users.default", f"it runs as {USER.uid}:0, and may write where the contract says")
-def test_default(ways: dict[str, Ended]) -> None:
+@check("users.default", "it runs as the row's uid with group 0, and may write where the contract says")
+def test_default(ways: dict[str, Ended], subject: Subject) -> None:
     facts = said(ways, "default")
-    assert (facts["uid"], facts["gid"]) == (USER.uid, 0), f"it runs as {facts['uid']}:{facts['gid']}"
+    assert (facts["uid"], facts["gid"]) == (subject.user.uid, 0), f"it runs as {facts['uid']}:{facts['gid']}"
     assert not unwritable(facts), unwritable(facts)
+
+
+@check("users.account", "its user has the row's name and home in /etc/passwd, so that programs know who runs")
+def test_account(tree: dict[str, Any], subject: Subject) -> None:
+    user = subject.user
+    named = [line.split(":") for line in tree["accounts"]["passwd"] if line.split(":")[2:3] == [str(user.uid)]]
+    assert len(named) == 1, f"{len(named)} accounts have the uid {user.uid}"
+    name, _, _, gid, _, home, _ = named[0]
+    assert (name, gid, home) == (user.name, "0", user.home), f"uid {user.uid} is {name}, group {gid}, at home in {home}"
 
 
 @check("users.arbitrary", "any uid of group 0 takes its place, as on OpenShift, with no passwd entry")

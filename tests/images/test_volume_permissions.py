@@ -9,11 +9,11 @@ from docker.models.volumes import Volume
 
 from tests.images.checks import check
 from tests.images.containers import Containers
+from tests.images.subject import Subject
 from tests.images.tell import some
 from tests.images.volumes import Put, Seen, Volumes, counts
 from torchbake.engine.runner import Ended
 from torchbake.oci.labels import LABEL
-from torchbake.render.dockerfile import USER
 
 NEEDED = ["CHOWN", "FOWNER", "DAC_OVERRIDE"]
 LOST = "lost+found"
@@ -69,12 +69,13 @@ def applies(name: str, reason: str) -> pytest.MarkDecorator:
     return check(f"volume-permissions.{name}", reason, kinds=("init",))
 
 
-@applies("writes", f"after it, uid {USER.uid} writes everywhere in a volume that was root's and others'")
-def test_writes(trial: Trial, containers: Containers, client: docker.DockerClient) -> None:
+@applies("writes", "after it, the images' user writes everywhere in a volume that was root's and others'")
+def test_writes(trial: Trial, containers: Containers, client: docker.DockerClient, subject: Subject) -> None:
+    uid = subject.user.uid
     assert trial.ended.code == 0, f"exit {trial.ended.code}: {trial.ended.last_words}"
     ours = {name: one for name, one in trial.after.items() if not name.startswith(LOST) and name != "mounted"}
     wrong = [
-        f"{name or 'the volume'} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != USER.uid
+        f"{name or 'the volume'} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != uid
     ]
     assert not wrong, some(wrong)
     writer = smallest_image(client)
@@ -82,8 +83,8 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
         pytest.skip("no PyTorch image to write with is in the engine; build one: nox -s build -- cpu")
     script = "echo y > /data/folder/file && echo y > /data/private/new && mkdir /data/new"
     mount = {str(trial.data.name): {"bind": "/data", "mode": "rw"}}
-    ended = containers.run("sh", "-c", script, ref=writer, volumes=mount)
-    assert ended.code == 0, f"uid {USER.uid} cannot write: {ended.last_words}"
+    ended = containers.run("sh", "-c", script, ref=writer, volumes=mount, user=f"{uid}:0")
+    assert ended.code == 0, f"uid {uid} cannot write: {ended.last_words}"
 
 
 def smallest_image(client: docker.DockerClient) -> str | None:
@@ -124,11 +125,11 @@ def test_filesystems(trial: Trial) -> None:
 
 
 @applies("partial", "where it cannot change everything, it changes the rest, says what is left, and fails")
-def test_partial(volumes: Volumes) -> None:
+def test_partial(volumes: Volumes, subject: Subject) -> None:
     with volumes.made(DATA) as data:
         ended = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
         after = volumes.look(data)
-    assert after["private/file"].uid != USER.uid, "it changed what it cannot reach: this check proves nothing"
+    assert after["private/file"].uid != subject.user.uid, "it changed what it cannot reach: this check proves nothing"
     assert ended.code not in (0, 137), f"exit {ended.code}, though private/file is still {after['private/file'].shown}"
     assert "private" in ended.stderr, f"it does not name what is left: {ended.last_words}"
     assert after["folder/file"].uid != 0, "it gave up the rest"

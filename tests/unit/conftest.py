@@ -22,7 +22,7 @@ from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, validate_matrix
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own
 from torchbake.matrix.yaml_source import parse_document
 
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
@@ -182,7 +182,7 @@ def image(torch: str = "2.10.0", accelerator: str = "cuda12.8", **changes: Any) 
     return ImageSpec(**values | changes)
 
 
-def init_image(name: str = "volume-permissions", release: str = "1.0.0") -> InitSpec:
+def init_image(name: str = "volume-permissions", release: str = "1.0.0", own: Own | None = None) -> InitSpec:
     return InitSpec(
         id=name,
         release=release,
@@ -191,6 +191,7 @@ def init_image(name: str = "volume-permissions", release: str = "1.0.0") -> Init
         source="https://example.com/acme",
         licenses="Apache-2.0",
         line=1,
+        own=own or Own(),
     )
 
 

@@ -27,7 +27,7 @@ from torchbake.engine.runner import OWNER
 
 # It fails on a GPU alone: tests/e2e/test_payloads.py sabotages the payload that it shares its checks with.
 WITHOUT_A_BROKEN_IMAGE = {"smoke.nccl"}
-GROUPS = {"metadata", "files", "users", "python", "libraries", "parts", "process", "volume-permissions", "smoke"}
+GROUPS = {"metadata", "files", "own", "users", "python", "libraries", "parts", "process", "volume-permissions", "smoke"}
 PAGE = TOOLKIT / "docs/checks.md"
 IMAGE = "sha256:image"
 START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
@@ -109,6 +109,31 @@ def test_a_promise_is_the_last_stage_of_a_dockerfile() -> None:
     assert (promise.user, promise.workdir, promise.cmd) == ("1001", "/app", ["python"])
     assert promise.entrypoint == ["/usr/bin/tini", "--"]
     assert (promise.ports, promise.volumes, promise.others) == (set(), {"/data"}, set())
+
+
+STAGES = """\
+FROM debian AS base
+ENV PATH="/bin"
+ENV OLD a b
+FROM base AS middle
+USER 0
+FROM middle
+ENV PATH="/opt:$PATH" MONEY="\\$5" BACK="a\\\\" \\
+    # a comment
+    NONE="${NONE}" PLAIN='$PATH' BARE=a\\ b
+RUN <<END
+ENV NOT="one"
+END
+"""
+
+
+def test_a_promise_has_what_its_stage_inherits_and_what_a_value_means() -> None:
+    promise = promise_of(STAGES)
+    assert promise.environment == {
+        "PATH": "/opt:/bin", "OLD": "a b", "MONEY": "$5", "BACK": "a\\",
+        "NONE": "${NONE}", "PLAIN": "$PATH", "BARE": "a b",
+    }  # fmt: skip
+    assert promise.user == "0"
 
 
 def file(path: str, size: int = 1) -> Entry:

@@ -1,5 +1,6 @@
 """The inputs digest: one sha256 over everything that decides an image's content."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -9,17 +10,22 @@ from torchbake.matrix.spec import Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
 _LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
+OWN_FILES = "layers/own-files"  # of images that have such files alone
 
 
-def inputs_digest(spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str) -> str:
-    """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, and the base.
+def inputs_digest(
+    spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str, own: Sequence[str] = ()
+) -> str:
+    """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, the base, and ``own`` files.
 
     Not in it: the revision and date labels, else every commit would build every image.
     """
-    parts = [dockerfile, base_digest]
+    parts, names = [dockerfile, base_digest], toolkit_files(spec.kind)
+    if spec.own.files:
+        names = (*names, OWN_FILES)
     if spec.has_torch:
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec.kind))))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in names), *own))
 
 
 @cache

@@ -7,6 +7,7 @@ from functools import cached_property
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base, find_base
 from torchbake.build.inputs import inputs_digest
+from torchbake.build.own_inputs import own_inputs
 from torchbake.build.plan import Prepared, ref_of, why_build
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
@@ -21,6 +22,8 @@ from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.instructions import own_sources
+from torchbake.render.written import stale, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,10 @@ class Preparation:
     def job(self, spec: Spec, base: Base) -> Job:
         """The job of an image, its files written. Raises LockError and RenderError."""
         lock = self._lock(spec)
-        dockerfile = render(spec, lock)
+        dockerfile = render(spec, lock, self.project.templates)
         path = dockerfile_path(self.project.root, spec)
-        if not self.dry_run and (not path.exists() or path.read_text() != dockerfile):
-            write_text(path, dockerfile)
+        if not self.dry_run:
+            write(stale(path, dockerfile))
         contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
@@ -111,6 +114,7 @@ class Preparation:
             lock_text=lock_text(self.project.root, spec),
             builder_lock=self._builder_lock if spec.has_torch else "",
             base_digest=base.digest,
+            own=own_inputs(self.project.root, own_sources(dockerfile)),
         )
 
     @cached_property

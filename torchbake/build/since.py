@@ -3,8 +3,9 @@
 Compared are files as they are committed: nothing is rendered, resolved or built for the earlier commit.
 """
 
+import os
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
@@ -59,7 +60,11 @@ def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) 
     keys = [key for key in differing(old, spec) if key != "line"]
     if keys:
         return f"its row changed: {', '.join(keys)}"
-    changed = [_name(path) for path in paths if now.get(path) != then.files.get(path)]
+    return told([_name(path) for path in paths if now.get(path) != then.files.get(path)])
+
+
+def told(changed: Sequence[str]) -> str:
+    """Some files that changed, as a reason; empty where none did."""
     more = f" +{len(changed) - _SHOWN}" if len(changed) > _SHOWN else ""
     return f"changed: {', '.join(changed[:_SHOWN])}{more}" if changed else ""
 
@@ -91,6 +96,18 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
     same = read_now([path for path, name in inside.items() if not name])
     specs, problem = _specs(found.get(matrix), matrix)
     return Earlier(ref=ref, files={**same, **found}, specs=specs, problem=problem)
+
+
+def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[str]:
+    """The files that an image takes of the matrix's folder, by path or glob, and that differ from a commit, by name."""
+    if not sources or set(ref) == {"0"}:
+        return []
+    paths = [
+        f":(glob){source}" if any(mark in source for mark in "*?[") else f":(literal){source}" for source in sources
+    ]
+    differing = ("diff", "--name-only", "-z", "--relative", _commit(project.root, ref), "--")
+    done = [_git(project.root, *words, *paths) for words in (differing, ("ls-files", "--others", "-z", "--"))]
+    return sorted({os.fsdecode(name) for one in done for name in one.stdout.split(b"\0") if name})
 
 
 def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:

@@ -17,7 +17,7 @@ from torchbake.build.result import Result, read_sizes, sizes_file, up_to_date
 from torchbake.build.sources import sources_digest
 from torchbake.core.digest import digest
 from torchbake.core.json_text import read_object
-from torchbake.core.paths import state_of
+from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.engine.image import Image, holds
 from torchbake.engine.local import Listing, local_address
 from torchbake.errors import TorchbakeError
@@ -68,6 +68,8 @@ class Question:
         jobs = [one.job for one in prepared if not isinstance(one.job, TorchbakeError)]
         if {result.status for result in results} - {"built", "up-to-date"}:
             return
+        if any(job.spec.own.files or job.spec.own.certificates for job in jobs):
+            return  # the matrix alone says which files those are, and it is not read where there is an answer
         needed = [Needed(id=job.spec.id, ref=job.ref, tags=job.references, inputs=job.inputs) for job in jobs]
         with suppress(OSError, ValueError):  # only a memory: without it the next build prepares again
             if sources_digest(self.matrix) == self.sources:
@@ -77,7 +79,7 @@ class Question:
 def ask(matrix: Path, words: object) -> Question | None:
     """Begin to ask about a build of ``words``, which say what is selected; None where only the ordinary way will do."""
     address = local_address()
-    if address is None:
+    if address is None or _has_templates(matrix):
         return None
     name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
     file = _state(matrix) / "unchanged" / f"{name}.json"
@@ -123,6 +125,12 @@ def _read(file: Path, sources: str) -> tuple[Needed, ...] | None:
 def _sealed(sources: str, images: object) -> str:
     """Of other sources, or of other images, it would be another."""
     return digest((sources, json.dumps(images)))
+
+
+def _has_templates(matrix: Path) -> bool:
+    """Whether there are templates of the project's own, which may copy any of its files."""
+    folder = matrix.absolute().parent / "templates"
+    return folder != TOOLKIT / "templates" and folder.exists()
 
 
 def _state(matrix: Path) -> Path:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from torchbake.build.own_inputs import own_inputs
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.lock.image_lock import lock_text
@@ -32,6 +33,9 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
     yield from project.tags[spec.id]
     yield lock_text(project.root, spec)
+    yield from own_inputs(project.root, (*spec.own.certificates, *(file.source for file in spec.own.files)))
+    for template in sorted(project.templates.rglob("*.j2")) if project.templates else ():
+        yield f"{template.name}\n{_content(template)}"
 
 
 @cache

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from torchbake.build.base_image import Base, find_base
 from torchbake.build.prepare import Preparation
-from torchbake.build.since import files_of, read_earlier, read_now, why_changed
+from torchbake.build.since import changed_below, files_of, read_earlier, read_now, told, why_changed
 from torchbake.commands._selection import lock_of
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig
@@ -19,6 +19,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
 from torchbake.release.due import Finding, Release, Today, judge, newest_releases
 from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.instructions import own_sources
 from torchbake.ui import console
 
 _PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
@@ -43,11 +44,12 @@ def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str
 
     def find(spec: Spec) -> Finding:
         try:  # as it would be rendered now, whatever is on the disk
-            text = render(spec, lock_of(project, spec))
+            text = render(spec, lock_of(project, spec), project.templates)
+            own = own_sources(text)
         except (LockError, RenderError) as error:
             return Finding(due=True, reason=error.message.partition("\n")[0])
         rendered = {**now, dockerfile_path(project.root, spec): text.encode()}
-        reason = why_changed(spec, files[spec.id], rendered, then)
+        reason = why_changed(spec, files[spec.id], rendered, then) or told(changed_below(project, ref, own))
         return Finding(due=bool(reason), reason=reason or f"as at {ref}")
 
     return {spec.id: find(spec) for spec in specs}

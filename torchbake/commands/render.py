@@ -9,9 +9,9 @@ from rich.syntax import Syntax
 
 from torchbake.commands._options import add_selectors
 from torchbake.commands._selection import load_selection, lock_of
-from torchbake.core.files import read_text, write_text
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.written import on_disk, stale, write
 from torchbake.ui import console
 
 EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -- cuda12 --check")
@@ -33,36 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors or (["all"] if args.check else []))
-    stale: list[Path] = []
+    differ = 0
     for spec in selection.specs:
-        path = dockerfile_path(project.root, spec)
-        text = render(spec, lock_of(project, spec))
-        current = _on_disk(path)
-        if current == text:
-            continue
-        stale.append(path)
+        files = stale(dockerfile_path(project.root, spec), render(spec, lock_of(project, spec), project.templates))
+        differ += bool(files)
         if args.check:
-            _show_diff(path.relative_to(project.root), current, text)
+            for path, text in files.items():
+                _show_diff(path.relative_to(project.root), on_disk(path), text)
         else:
-            write_text(path, text)
-    if args.check and stale:
+            write(files)
+    if args.check and differ:
         raise RenderError(
-            f"{len(stale)} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
+            f"{differ} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
             hint="Run: nox -s render -- all",
         )
     done = "rendered" if not args.check else "differ"
-    console.say(f"{len(stale)} {done}, {len(selection.specs) - len(stale)} up to date")
+    console.say(f"{differ} {done}, {len(selection.specs) - differ} up to date")
     return 0
-
-
-def _on_disk(path: Path) -> str:
-    """What is there; whatever is no text differs from every Dockerfile."""
-    try:
-        return read_text(path)
-    except FileNotFoundError:
-        return ""
-    except UnicodeDecodeError:
-        return "(not UTF-8 text)\n"
 
 
 def _show_diff(path: Path, current: str, text: str) -> None:

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
+from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 
@@ -46,6 +47,7 @@ class _Expander:
 
     def run(self) -> Expansion:
         self._check_names()
+        self.problems += secrets_in(self.matrix)
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
                 self._expand(("rows", number), row)
@@ -88,13 +90,16 @@ class _Expander:
             pip=packages.pip,
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
+            own=add(Own(), (defaults, kind, row)),
             repository=self.matrix.repository,
             source=self.matrix.source,
             licenses=self.matrix.licenses,
             line=self.document.line(at),
         )
         self._check_combination(at, row, spec)
-        return self.additions.apply(spec)
+        spec = self.additions.apply(spec)
+        self.problems += [((*at, key), text) for key, text in clashes_in(spec.own)]
+        return spec
 
     def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
         if spec.accelerator.kind == "cpu" and row.cudnn:
@@ -109,6 +114,8 @@ class _Expander:
 
     def _init(self, name: str) -> InitSpec:
         init, owner = self.matrix.init[name], self.matrix.repository.rpartition("/")[0]
+        if init.user.name:
+            self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
         return InitSpec(
             id=name,
             release=init.version,
@@ -118,6 +125,7 @@ class _Expander:
             licenses="Apache-2.0",  # its one file is this project's own
             line=self.document.line(("init", name)),
             waivers=tuple(init.waive.items()),
+            own=of_init(self.matrix.defaults, init),
         )
 
     def _add(self, at: Location, spec: Spec) -> None:
@@ -179,12 +187,13 @@ class _Additions:
         packages, trim, waivers = Packages(apt=spec.apt, pip=spec.pip), spec.trim, dict(spec.waivers)
         for pattern in patterns:
             self.unused.pop(pattern, None)
-            addition = self.images[pattern]
+        additions = [self.images[pattern] for pattern in patterns]
+        for addition in additions:
             packages += addition.packages
             trim = trim if addition.trim is None else addition.trim
             waivers |= addition.waive
         fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec), trim=trim)
-        fields["waivers"] = tuple(waivers.items())
+        fields |= {"waivers": tuple(waivers.items()), "own": add(spec.own, additions)}
         return ImageSpec(**fields)
 
 

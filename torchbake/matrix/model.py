@@ -6,32 +6,34 @@ Every problem in the file is reported at once, each with file, line and key.
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from torchbake.errors import MatrixError
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import (
     Accelerators,
+    Account,
+    Certificates,
     Cudnn,
+    Environment,
+    Files,
     Indexes,
+    Labels,
     LabelText,
+    Model,
     Name,
     Names,
     PythonVersion,
     Repository,
     Torches,
     Waivers,
+    Who,
 )
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
 
 
-class _Model(BaseModel):
-    # A nested model's own validator is never used: built only when asked for, none of them costs a start its time.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Packages(_Model):
+class Packages(Model):
     """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
 
     apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
@@ -50,7 +52,7 @@ class Packages(_Model):
         )
 
 
-class Base(_Model):
+class Base(Model):
     """A distribution that images stand on, by a name that stands in their ids."""
 
     image: Annotated[str, AfterValidator(validators.image)] = Field(
@@ -62,7 +64,7 @@ class Base(_Model):
     python: PythonVersion = Field(description="the suite's own Python, for which wheels are locked", examples=["3.11"])
 
 
-class Flavor(_Model):
+class Flavor(Model):
     """What an image is for, by a name that stands in its id."""
 
     packages: Packages = Field(
@@ -74,10 +76,15 @@ class Flavor(_Model):
         examples=[{"cuda12": {"pip": ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}}],
     )
     headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
+    env: Environment
+    labels: Labels
+    certificates: Certificates
+    files: Files
+    user: Who
     waive: Waivers
 
 
-class Defaults(_Model):
+class Defaults(Model):
     """What every row has unless it says otherwise."""
 
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
@@ -85,9 +92,14 @@ class Defaults(_Model):
     packages: Packages = Field(
         Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
     )
+    env: Environment
+    labels: Labels
+    certificates: Certificates
+    files: Files
+    user: Who
 
 
-class Row(_Model):
+class Row(Model):
     """Torch versions on accelerators, bases and flavors: every combination is an image."""
 
     torch: Torches = Field(
@@ -106,10 +118,15 @@ class Row(_Model):
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
     indexes: Indexes
+    env: Environment
+    labels: Labels
+    certificates: Certificates
+    files: Files
+    user: Who
     waive: Waivers
 
 
-class Exclude(_Model):
+class Exclude(Model):
     """Combinations that are not built. Every axis that is named must match; one that excludes nothing is an error."""
 
     torch: Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
@@ -123,17 +140,22 @@ class Exclude(_Model):
     )
 
 
-class ImageAddition(_Model):
+class ImageAddition(Model):
     """Additions for the images of the rows whose id is this, or fits this glob; one that no image fits is an error."""
 
     packages: Packages = Field(
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
+    env: Environment
+    labels: Labels
+    certificates: Certificates
+    files: Files
+    user: Who
     waive: Waivers
 
 
-class InitImage(_Model):
+class InitImage(Model):
     """An init container with its own version, in a repository beside the other. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
@@ -143,10 +165,16 @@ class InitImage(_Model):
         description="the name in `bases:` of what its program is compiled on; nothing of it stays in the image",
         examples=["debian12"],
     )
+    labels: Labels
+    user: Account = Field(
+        Account(),
+        description="the uid it makes volumes writable for, in place of that of `defaults:`",
+        examples=[{"uid": 2000}],
+    )
     waive: Waivers
 
 
-class TagDefaults(_Model):
+class TagDefaults(Model):
     """What a tag means where it says nothing: a form that leaves a part out is about images with this value alone."""
 
     accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = Field(
@@ -156,7 +184,7 @@ class TagDefaults(_Model):
     flavor: str = Field("runtime", description="a name of `flavors:`", examples=["runtime"])
 
 
-class Tags(_Model):
+class Tags(Model):
     """The rolling tags: which forms there are, and what stands behind the short ones."""
 
     defaults: TagDefaults = Field(
@@ -169,7 +197,7 @@ class Tags(_Model):
     )
 
 
-class Matrix(_Model):
+class Matrix(Model):
     """The whole of matrix.yaml."""
 
     repository: Repository = Field(
@@ -186,7 +214,7 @@ class Matrix(_Model):
         examples=["BSD-3-Clause"],
     )
     defaults: Defaults = Field(
-        Defaults(),
+        Defaults.model_validate({}),
         description="what every row has unless it says otherwise",
         examples=[{"packages": {"pip": ["numpy"]}}],
     )

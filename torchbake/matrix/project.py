@@ -6,7 +6,8 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from torchbake.core.paths import state_of
+from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -27,6 +28,12 @@ class Project:
     def state(self) -> Path:
         """Bases, logs and plans: nothing that is committed, all of it can be made again."""
         return state_of(self.root)
+
+    @property
+    def templates(self) -> Path | None:
+        """The project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
+        folder = self.root / "templates"
+        return folder if folder.is_dir() and self.root != TOOLKIT else None
 
     @property
     def layout(self) -> Path:
@@ -54,5 +61,6 @@ def load_project(path: Path) -> Project:
     """Read, validate and expand a matrix, and give out its tags. Raises MatrixError."""
     matrix, document = load_matrix(path)
     expansion = expand(matrix, document)
+    check_files(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)
     return Project(root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags)

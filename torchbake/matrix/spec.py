@@ -24,11 +24,56 @@ class BaseSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class User:
+    """Who an image runs as. Any other uid of group 0 may take its place."""
+
+    name: str = "torch"
+    uid: int = 1001
+
+    @property
+    def home(self) -> str:
+        return f"/home/{self.name}"
+
+    @property
+    def workdir(self) -> str:
+        return "/app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """A file below the matrix's folder, or a folder whose path ends in a slash, that goes into an image.
+
+    ``owner`` is root, user, or empty: the user where all is the user's. ``mode`` is octal, or empty: as the file's.
+    """
+
+    source: str
+    target: str
+    owner: str = ""
+    mode: str = ""
+
+    def uid(self, user: User) -> int:
+        """Whom it belongs to; its group is 0."""
+        at_home = any(f"{self.target}/".startswith(f"{folder}/") for folder in (user.home, user.workdir))
+        return user.uid if self.owner == "user" or (at_home and not self.owner) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """What is a user's own in an image beside packages: variables and labels, by name; files; who it runs as."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    certificates: tuple[str, ...] = ()
+    files: tuple[OwnFile, ...] = ()
+    user: User = User()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageSpec:
     """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
 
     ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
-    fail, each with the reason.
+    fail, each with the reason. ``own`` is what the user adds beside packages.
     """
 
     torch: str
@@ -42,6 +87,7 @@ class ImageSpec:
     pip: tuple[str, ...]
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
+    own: Own = Own()
     repository: str
     source: str
     licenses: str
@@ -101,6 +147,7 @@ class InitSpec:
     """An init container image, such as ``volume-permissions``; its id is its name, and its template's.
 
     It is made from scratch, and has neither torch nor a lock; of what a PyTorch image has of that it says so.
+    ``own`` has labels and a uid.
     """
 
     id: str
@@ -111,6 +158,7 @@ class InitSpec:
     licenses: str
     line: int
     waivers: tuple[tuple[str, str], ...] = ()
+    own: Own = Own()
 
     kind = "init"
     family = "cpu"

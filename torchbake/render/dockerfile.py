@@ -1,32 +1,22 @@
 """Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
 
-import os
+import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
-from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec
+from torchbake.matrix.added_paths import certificate_name
+from torchbake.matrix.settings import CA_VARIABLES
+from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
+from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
-
-
-@dataclass(frozen=True, kw_only=True)
-class User:
-    """Who an image runs as. Any other uid of group 0 may take its place."""
-
-    name: str = "torch"
-    uid: int = 1001
-    home: str = "/home/torch"
-    workdir: str = "/app"
+CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +39,6 @@ class Copy:
     root: str
 
 
-USER = User()
 _NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
 _TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
 _DEVEL = Group(
@@ -65,21 +54,14 @@ def dockerfile_path(root: Path, spec: Spec) -> Path:
     return root / "images" / spec.id / "Dockerfile"
 
 
-def render(spec: Spec, lock: Lock | None) -> str:
-    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError."""
+def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
+    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError.
+
+    ``templates`` is a folder of the project's own, whose templates come before the toolkit's of the same name.
+    """
     name = f"{spec.template}.Dockerfile.j2"
     values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
-    try:
-        text = _environment().get_template(name).render(header=HEADER, spec=spec, user=USER, **values)
-    except jinja2.TemplateNotFound as error:
-        raise RenderError(
-            f"templates/{error.name}: no such template, which {spec.id} needs.",
-            hint="Add it, or remove the image from `init:` in matrix.yaml.",
-        ) from None
-    except jinja2.TemplateSyntaxError as error:
-        raise RenderError(f"{error.filename}:{error.lineno}: {error.message}", hint="Correct the template.") from None
-    except jinja2.UndefinedError as error:
-        raise RenderError(f"templates/{name}: {error.message}", hint="Correct the template's name for it.") from None
+    text = fill(name, templates, {"header": HEADER, "spec": spec, "user": spec.own.user, **values})
     return text.rstrip("\n") + "\n"
 
 
@@ -87,27 +69,6 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
     if lock is None:
         raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: nox -s lock -- {spec.id}")
     return lock
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        bytecode_cache=_compiled_templates(),
-        loader=jinja2.FileSystemLoader(TOOLKIT / "templates"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        keep_trailing_newline=True,
-    )
-
-
-def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
-    folder = cache_folder() / "templates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
@@ -121,6 +82,8 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
+        "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
+        "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
@@ -129,7 +92,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
 
 
 def _init_values(spec: InitSpec) -> dict[str, Any]:
-    return {"labels": _labels(spec, {}, title=spec.id)}
+    return {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
 
 
 def _groups(lock: Lock) -> list[Group]:
@@ -154,7 +117,7 @@ def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
     versions = {} if isinstance(spec, InitSpec) else _versions(spec, _required(spec, lock))
     labels = dict(_labels(spec, versions, title=""))
     ours = (key for key in labels if key.startswith(f"{LABEL}.") or key == VERSION_LABEL)
-    return {key: labels[key] for key in ours if not labels[key].startswith("${")}
+    return {key: labels[key] for key in ours if not labels[key].startswith("${")} | dict(spec.own.labels)
 
 
 def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
@@ -170,7 +133,7 @@ def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
 def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]:
     path = f"{VENV}/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     variables = {
-        "HOME": USER.home,
+        "HOME": spec.own.user.home,
         "LANG": "C.UTF-8",
         "PATH": path,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -188,12 +151,14 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
         }
     if not spec.headers:  # no addr2line, without which torch loses the message of an error whose C++ stack is asked for
         variables["TORCH_DISABLE_ADDR2LINE"] = "1"
+    if spec.own.certificates:
+        variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
     if spec.headers and lock.cuda:
         variables |= {
             "CUDA_HOME": CUDA_HOME,
             "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
         }
-    return sorted(variables.items())
+    return sorted({**variables, **{name: escaped(value) for name, value in spec.own.env}}.items())
 
 
 def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[tuple[str, str]]:
@@ -213,4 +178,10 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         f"{LABEL}.flavor": spec.flavor,
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
-    return [(key, value) for key, value in sorted(labels.items()) if value]
+    filled = {key: value for key, value in labels.items() if value}
+    return sorted({**filled, **{key: escaped(value) for key, value in spec.own.labels}}.items())
+
+
+def escaped(text: str) -> str:
+    r"""A text as it stands between double quotes in a Dockerfile, where `\`, `"` and `$` mean something."""
+    return re.sub(r'[\\"$]', r"\\\g<0>", text)

@@ -13,7 +13,8 @@ class Broken:
 
     ``files`` are put into the build context. ``program`` replaces texts in the init image's source, which is then
     compiled into the context as ``volume-permissions``. ``tag`` is an additional tag. ``only`` are the checks that
-    judge it; empty: all but the smoke tests, which take longer.
+    judge it; empty: all but the smoke tests, which take longer. ``row`` is YAML, what a matrix of its own adds to the
+    image, and ``beside`` are the files beside that matrix.
     """
 
     what: str
@@ -23,6 +24,8 @@ class Broken:
     files: Mapping[str, str] = field(default_factory=dict)
     program: Mapping[str, str] = field(default_factory=dict)
     tag: str = ""
+    row: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 def as_root(*commands: str) -> str:

@@ -5,6 +5,7 @@ from tests.e2e.broken import (
     files,
     libraries,
     metadata,
+    own,
     parts,
     process,
     python,
@@ -16,6 +17,7 @@ from tests.e2e.broken import (
 BROKEN: dict[str, Broken] = {
     **metadata.BROKEN,
     **files.BROKEN,
+    **own.BROKEN,
     **users.BROKEN,
     **python.BROKEN,
     **libraries.BROKEN,

@@ -41,13 +41,13 @@ class Report:
         return {check.id for check in self.checks if check.outcome is Outcome.NOT_RUN}
 
 
-def judge(ref: str, row: str, only: str = "") -> Report:
+def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.yaml") -> Report:
     """Run the checks of an image, as `nox -s test` would: those of ``only``, else every one but the smoke tests."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         command = [sys.executable, "-m", "pytest", "tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
         command += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
-        command += ["--image", ref, "--row", row, "--results", str(results)]
+        command += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
         command += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
         done = subprocess.run(command, cwd=TOOLKIT, capture_output=True, text=True, timeout=300, check=False)
         checks = read_results(results.read_text()) if results.exists() else ()
@@ -59,9 +59,24 @@ def break_and_judge(name: str, broken: Broken, base: Base) -> Report:
     tags = [f"{REPOSITORY}/broken:{name}", *([f"{REPOSITORY}/{broken.tag}"] if broken.tag else [])]
     try:
         _build(broken, base.ref, tags)
-        return judge(tags[0], base.row, broken.only)
+        with tempfile.TemporaryDirectory() as folder:
+            return judge(tags[0], base.row, broken.only, _matrix(broken, base.row, Path(folder)))
     finally:
         subprocess.run(["docker", "rmi", "-f", *tags], capture_output=True, check=False)
+
+
+def _matrix(broken: Broken, row: str, folder: Path) -> Path:
+    """The matrix that promises the image: the repository's, or one in a folder of its own that promises more."""
+    text = (TOOLKIT / "matrix.yaml").read_text()
+    if not broken.row:
+        return TOOLKIT / "matrix.yaml"
+    assert "\nimages:" not in text, "matrix.yaml has `images:` already; put what is added here below that"
+    (folder / "images").symlink_to(TOOLKIT / "images")
+    for name, content in broken.beside.items():
+        (folder / name).write_text(content)
+    path = folder / "matrix.yaml"
+    path.write_text(f'{text}\nimages:\n  "{row}": {{{broken.row}}}\n')
+    return path
 
 
 def _build(broken: Broken, base: str, tags: list[str]) -> None:

@@ -13,7 +13,7 @@ from torchbake.build.inputs import inputs_digest
 from torchbake.core.digest import digest
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import Own, OwnFile, Spec
 from torchbake.render.dockerfile import dockerfile_path
 
 TEXTS = {"dockerfile": "FROM x", "lock_text": "torch", "builder_lock": "uv", "base_digest": "sha256:1"}
@@ -46,6 +46,24 @@ def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(
     real = inputs.toolkit_file
     monkeypatch.setattr(inputs, "toolkit_file", lambda path: "another" if path == name else real(path))
     assert digest_of(spec) != before
+
+
+def test_what_puts_own_files_into_an_image_is_in_the_digest_of_such_images_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, own = image(), image(own=Own(files=(OwnFile(source="a", target="/a"),)))
+    before = digest_of(plain), digest_of(own)
+    real = inputs.toolkit_file
+    monkeypatch.setattr(inputs, "toolkit_file", lambda path: real(path) + "#" * (path == inputs.OWN_FILES))
+    assert [one != other for one, other in zip(before, (digest_of(plain), digest_of(own)), strict=True)] == [
+        False,
+        True,
+    ]
+
+
+def test_own_files_are_in_the_digest_as_they_are() -> None:
+    assert digest_of(image(), own=("a",)) != digest_of(image(), own=("b",))
+    assert digest_of(image(), own=()) == digest_of(image())
 
 
 def test_nothing_is_copied_or_mounted_from_the_toolkit_that_is_not_in_the_digest(project: Project) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of
+from tests.unit.conftest import SMALL
 from tests.unit.engines import Daemon
 from torchbake import cli
 from torchbake.build import unchanged
@@ -18,7 +19,7 @@ from torchbake.core.files import write_text
 from torchbake.engine import ahead
 from torchbake.engine.image import Image
 from torchbake.errors import HostConfigError
-from torchbake.matrix.project import Project
+from torchbake.matrix.project import Project, load_project
 from torchbake.oci.labels import ID, INPUTS
 
 WORDS = ("cpu", "volume-permissions")
@@ -66,13 +67,18 @@ def _ordinary() -> None:
     raise OrdinaryError
 
 
+def hold_all(daemon: Daemon, project: Project) -> None:
+    """Put the images there as this project builds them."""
+    for number, name in enumerate(NAMES):
+        job = preparation_of(project).job(spec_of(project, name), BASE)
+        daemon.hold(f"sha256:{number:064}", *job.references, labels={ID: name, INPUTS: job.inputs}, unpacked=number)
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
     project, daemon = small_project(tmp_path / "project"), Daemon()
     write_text(project.state / "bases/debian12.json", json.dumps(BASE.__dict__))
-    for number, name in enumerate(NAMES):
-        job = preparation_of(project).job(spec_of(project, name), BASE)
-        daemon.hold(f"sha256:{number:064}", *job.references, labels={ID: name, INPUTS: job.inputs}, unpacked=number)
+    hold_all(daemon, project)
     site = Site(project=project, daemon=daemon, capsys=capsys, monkeypatch=monkeypatch)
 
     class Listing:
@@ -184,6 +190,20 @@ def test_a_byte_more_in_any_file_of_the_project_takes_the_ordinary_way(known: Si
         assert known.quickly() is None, path
         path.write_bytes(before)
         assert known.quickly(), path
+
+
+def test_templates_of_the_projects_own_are_read_each_time(known: Site) -> None:
+    (known.project.root / "templates").mkdir()
+    assert known.quickly() is None
+
+
+def test_files_of_the_projects_own_are_read_each_time(site: Site) -> None:
+    (site.project.root / "motd").write_text("hello\n")
+    own = SMALL.replace("  cudnn: 9\n", "  cudnn: 9\n  files: [{source: motd, target: /etc/motd}]\n")
+    site.project.document.path.write_text(own)
+    hold_all(site.daemon, load_project(site.project.document.path))
+    assert site.build()[0] == 0
+    assert site.quickly() is None
 
 
 def test_another_toolkit_takes_the_ordinary_way(known: Site) -> None:

@@ -356,6 +356,22 @@ def test_a_row_that_promises_something_else_is_another_suite(small: Project) -> 
     assert suite_digest(small, spec, ()) != before
 
 
+def test_what_files_and_templates_of_the_project_hold_is_promised_too(tmp_path: Path) -> None:
+    line = "    accelerator: cpu\n"
+    (tmp_path / "matrix.yaml").write_text(
+        SMALL.replace(line, f"{line}    files: [{{source: job.py, target: /app/x}}]\n")
+    )
+    (tmp_path / "templates").mkdir()
+    seen = set()
+    for name in ("job.py", "templates/pytorch.Dockerfile.j2"):
+        for text in ("one", "two"):
+            (tmp_path / "job.py").touch()
+            (tmp_path / name).write_text(text)
+            project = load_project(tmp_path / "matrix.yaml")
+            seen.add(suite_digest(project, project.expansion.specs[0], ()))
+    assert len(seen) == 4
+
+
 def test_another_row_of_the_matrix_changes_nothing_for_this_one(small: Project, tmp_path: Path) -> None:
     spec = next(spec for spec in small.expansion.specs if spec.id == CPU)
     before = suite_digest(small, spec, ())

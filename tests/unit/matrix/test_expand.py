@@ -7,7 +7,7 @@ import pytest
 from tests.unit.conftest import SMALL, edited, expand_text, image
 from torchbake.matrix.expand import Expansion
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, InitSpec
+from torchbake.matrix.spec import ImageSpec, InitSpec, User
 
 
 def the(expansion: Expansion, name: str) -> ImageSpec:
@@ -163,3 +163,62 @@ def test_a_row_has_its_own_indexes_or_none() -> None:
 def test_a_rows_indexes_are_asked_before_the_matrixs_more_exact_ones() -> None:
     row = "    accelerator: cuda12.8\n"
     assert indexes(edited(row, f"{row}    indexes: {{cuda: []}}\n", WITH_INDEXES))["cuda12.8"] == ()
+
+
+def adding(defaults: str, flavor: str, row: str, image: str) -> str:
+    """The small matrix, in which four places say something of one image."""
+    text = edited("  cudnn: 9\n", f"  cudnn: 9\n  {defaults}\n")
+    text = edited("  runtime: {}\n", f"  runtime: {{{flavor}}}\n", text)
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {row}\n", text)
+    return edited("init:\n", f"images:\n  2.13.0-cpu-runtime-*: {{{image}}}\ninit:\n", text)
+
+
+@pytest.mark.parametrize("key", ["env", "labels"])
+def test_of_two_values_for_one_name_the_most_particular_place_counts(key: str) -> None:
+    words = (f"{key}: {{a: {n}, {name}: {n}}}" for n, name in enumerate("bcde"))
+    specs = {spec.id: spec for spec in expand_text(adding(*words)).specs}
+    runtime, devel = specs["2.13.0-cpu-runtime-debian12"], specs["2.13.0-cpu-devel-debian12"]
+    assert dict(getattr(runtime.own, key)) == {"a": "3", "b": "0", "c": "1", "d": "2", "e": "3"}
+    assert dict(getattr(devel.own, key)) == {"a": "2", "b": "0", "d": "2"}
+    assert getattr(specs["volume-permissions"].own, key) == ()
+
+
+def test_of_two_files_at_one_place_the_most_particular_counts_and_comes_last() -> None:
+    words = (f"files: [{{source: {n}, target: /same}}, {{source: {n}, target: /{n}}}]" for n in "bcde")
+    spec = expand_text(adding(*words)).specs[0]
+    assert [(file.source, file.target) for file in spec.own.files] == [
+        ("b", "/b"), ("c", "/c"), ("d", "/d"), ("e", "/same"), ("e", "/e"),
+    ]  # fmt: skip
+
+
+def test_certificates_add_up_and_each_is_there_once() -> None:
+    spec = expand_text(adding(*(f"certificates: [a.pem, {name}.pem]" for name in "bcde"))).specs[0]
+    assert spec.own.certificates == ("a.pem", "b.pem", "c.pem", "d.pem", "e.pem")
+
+
+def test_the_user_is_the_most_particular_places_name_by_name() -> None:
+    text = adding("user: {uid: 2000, name: one}", "user: {uid: 2001}", "user: {name: two}", "user: {uid: 2002}")
+    specs = {spec.id: spec.own.user for spec in expand_text(text).specs}
+    assert specs["2.13.0-cpu-runtime-debian12"] == User(uid=2002, name="two")
+    assert specs["2.13.0-cpu-devel-debian12"] == User(uid=2000, name="two")
+    assert specs["2.10.0-cuda12.8-cudnn9-runtime-debian12"] == User(uid=2001, name="one")
+    assert specs["volume-permissions"] == User(uid=2000)
+    assert {spec.own.user for spec in expand_text(SMALL).specs} == {User(uid=1001, name="torch")}
+
+
+def test_an_init_image_may_serve_another_uid() -> None:
+    line = "  volume-permissions: {version: 1.0.0, base: debian12"
+    text = edited(f"{line}}}", f"{line}, user: {{uid: 3000}}}}", edited("  cudnn: 9\n", "  user: {uid: 2000}\n"))
+    assert expand_text(text).specs[-1].own.user.uid == 3000
+
+
+def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> None:
+    words = 'env: {MAX_TOKENS: "512"}\n    waive: {metadata.env-secrets: a number of words}'
+    specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
+    assert dict(specs[0].own.env) == {"MAX_TOKENS": "512"}
+
+
+def test_an_init_image_has_labels_of_its_own() -> None:
+    line = "  volume-permissions: {version: 1.0.0, base: debian12"
+    text = edited(f"{line}}}", f"{line}, labels: {{com.acme.team: vision}}}}")
+    assert dict(expand_text(text).specs[-1].own.labels) == {"com.acme.team": "vision"}

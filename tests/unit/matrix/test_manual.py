@@ -1,5 +1,6 @@
 """docs/matrix.md: it is what the model says, it leaves no key out, and what it gives as an example is right."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,10 +38,12 @@ def matrix_with(place: str, lines: str) -> Document:
     """The small matrix with these keys at a place of it."""
     document = parse_document(SMALL, Path("matrix.yaml"))
     node: Any = document.data
-    for step in re.findall(r"\w+|\*|\[\]", place):
+    steps = re.findall(r"\w+|\*|\[\]", place)
+    for step, after in itertools.zip_longest(steps, steps[1:]):
         # Where the small matrix has no name: one that fits an image as well as a CUDA.
         name = next(iter(node), "cuda12") if step == "*" else step
-        node = node[0] if step == "[]" else node.setdefault(name, {})
+        fresh: Any = [{"source": "x", "target": "/x"}] if after == "[]" else {}
+        node = node[0] if step == "[]" else node.setdefault(name, fresh)
     node |= parse_document(lines, Path("example")).data
     return document
 

@@ -175,6 +175,78 @@ INDEXES = [
     ),
 ]
 
+
+def own(name: str, key: str, *words: str) -> Broken:
+    """Something that the row of the CPU adds, as one line of YAML."""
+    return broken(name, CPU, f"{CPU}    {name} {HERE}\n", key, *words)
+
+
+def file(source: str, target: str, key: str, *words: str) -> Broken:
+    return own(f"files: [{{source: {source}, target: {target}}}]", f"rows.0.files.0{key}", *words)
+
+
+OWN = [
+    own("env: {A-B: x}", "rows.0.env.A-B", "form"),
+    own("env: {1A: x}", "rows.0.env.1A", "form"),
+    own('env: {A: "x\\ny"}', "rows.0.env.A", "control characters"),
+    own("env: {A: }", "rows.0.env.A", "one value"),
+    own("env: [A=x]", "rows.0.env", "mapping"),
+    own("env: {PATH: /x}", "rows.0.env.PATH", "PATH is the toolkit's own", "/usr/local/bin"),
+    own("env: {HF_TOKEN: x}", "rows.0.env.HF_TOKEN", "looks like a secret", "metadata.env-secrets"),
+    own("labels: {Team: x}", "rows.0.labels.Team", "form"),
+    own("labels: {a..b: x}", "rows.0.labels.a..b", "form"),
+    own("labels: {org.torchbake.id: x}", "rows.0.labels.org.torchbake.id", "the toolkit's own"),
+    own("labels: {com.docker.x: x}", "rows.0.labels.com.docker.x", "Docker's own"),
+    own("labels: {org.opencontainers.image.source: x}", ".source", "`source:` on top"),
+    own("labels: {org.opencontainers.image.created: x}", ".created", "each build fills it in"),
+    own("labels: {org.opencontainers.image.vendro: x}", ".vendro", "did you mean 'org.opencontainers.image.vendor'?"),
+    own('labels: {a: "x\\ty"}', "rows.0.labels.a", "control characters"),
+    broken("secret of all", "  cudnn: 9\n", f"  cudnn: 9\n  env: {{API_KEY: x}} {HERE}\n", "defaults.env", "secret"),
+    broken("secret of an image", "init:\n", images('"2.13.0-*": {env: {API_KEY: x}}'), "images.2.13.0-*.env", "secret"),
+    own("certificates: [/etc/acme.pem]", "rows.0.certificates.0", "outside of the matrix's folder"),
+    own("certificates: [a/../../acme.pem]", "rows.0.certificates.0", "outside of the matrix's folder"),
+    own("certificates: ['a b.pem']", "rows.0.certificates.0", "no path such as"),
+    own("certificates: ['a,target=/x']", "rows.0.certificates.0", "no path such as"),
+    own("certificates: [a//b.pem]", "rows.0.certificates.0", "single slashes"),
+    own("certificates: [folder/]", "rows.0.certificates.0", "name each certificate"),
+    own("certificates: [images/a.pem]", "rows.0.certificates.0", "the toolkit's"),
+    own("certificates: a.pem", "rows.0.certificates", "should be a list"),
+    own("certificates: [a/x.pem, b/x.crt]", "rows.0.certificates", "a/x.pem and b/x.crt would both be x.crt"),
+    file("../job.py", "/x", ".source", "outside of the matrix's folder"),
+    file("layers/job.py", "/x", ".source", "layers/, which is the toolkit's"),
+    file("job.py", "x", ".target", "from the root on"),
+    file("job.py", "/", ".target", "from the root on"),
+    file("job.py", "/a/../b", ".target", "single slashes"),
+    file("job.py", "'/a b'", ".target", "no place such as"),
+    *(
+        file("job.py", taken, ".target", f"{taken} cannot be")
+        for taken in ("/proc/x", "/sys/x", "/dev/x", "/opt/venv/x", "/opt/torchbake", "/pytorch/x", "/bin/tini")
+    ),
+    file("job.py", "/etc/ssl/certs/x.pem", ".target", "name yours in `certificates`"),
+    file("job.py", "/x, mode: 4755", ".mode", "form"),
+    file("job.py", "/x, mode: 0648", ".mode", "form"),
+    file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),
+    file("job.py", "/x, owner: www-data", ".owner", "form"),
+    file("job.py", "/x, ownr: user", ".ownr", "did you mean 'owner'?"),
+    own("user: {uid: 0}", "rows.0.user.uid", "greater than or equal to 1000"),
+    own("user: {uid: 4294967295}", "rows.0.user.uid", "less than"),
+    own("user: {uid: 65534}", "rows.0.user.uid", "nobody's"),
+    own("user: {uid: me}", "rows.0.user.uid", "integer", "'me'"),
+    own("user: {name: root}", "rows.0.user.name", "Debian's own"),
+    own("user: {name: 'a:b'}", "rows.0.user.name", "form"),
+    own("user: {nam: b}", "rows.0.user.nam", "did you mean 'name'?"),
+    own("user: 2000", "rows.0.user", "should be a mapping"),
+    broken("init's name of a user", INIT, INIT.replace("}", f", user: {{name: x}}}} {HERE}"), ".user", "uid alone"),
+    broken(
+        "certificates and their variable", CPU,
+        f"{CPU}    certificates: [x.pem]\n    env: {{SSL_CERT_FILE: /x}} {HERE}\n", "rows.0.env", "SSL_CERT_FILE",
+    ),
+    broken(
+        "env of an init image", INIT, INIT.replace("}", f", env: {{A: x}}}} {HERE}"), "init.volume-permissions.env",
+        "unknown key",
+    ),
+]  # fmt: skip
+
 COMBINATIONS = [
     broken("cudnn on a cpu row", CPU, f"{CPU}    cudnn: 9 {HERE}\n", "rows.0.cudnn", "cpu row"),
     broken("one image twice", TORCHES, f"  - torch: [2.10.0, 2.9.1, 2.10.0] {HERE}\n", "rows.1", "duplicate image"),
@@ -230,6 +302,7 @@ BROKEN = [
         "version": VERSIONS,
         "name": NAMES,
         "index": INDEXES,
+        "own": OWN,
         "injection": INJECTIONS,
         "combination": COMBINATIONS,
         "tag form": TAG_FORMS,

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.images.dockerfile import promise_of
 from tests.unit.conftest import check_golden, image, init_image
 from torchbake import cli
 from torchbake.core.paths import TOOLKIT
@@ -16,9 +19,10 @@ from torchbake.errors import RenderError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.render import dockerfile as rendering
-from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
+from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec, User
+from torchbake.render import templates as rendering
+from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -28,6 +32,17 @@ def lock(name: str) -> Lock:
     return parse_lock((GOLDEN / "locks" / f"{name}.lock").read_text(), name)
 
 
+OWN = Own(
+    env=(("HF_HOME", "/data/hf"), ("GREETING", 'a "b" $PATH \\ ü'), ("LANG", "de_DE.UTF-8")),
+    certificates=("certificates/acme.pem", "certificates/lab/root.v2.crt"),
+    files=(
+        OwnFile(source="files/job.py", target="/app/job.py"),
+        OwnFile(source="files/conf/", target="/etc/acme", mode="0640"),
+        OwnFile(source="files/model", target="/srv/model", owner="user"),
+    ),
+    user=User(uid=2000, name="jovyan"),
+    labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
+)
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
 CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cpu-runtime": (image("2.13.0", "cpu"), lock("cpu")),
@@ -37,9 +52,11 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
+    "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
+    "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
 }
-PYTORCH = [name for name in CASES if name != "volume-permissions"]
+PYTORCH = [name for name, (_, found) in CASES.items() if found]
 every_case = pytest.mark.parametrize("name", CASES)
 every_image = pytest.mark.parametrize("name", PYTORCH)
 
@@ -77,7 +94,26 @@ def test_no_frontend_is_pulled_from_a_registry(name: str) -> None:
 @every_case
 def test_the_user_is_a_number(name: str) -> None:
     users = re.findall(r"^USER (.*)$", text_of(name), flags=re.MULTILINE)
-    assert users == ["0:0" if name == "volume-permissions" else "1001"]
+    assert users == [str(CASES[name][0].own.user.uid) if name in PYTORCH else "0:0"]
+
+
+def test_nothing_of_the_usual_user_is_left_where_the_matrix_names_another() -> None:
+    text = text_of("cpu-own")
+    assert not re.findall(r"1001|/home/torch|torch:x", text)
+    assert 'echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd' in text
+    assert promise_of(text).environment["HOME"] == "/home/jovyan"
+    assert "\n    2000:0 - /run/own-1 /app/job.py" in text
+
+
+def test_the_init_image_is_compiled_for_another_uid() -> None:
+    """By a word of its source, which stands in one file alone: in the default, and where help tells it."""
+    (words,) = re.findall(r"sed -i 's/(.*)/(.*)/g' (\S+)", text_of("volume-permissions-own"))
+    sources = sorted((TOOLKIT / "entrypoints/init/volume-permissions").glob("*.[ch]"))
+    holding = [path for path in sources if re.search(words[0], path.read_text())]
+    assert [path.name for path in holding] == [words[2].rpartition("/")[2]] == ["options.c"]
+    changed = re.sub(words[0], words[1], holding[0].read_text())
+    assert "{.uid = 2000, .gid = 2000}" in changed
+    assert "(default 2000:2000)" in changed
 
 
 @every_case
@@ -158,6 +194,35 @@ def test_the_labels_say_everything_that_is_inside() -> None:
     }
 
 
+seen = st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \"\\$'`#{}=<"), max_size=20)
+
+
+@given(seen, seen)
+def test_a_value_arrives_as_it_was_written_whatever_it_holds(one: str, other: str) -> None:
+    spec = image(own=Own(env=(("ONE", one), ("TWO", other)), labels=(("one", other), ("two", one))))
+    text = render(spec, lock("cuda"))
+    promise = promise_of(text)
+    assert (promise.environment["ONE"], promise.environment["TWO"]) == (one, other)
+    assert (promise.labels["one"], promise.labels["two"]) == (other, one)
+    plain = image(own=Own(env=(("ONE", ""), ("TWO", "")), labels=(("one", ""), ("two", ""))))
+    assert len(text.splitlines()) == len(render(plain, lock("cuda")).splitlines())
+
+
+def test_ones_own_labels_are_promised_of_what_a_registry_serves() -> None:
+    spec, found = CASES["cpu-own"]
+    assert promised_labels(spec, found).items() >= set(OWN.labels)
+    init = init_image(own=Own(labels=(("com.acme.team", "vision"),)))
+    assert promised_labels(init, None)["com.acme.team"] == "vision"
+    assert promise_of(render(init, None)).labels["com.acme.team"] == "vision"
+
+
+@every_case
+def test_every_variable_of_the_toolkit_is_fixed_or_harmless(name: str) -> None:
+    own = {key for key, _ in CASES[name][0].own.env}
+    assert promise_of(text_of(name)).environment.keys() - own <= {*FIXED, *HARMLESS, *CA_VARIABLES}
+    assert not set(FIXED) & set(HARMLESS)
+
+
 def test_the_cpus_labels_have_no_cuda() -> None:
     labels = pairs("LABEL", text_of("cpu-runtime"))
     assert labels["org.torchbake.torch"] == "2.13.0+cpu"
@@ -201,7 +266,7 @@ def test_an_init_image_without_a_template_is_an_error_that_names_it() -> None:
 
 @pytest.fixture
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the templates, to be broken."""
+    """A copy of the toolkit's templates, to be broken."""
     shutil.copytree(TOOLKIT / "templates", tmp_path / "templates")
     monkeypatch.setattr(rendering, "TOOLKIT", tmp_path)
     rendering._environment.cache_clear()

@@ -1,0 +1,204 @@
+"""An image made one's own by its matrix alone: what it is given is inside, seen by the real engine."""
+
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.certificates import AUTHORITY
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from torchbake.matrix.project import load_project
+
+pytestmark = pytest.mark.render
+
+Run = Callable[..., str]
+REPOSITORY = "torchbake-test/own/pytorch"
+# All that means something to a shell, to a Dockerfile, to YAML or to BuildKit.
+ODD = "a \"b\" 'c' $HOME ${PATH:-x} \\ \\n \\\\ `id` # {{ x }} %{y} = üñ 漢 🜁 <<EOF \\"
+ROW = {
+    "torch": "2.13.0",
+    "accelerator": "cpu",
+    "base": "debian12",
+    "packages": {"pip": ["numpy", "setuptools"]},  # as the repository's own, whose lock it takes
+    "env": {"ODD": ODD, "HF_HOME": "/data/hf", "EMPTY": ""},
+    "labels": {"com.acme.odd": ODD, "org.opencontainers.image.vendor": "Acme"},
+    "certificates": ["certificates/acme-root.pem"],
+    "files": [
+        {"source": "files/job.py", "target": "/app/sub/job.py"},
+        {"source": "files/conf/", "target": "/etc/acme", "mode": "0640"},
+        {"source": "files/tool", "target": "/usr/local/bin/tool"},
+        {"source": "files/conf/", "target": "/srv/state/conf", "owner": "user"},
+    ],
+    "user": {"uid": 2000, "name": "jovyan"},
+}
+MATRIX = {
+    "repository": REPOSITORY,
+    "indexes": {name: list(urls) for name, urls in load_project(ROOT / "matrix.yaml").matrix.indexes.items()},
+    "bases": {"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}},
+    "flavors": {"runtime": {}},
+    "rows": [ROW],
+    "init": {
+        INIT: {"version": "1.0.0", "base": "debian12", "labels": {"com.acme.odd": ODD}, "user": {"uid": 2000}},
+    },
+    "tags": {"defaults": {"accelerator": "cpu", "base": "debian12"}, "rolling": ["{torch}-{family}"]},
+}
+TEMPLATE = """\
+{% extends "pytorch.Dockerfile.j2" %}
+{% block before_user %}COPY src /opt/acme
+ENV PATH=/opt/acme:$PATH
+RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A project whose images were built: its matrix, and by id what `build` says of each."""
+
+    matrix: Path
+    images: dict[str, dict[str, Any]]
+
+    @property
+    def folder(self) -> Path:
+        return self.matrix.parent
+
+    @property
+    def ref(self) -> str:
+        return str(self.images[CPU]["ref"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Made:
+    folder = tmp_path_factory.mktemp("own")
+    for name, content in {
+        "matrix.yaml": json.dumps(MATRIX, ensure_ascii=False),  # which is YAML too
+        ".dockerignore": "*\n",  # as a clone of the toolkit has one, which knows nothing of these files
+        "certificates/acme-root.pem": AUTHORITY,
+        "files/job.py": "print('job')\n",
+        "files/conf/a.yaml": "steps: 1\n",
+        "files/conf/sub/b c.yaml": "steps: 2\n",
+        "files/conf/__pycache__/x.pyc": "never copied\n",
+        "files/tool": "#!/bin/sh\necho tool\n",
+        "src/acme-info": "#!/bin/sh\ncat /opt/acme/id\n",
+        "templates/pytorch.Dockerfile.j2": TEMPLATE,
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    for name in ("files/tool", "src/acme-info"):
+        (folder / name).chmod(0o755)
+    (folder / "files/conf/a.yaml").chmod(0o600)  # what the matrix says counts, not this
+    (folder / ".torchbake").mkdir()
+    (folder / ".torchbake/bases").symlink_to(bases)
+    shutil.copytree(ROOT / "images" / CPU, folder / "images" / CPU)
+    shutil.copy(ROOT / "images/builder.lock", folder / "images/builder.lock")
+    matrix = folder / "matrix.yaml"
+    done = torchbake("build", "all", "--matrix", str(matrix), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return Made(matrix=matrix, images=images_of(done))
+
+
+def config_of(engine: docker.DockerClient, ref: str) -> dict[str, Any]:
+    config: dict[str, Any] = engine.images.get(ref).attrs["Config"]
+    return config
+
+
+def test_variables_arrive_as_they_were_written(engine: docker.DockerClient, made: Made, run: Run) -> None:
+    variables = dict(pair.split("=", 1) for pair in config_of(engine, made.ref)["Env"])
+    assert (variables["ODD"], variables["HF_HOME"], variables["EMPTY"]) == (ODD, "/data/hf", "")
+    inside = json.loads(run(made.ref, "python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"))
+    assert (inside["ODD"], inside["HF_HOME"], inside["EMPTY"]) == (ODD, "/data/hf", "")
+
+
+@pytest.mark.parametrize("name", [CPU, INIT])
+def test_labels_arrive_as_they_were_written(engine: docker.DockerClient, made: Made, name: str) -> None:
+    labels = config_of(engine, made.images[name]["ref"])["Labels"]
+    assert labels["com.acme.odd"] == ODD
+    assert labels["org.torchbake.id"] == name
+    assert labels.get("org.opencontainers.image.vendor") == ("Acme" if name == CPU else None)
+
+
+def test_files_are_there_with_owner_and_mode(made: Made, run: Run) -> None:
+    look = "find /app /etc/acme /srv /usr/local/bin/tool -printf '%p %U:%G %m\\n' | sort"
+    assert run(made.ref, "sh", "-c", look, user="0").splitlines() == [
+        "/app 2000:0 775",
+        "/app/sub 2000:0 775",
+        "/app/sub/job.py 2000:0 664",
+        "/etc/acme 0:0 750",
+        "/etc/acme/a.yaml 0:0 640",
+        "/etc/acme/sub 0:0 750",
+        "/etc/acme/sub/b c.yaml 0:0 640",
+        "/srv 0:0 755",
+        "/srv/state 0:0 755",
+        "/srv/state/conf 2000:0 775",
+        "/srv/state/conf/a.yaml 2000:0 664",
+        "/srv/state/conf/sub 2000:0 775",
+        "/srv/state/conf/sub/b c.yaml 2000:0 664",
+        "/usr/local/bin/tool 0:0 755",
+    ]
+    assert run(made.ref, "tool") == "tool"
+    assert run(made.ref, "python", "sub/job.py") == "job"
+    assert run(made.ref, "cat", "/etc/acme/sub/b c.yaml") == "steps: 2"  # group 0 may read
+
+
+def test_the_system_and_python_trust_the_companys_authority(made: Made, run: Run) -> None:
+    script = (
+        "import ssl, sys; der = ssl.PEM_cert_to_DER_cert(sys.argv[1]);"
+        "print(der in ssl.create_default_context().get_ca_certs(binary_form=True))"
+    )
+    assert run(made.ref, "python", "-c", script, AUTHORITY.strip()) == "True"
+    certificate = "/usr/local/share/ca-certificates/acme-root.crt"
+    assert run(made.ref, "openssl", "verify", "-CApath", "/etc/ssl/certs", "-no-CAfile", certificate).endswith("OK")
+    count = "grep -c BEGIN /etc/ssl/certs/ca-certificates.crt"
+    assert int(run(made.ref, "sh", "-c", count)) > 50, "the authorities of the web are gone"
+    names = "SSL_CERT_FILE REQUESTS_CA_BUNDLE PIP_CERT"
+    assert set(run(made.ref, "sh", "-c", f"printenv {names}").split()) == {"/etc/ssl/certs/ca-certificates.crt"}
+
+
+def test_it_runs_as_the_user_that_the_matrix_names(engine: docker.DockerClient, made: Made, run: Run) -> None:
+    assert config_of(engine, made.ref)["User"] == "2000"
+    said = run(made.ref, "sh", "-c", 'echo "$(id -u):$(id -g) $(id -un) $USER $HOME $(pwd)"; touch /app/x ~/x')
+    assert said == "2000:0 jovyan jovyan /home/jovyan /app"
+    assert run(made.ref, "sh", "-c", "ls -d /home/*") == "/home/jovyan"
+
+
+def test_a_block_of_ones_own_template_is_in_the_image(made: Made, run: Run) -> None:
+    assert run(made.ref, "acme-info") == CPU
+
+
+def test_volumes_are_made_writable_for_the_same_uid(engine: docker.DockerClient, made: Made, run: Run) -> None:
+    ref, volume = made.images[INIT]["ref"], engine.volumes.create()
+    try:
+        mount = {volume.name: {"bind": "/data", "mode": "rw"}}
+        engine.containers.run(ref, ["/data"], remove=True, volumes=mount, network_mode="none")
+        assert run(made.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
+    finally:
+        volume.remove(force=True)
+    assert "(default 2000:2000)" in engine.containers.run(ref, ["--help"], remove=True).decode()
+
+
+def test_every_check_of_both_images_passes(made: Made) -> None:
+    done = torchbake("test", "all", "--matrix", str(made.matrix), "--skip", "smoke.*", "--format", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_file_that_changed_is_another_image_and_nothing_else_is(made: Made) -> None:
+    def statuses() -> dict[str, str]:
+        done = torchbake("build", "all", "--matrix", str(made.matrix), "--dry-run", "--format", "json")
+        return {name: image["status"] for name, image in images_of(done).items()}
+
+    fresh = {CPU: "up-to-date", INIT: "up-to-date"}
+    assert statuses() == fresh
+    for name in ("files/conf/a.yaml", "certificates/acme-root.pem", "src/acme-info"):
+        path = made.folder / name
+        before, mode = path.read_text(), stat.S_IMODE(path.stat().st_mode)
+        path.write_text(f"# changed\n{before}")
+        assert statuses() == {CPU: "planned", INIT: "up-to-date"}, name
+        path.write_text(before)
+        path.chmod(mode)
+        assert statuses() == fresh, name

@@ -1,0 +1,76 @@
+"""The user's own files as texts for the digest: whatever is copied of them makes another image, nothing else does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import AUTHORITY
+from tests.unit.build.test_prepare import job
+from tests.unit.builds import RUNTIME, small_project
+from torchbake.build.own_inputs import own_inputs
+from torchbake.errors import RenderError
+from torchbake.matrix.project import load_project
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "conf/sub").mkdir(parents=True)
+    (tmp_path / "conf/a.yaml").write_text("a")
+    (tmp_path / "conf/sub/b.yaml").write_text("b")
+    (tmp_path / "job.py").write_text("job")
+    return tmp_path
+
+
+CHANGES: list[Callable[[Path], object]] = [
+    lambda root: (root / "conf/a.yaml").write_text("A"),
+    lambda root: (root / "conf/sub/b.yaml").rename(root / "conf/sub/c.yaml"),
+    lambda root: (root / "job.py").chmod(0o755),
+    lambda root: (root / "conf/empty").mkdir(),
+    lambda root: (root / "conf/link").symlink_to("a.yaml"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_of_a_file_is_another_text(change: Callable[[Path], object], root: Path) -> None:
+    before = own_inputs(root, ("conf", "job.py"))
+    change(root)
+    assert own_inputs(root, ("conf", "job.py")) != before
+
+
+def test_times_modes_bytecode_and_other_files_change_nothing(root: Path) -> None:
+    before = own_inputs(root, ("conf", "job.py"))
+    (root / "job.py").chmod(0o600)
+    (root / "other.txt").write_text("x")
+    (root / "conf/__pycache__").mkdir()
+    (root / "conf/__pycache__/a.pyc").write_text("x")
+    (root / "conf/a.yaml").touch()
+    assert own_inputs(root, ("conf", "job.py")) == before
+
+
+def test_a_glob_means_what_fits_it(root: Path) -> None:
+    assert [text.partition("\n")[0] for text in own_inputs(root, ("conf/*.yaml",))] == ["conf/a.yaml"]
+
+
+@pytest.mark.parametrize("source", ["nothing.txt", "conf/*.json"])
+def test_what_is_not_there_is_an_error(source: str, root: Path) -> None:
+    with pytest.raises(RenderError, match="no such file, which a Dockerfile copies"):
+        own_inputs(root, (source,))
+
+
+def test_a_certificate_is_in_the_digest_and_its_build_sees_it(tmp_path: Path) -> None:
+    root = small_project(tmp_path / "project").root
+    matrix = root / "matrix.yaml"
+    before = job(load_project(matrix)).inputs
+    ignore = root / "images" / RUNTIME / "Dockerfile.dockerignore"
+    assert not ignore.exists()
+    (root / "acme.pem").write_text(AUTHORITY)
+    plain = matrix.read_text()
+    matrix.write_text(plain.replace("    accelerator: cpu\n", "    accelerator: cpu\n    certificates: [acme.pem]\n"))
+    first = job(load_project(matrix)).inputs
+    assert "!acme.pem\n" in ignore.read_text()
+    (root / "acme.pem").write_text(f"# of 2026\n{AUTHORITY}")
+    assert len({before, first, job(load_project(matrix)).inputs}) == 3
+    matrix.write_text(plain)
+    assert job(load_project(matrix)).inputs == before
+    assert not ignore.exists()

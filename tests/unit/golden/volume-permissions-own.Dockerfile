@@ -1,0 +1,46 @@
+# Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`.
+#
+# volume-permissions 1.0.0: makes a mounted volume writable for the uid that images run as
+# By hand: docker build -f images/volume-permissions/Dockerfile -t volume-permissions .
+
+FROM debian:bookworm-slim AS base
+
+# The toolkit's own files. A build context of the same name takes this stage's place.
+FROM scratch AS toolkit
+COPY entrypoints /entrypoints
+COPY layers /layers
+
+# --- compile: one static program, so that the image needs nothing else
+FROM base AS compile
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install musl-tools
+RUN --mount=type=bind,from=toolkit,source=/entrypoints/init,target=/run/entrypoints \
+    cp -r /run/entrypoints /entrypoints \
+    && sed -i 's/\b1001\b/2000/g' /entrypoints/volume-permissions/options.c \
+    && musl-gcc -std=c11 -O2 -s -static -pthread -Wall -Wextra -Werror \
+    -DVERSION='"1.0.0"' -o /volume-permissions /entrypoints/volume-permissions/*.c
+
+# --- the image. It needs root with CHOWN, FOWNER and DAC_OVERRIDE, and no other capability.
+FROM scratch
+COPY --from=compile /volume-permissions /volume-permissions
+ARG BASE_DIGEST=""
+ARG CREATED=""
+ARG INPUTS=""
+ARG REVISION=""
+LABEL com.acme.team="vision & 'sound'" \
+      org.opencontainers.image.base.name="scratch" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="https://example.com/acme" \
+      org.opencontainers.image.title="volume-permissions" \
+      org.opencontainers.image.vendor="Acme \$1" \
+      org.opencontainers.image.version="1.0.0" \
+      org.torchbake.id="volume-permissions" \
+      org.torchbake.inputs="${INPUTS}"
+# hadolint ignore=DL3002
+USER 0:0
+ENTRYPOINT ["/volume-permissions"]

@@ -1,0 +1,162 @@
+"""A project's own templates: they extend the toolkit's, and what is wrong in them is told with file and line."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import AUTHORITY
+from tests.images.dockerfile import promise_of
+from tests.unit.conftest import SMALL, check_golden, init_image
+from tests.unit.render.test_dockerfile import CASES, GOLDEN, PYTORCH
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import RenderError
+from torchbake.matrix.project import load_project
+from torchbake.render.dockerfile import render
+
+OURS = '{% extends "toolkit/pytorch.Dockerfile.j2" %}\n'
+BLOCKS = ("after_base", "stages", "after_packages", "before_user", "end")
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def rendered(tmp_path: Path) -> Write:
+    """The CPU's image as a project renders it whose templates are given by name."""
+
+    def write(text: str, case: str = "cpu-runtime", **others: str) -> str:
+        for name, content in {"pytorch": text, **others}.items():
+            (tmp_path / f"{name}.Dockerfile.j2").write_text(content)
+        return render(*CASES[case], tmp_path)
+
+    return write
+
+
+def plain(case: str = "cpu-runtime") -> str:
+    return render(*CASES[case])
+
+
+@pytest.mark.parametrize("parent", ["toolkit/pytorch.Dockerfile.j2", "pytorch.Dockerfile.j2"])
+def test_a_template_of_the_same_name_extends_the_toolkits(parent: str, rendered: Write) -> None:
+    assert rendered(f'{{% extends "{parent}" %}}') == plain()
+
+
+def test_without_one_the_toolkits_is_taken_whatever_else_is_there(tmp_path: Path) -> None:
+    (tmp_path / "macros.j2").write_text("{% nonsense %}")
+    assert render(*CASES["cpu-devel"], tmp_path) == plain("cpu-devel")
+    assert render(init_image(), None, tmp_path) == render(init_image(), None)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("form", ["RUN true", "\nRUN true\n", "\n\n  RUN true  \n\n"])
+def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(block: str, form: str, rendered: Write) -> None:
+    text = rendered(f"{OURS}{{% block {block} %}}{form}{{% endblock %}}")
+    lines = text.splitlines()
+    added = [line.strip() for line in lines].index("RUN true")
+    kept = lines[:added] + lines[added + 1 :]
+    assert [line for line in kept if line] == [line for line in plain().splitlines() if line]
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_the_blocks_stand_where_their_names_say(name: str, rendered: Write) -> None:
+    text = rendered(OURS + "".join(f"{{% block {block} %}}# {block}{{% endblock %}}" for block in BLOCKS), name)
+    places = [text.index(f"# {block}\n") for block in BLOCKS]
+    assert places == sorted(places)
+    final = text.rindex("\nFROM ")
+    assert [place > final for place in places] == [False, False, True, True, True]
+    after_packages, before_user, end = places[2:]
+    assert text.rindex("COPY ") < after_packages < text.rindex("\nENV ") < text.rindex("\nWORKDIR ") < before_user
+    assert before_user < text.rindex("\nUSER ") < text.rindex("\nCMD ") < end
+
+
+def test_a_block_knows_what_the_toolkits_template_knows(rendered: Write) -> None:
+    line = "RUN {{ m.apt_secrets() }} /run/apt-install {{ spec.flavor }} {{ user.uid }} {{ venv }}"
+    text = rendered(f"{OURS}{{% block after_packages %}}{line}{{{{ super() }}}}{{% endblock %}}")
+    assert "/run/apt-install runtime 1001 /opt/venv" in text
+    assert text.count("id=apt-conf") == 3
+
+
+def test_an_init_image_has_blocks_too(tmp_path: Path) -> None:
+    name = "volume-permissions.Dockerfile.j2"
+    blocks = "".join(f"{{% block {one} %}}# {one}{{% endblock %}}" for one in BLOCKS if one != "after_packages")
+    (tmp_path / name).write_text(f'{{% extends "{name}" %}}{blocks}')
+    text = render(init_image(), None, tmp_path)
+    assert re.findall(r"(?m)^# ([a-z_]+)$", text) == ["after_base", "stages", "before_user", "end"]
+
+
+def test_a_template_that_extends_none_is_the_whole_dockerfile(rendered: Write) -> None:
+    assert rendered("FROM {{ spec.base.image }}\nUSER {{ user.uid }}") == "FROM debian:bookworm-slim\nUSER 1001\n"
+
+
+def test_templates_may_extend_each_other(rendered: Write) -> None:
+    other = f"{OURS}{{% block before_user %}}RUN one{{% block mine %}}{{% endblock %}}{{% endblock %}}"
+    text = '{% extends "other.Dockerfile.j2" %}{% block mine %} && two{% endblock %}'
+    assert "\nRUN one && two\n" in rendered(text, other=other)
+
+
+def test_what_a_template_sets_is_promised(rendered: Write) -> None:
+    block = "{% block before_user %}ENV PATH=/opt/acme:$PATH\nEXPOSE 80{% endblock %}"
+    promise = promise_of(rendered(OURS + block))
+    assert promise.environment["PATH"] == "/opt/acme:" + promise_of(plain()).environment["PATH"]
+    assert promise.ports == {"80/tcp"}
+    assert promise.user == "1001"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"{OURS}\n{{% block befor_user %}}{{% endblock %}}",
+            r"j2:3: .*no block 'befor_user'; did you mean 'before_user'",
+        ),
+        (f"{OURS}{{% block zzz %}}{{% endblock %}}", r"j2:2: .*no block 'zzz'; there are: after_base, after_packages"),
+        (f"{OURS}\n\nRUN true\n", r"j2:4: 'RUN true' is in no block"),
+        (f"{OURS}{{% block end %}}\n{{{{ nobody }}}}{{% endblock %}}", r"j2:3: 'nobody' is undefined"),
+        (f"{OURS}{{% block end %}}\n{{{{ 1 + spec }}}}{{% endblock %}}", r"j2:3: unsupported operand"),
+        (f"{OURS}{{% block end %}}\n", r"j2:2: Unexpected end of template"),
+        (f"{OURS}{{% block end %}}\n\n{{% if %}}{{% endblock %}}", r"j2:4: "),
+        ('{% extends "pytroch.Dockerfile.j2" %}', "no such template; did you mean pytorch.Dockerfile.j2"),
+        ('{% extends "toolkit/nothing.j2" %}', "templates/nothing.j2: no such template"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_line(text: str, words: str, rendered: Write) -> None:
+    with pytest.raises(RenderError, match=words) as caught:
+        rendered(text)
+    assert caught.value.hint
+
+
+def test_two_templates_that_extend_each_other_are_told(rendered: Write) -> None:
+    with pytest.raises(RenderError, match="extends itself, by way of others"):
+        rendered(
+            '{% extends "a.Dockerfile.j2" %}', a='{% extends "b.Dockerfile.j2" %}', b='{% extends "a.Dockerfile.j2" %}'
+        )
+
+
+def test_a_row_with_everything_that_can_be_ones_own(rendered: Write) -> None:
+    """As it was reviewed; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
+    block = "{% block before_user %}\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n{% endblock %}"
+    check_golden(GOLDEN / "cpu-own-template.Dockerfile", rendered(OURS + block, "cpu-own"))
+
+
+def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
+    section = (TOOLKIT / "docs/your-own.md").read_text().partition("## Make it yours")[2].partition("\n## ")[0]
+    (matrix,), (template,) = (re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("yaml", "jinja"))
+    for name, content in {
+        "matrix.yaml": SMALL + matrix,
+        "certificates/acme-root.pem": AUTHORITY,
+        "files/job.py": "",
+        "files/conf/a.yaml": "",
+        "templates/pytorch.Dockerfile.j2": template,
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    project = load_project(tmp_path / "matrix.yaml")
+    spec = project.expansion.specs[0]
+    assert (spec.own.user.name, len(spec.own.files), spec.own.certificates) == (
+        "jovyan",
+        2,
+        ("certificates/acme-root.pem",),
+    )
+    text = render(spec, CASES["cpu-runtime"][1], project.templates)
+    assert "COPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\nUSER 2000\n" in text
+    assert set(re.findall(r"(?m)^\| `(\w+)` \|", section)) == set(BLOCKS)

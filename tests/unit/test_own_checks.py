@@ -1,0 +1,87 @@
+"""The image checks of what a matrix adds: what they say of what they find."""
+
+import hashlib
+import importlib
+import ssl
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.certificates import AUTHORITY
+from torchbake.matrix.spec import Own, OwnFile, User
+
+own = importlib.import_module("tests.images.test_own")
+users = importlib.import_module("tests.images.test_users")
+ACME = hashlib.sha256(ssl.PEM_cert_to_DER_cert(AUTHORITY)).hexdigest()
+JOB = {"sha256": hashlib.sha256(b"job").hexdigest(), "uid": 2000, "gid": 0, "mode": 0o664}
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> Any:
+    """A row that adds a certificate and a file."""
+    (tmp_path / "acme.pem").write_text(f"# of 2026\n{AUTHORITY}")
+    (tmp_path / "job.py").write_text("job")
+    adds = Own(
+        certificates=("acme.pem",),
+        files=(OwnFile(source="job.py", target="/app/job.py"),),
+        user=User(uid=2000),
+    )
+    return SimpleNamespace(spec=SimpleNamespace(own=adds), project=SimpleNamespace(root=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("added", "python", "words"),
+    [
+        ({"acme.crt": ACME}, [ACME], ""),
+        ({}, [ACME], "acme.crt is missing"),
+        ({"acme.crt": "other"}, [ACME], "acme.crt is another"),
+        ({"acme.crt": ACME}, [], "Python does not trust acme.crt"),
+        ({"acme.crt": ACME, "x.crt": "other"}, [ACME], "x.crt is not promised"),
+    ],
+)
+def test_certificates_are_those_of_the_row(row: Any, added: dict[str, str], python: list[str], words: str) -> None:
+    if not words:
+        own.test_certificates(row, {"added": added, "python": python})
+        return
+    with pytest.raises(AssertionError, match=words):
+        own.test_certificates(row, {"added": added, "python": python})
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (JOB, ""),
+        (None, "/app/job.py is missing"),
+        (JOB | {"uid": 0}, "/app/job.py is 0:0 0664, not 2000:0 0664"),
+        (JOB | {"mode": 0o644}, "2000:0 0644, not"),
+        (JOB | {"sha256": "other"}, "/app/job.py is not what job.py is"),
+    ],
+)
+def test_files_are_those_of_the_row(row: Any, found: dict[str, Any] | None, words: str) -> None:
+    if not words:
+        own.test_files(row, {"/app/job.py": found})
+        return
+    with pytest.raises(AssertionError, match=words):
+        own.test_files(row, {"/app/job.py": found})
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("jovyan:x:2000:0::/home/jovyan:/bin/sh", ""),
+        ("other:x:2000:0::/home/jovyan:/bin/sh", "uid 2000 is other"),
+        ("jovyan:x:2000:5::/home/jovyan:/bin/sh", "group 5"),
+        ("jovyan:x:2000:0::/root:/bin/sh", "at home in /root"),
+        ("jovyan:x:2001:0::/home/jovyan:/bin/sh", "0 accounts have the uid 2000"),
+    ],
+)
+def test_the_account_is_the_rows(line: str, words: str) -> None:
+    subject: Any = SimpleNamespace(user=User(uid=2000, name="jovyan"))
+    tree = {"accounts": {"passwd": ["root:x:0:0:root:/root:/bin/bash", line, ""]}}
+    if not words:
+        users.test_account(tree, subject)
+        return
+    with pytest.raises(AssertionError, match=words):
+        users.test_account(tree, subject)

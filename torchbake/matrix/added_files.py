@@ -1,0 +1,128 @@
+"""The files that a matrix adds to images, looked at where they are: that they are there, and what they should be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchbake.core.suggest import nearest
+from torchbake.matrix.added_paths import taken
+from torchbake.matrix.field_types import File
+from torchbake.matrix.model import Matrix
+from torchbake.matrix.own import places_of
+from torchbake.matrix.problems import problems
+from torchbake.matrix.spec import Own
+from torchbake.matrix.yaml_source import Document, Location
+
+_BIGGEST = 1 << 20  # bytes of a certificate
+_BEGIN = "-----BEGIN CERTIFICATE-----"
+
+
+def check_files(matrix: Matrix, document: Document) -> None:
+    """Raises MatrixError with all that is wrong, each with the line that names the file."""
+    root = document.path.absolute().parent
+    found: list[tuple[Location, str]] = []
+    for at, place in places_of(matrix):
+        found += _certificates(root, at, place.certificates)
+        found += _files(root, at, place.files)
+    if found:
+        raise problems(document, found)
+
+
+def _certificates(root: Path, at: Location, sources: tuple[str, ...]) -> Iterator[tuple[Location, str]]:
+    for number, source in enumerate(sources):
+        reason = _missing(root, source) or _no_certificate(root / source)
+        if reason:
+            yield (*at, "certificates", number), f"{source}: {reason}"
+
+
+def _files(root: Path, at: Location, files: tuple[File, ...]) -> Iterator[tuple[Location, str]]:
+    for number, file in enumerate(files):
+        reason = _missing(root, file.source) or _not_below(root / file.source, file.target)
+        if reason:
+            yield (*at, "files", number, "source"), f"{file.source}: {reason}"
+
+
+def _not_below(folder: Path, target: str) -> str:
+    """Why what a folder holds cannot go into an image; empty where it can."""
+    for path in held_by(folder) if folder.is_dir() else ():
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            return f"holds {name}, which is neither a file nor a folder"
+        if not name.isprintable():
+            return f"holds {name!r}, a name with control characters"
+        if reason := taken(f"{target}/{name}"):
+            return f"holds {name}, and {reason}"
+    return ""
+
+
+def held_by(folder: Path) -> Iterator[Path]:
+    """All that a folder gives to images: everything in it but bytecode, in one order."""
+    for path in sorted(folder.rglob("*")):
+        if "__pycache__" not in path.relative_to(folder).parts:
+            yield path
+
+
+def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
+    """Each file that an image should have: by its path there, where it comes from, its owner and its mode."""
+    found: dict[str, tuple[Path, int, int]] = {}
+    for file in own.files:
+        source, uid = root / file.source, file.uid(own.user)
+        below = {f"/{path.relative_to(source).as_posix()}": path for path in held_by(source) if path.is_file()}
+        for name, path in (below if source.is_dir() else {"": source}).items():
+            usual = (0o755 if path.stat().st_mode & 0o111 else 0o644) | (0o020 if uid else 0)
+            found[file.target + name] = (path, uid, int(file.mode, 8) if file.mode else usual)
+    return found
+
+
+def planned(root: Path, own: Own) -> set[str]:
+    """Each path of an image whose owner and mode the matrix decides: files, and the folders that come with them."""
+    paths = set(promised(root, own))
+    for file in own.files:
+        source = root / file.source
+        if source.is_dir():
+            folders = (path.relative_to(source) for path in held_by(source) if path.is_dir())
+            paths |= {file.target, *(f"{file.target}/{folder.as_posix()}" for folder in folders)}
+    return paths - {own.user.home, own.user.workdir}  # these are there before, and stay as they are
+
+
+def _missing(root: Path, source: str) -> str:
+    """Why there is no such file below the root; empty where there is."""
+    path = root
+    for part in source.rstrip("/").split("/"):
+        path /= part
+        if path.is_symlink():
+            return "is or goes through a symlink, which may lead anywhere; name the file itself"
+    if not path.exists():
+        near = nearest(path.name, [one.name for one in path.parent.glob("*")], count=1)
+        return "no such file beside the matrix" + (f"; did you mean {near[0]!r}?" if near else "")
+    if path.is_dir() != source.endswith("/"):
+        return "is a folder; write it with a slash at its end" if path.is_dir() else "is no folder; leave out the slash"
+    return "" if path.is_file() or path.is_dir() else "is no plain file"
+
+
+def _no_certificate(path: Path) -> str:
+    """Why a file is no certificate of an authority; empty for one."""
+    if path.stat().st_size > _BIGGEST:
+        return "is too large for a certificate"
+    try:
+        text = path.read_bytes().decode("ascii")
+    except UnicodeDecodeError:
+        return f"is not PEM; make it so: openssl x509 -inform der -in {path.name} -out {path.stem}.pem"
+    if "PRIVATE KEY-----" in text:
+        return "holds a private key, which everybody who pulls the image could read; leave the certificate alone in it"
+    count = text.count(_BEGIN)
+    if count != 1:
+        return f"holds {count or 'no'} certificates in PEM; the system takes one from each file"
+    return _not_trusted(text[text.index(_BEGIN) :])
+
+
+def _not_trusted(pem: str) -> str:
+    """Why OpenSSL, which Python has, would not trust what a certificate signed."""
+    import ssl  # noqa: PLC0415 - a tenth of a start, and needed for few matrices
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        return f"is not a certificate that OpenSSL can read ({reason})"
+    return "" if context.cert_store_stats()["x509_ca"] else "is no authority's certificate: CA:TRUE is not in it"

@@ -1,0 +1,93 @@
+"""What a user adds to images beside packages: put together from the places that say it, and judged. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from torchbake.core.secret_names import looks_secret
+from torchbake.matrix.added_paths import certificate_name
+from torchbake.matrix.field_types import Account, File
+from torchbake.matrix.model import Defaults, InitImage, Matrix
+from torchbake.matrix.settings import CA_VARIABLES
+from torchbake.matrix.spec import Own, OwnFile, User
+from torchbake.matrix.yaml_source import Location
+
+_SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
+_READABLE = (
+    "looks like a secret, and whoever pulls the image reads it; hand it over when a container starts. If it is none: "
+    f"`waive: {{{_SECRETS}: REASON}}` beside `env:`, in a flavor, a row or `images:`"
+)
+
+
+class Place(Protocol):
+    """A mapping of the matrix that adds to images: `defaults:`, a flavor, a row, an entry of `images:`."""
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def certificates(self) -> tuple[str, ...]: ...
+    @property
+    def files(self) -> tuple[File, ...]: ...
+    @property
+    def user(self) -> Account: ...
+
+
+def add(own: Own, places: Iterable[Place]) -> Own:
+    """``own`` with what places add, the last of which has the last word on a name."""
+    for place in places:
+        own = replace(
+            own,
+            env=tuple({**dict(own.env), **place.env}.items()),
+            labels=tuple({**dict(own.labels), **place.labels}.items()),
+            certificates=tuple(dict.fromkeys((*own.certificates, *place.certificates))),
+            files=_with_files(own.files, map(_own_file, place.files)),
+            user=replace(own.user, **place.user.model_dump(exclude_none=True)),
+        )
+    return own
+
+
+def of_init(defaults: Defaults, init: InitImage) -> Own:
+    """What an init image has of the user's: its own labels, and the uid of the images that it serves."""
+    uid = init.user.uid or defaults.user.uid
+    return Own(labels=tuple(init.labels.items()), user=User(uid=uid) if uid else User())
+
+
+def _own_file(file: File) -> OwnFile:
+    return OwnFile(source=file.source, target=file.target, owner=file.owner or "", mode=file.mode or "")
+
+
+def _with_files(files: Iterable[OwnFile], more: Iterable[OwnFile]) -> tuple[OwnFile, ...]:
+    """Files in the order in which they are put into the image; of two at one target the later."""
+    last = {file.target: file for file in more}
+    return (*(file for file in files if file.target not in last), *last.values())
+
+
+def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
+    """Every mapping that adds to images but init containers, and where it stands."""
+    yield ("defaults",), matrix.defaults
+    yield from ((("flavors", name), flavor) for name, flavor in matrix.flavors.items())
+    yield from ((("rows", number), row) for number, row in enumerate(matrix.rows))
+    yield from ((("images", pattern), addition) for pattern, addition in matrix.images.items())
+
+
+def clashes_in(own: Own) -> Iterator[tuple[str, str]]:
+    """What of one image does not go together: the key, and why."""
+    if own.certificates:
+        taken = (name for name, _ in own.env if name in CA_VARIABLES)
+        yield from (("env", f"{name} is set where there are `certificates`, to the system's bundle") for name in taken)
+    names: dict[str, str] = {}
+    for source in own.certificates:
+        name = certificate_name(source)
+        if name in names:
+            yield "certificates", f"{names[name]} and {source} would both be {name} in the image; rename one"
+        names[name] = source
+
+
+def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:
+    """Variables that look like a secret, unless the same place says by a waiver that they are none."""
+    for at, place in places_of(matrix):
+        if _SECRETS not in getattr(place, "waive", {}):
+            names = (name for name, value in place.env.items() if value and looks_secret(name))
+            yield from (((*at, "env", name), f"{name} {_READABLE}") for name in names)

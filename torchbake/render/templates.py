@@ -1,0 +1,130 @@
+"""The templates that Dockerfiles are rendered from: the toolkit's, and those of a project, which may extend them."""
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+
+from torchbake.core.paths import TOOLKIT, cache_folder
+from torchbake.core.suggest import nearest
+from torchbake.errors import RenderError
+
+_OURS = "toolkit/"  # before a name: the toolkit's template, whatever the project has
+# What goes wrong in a template while it is rendered; of anything else the fault is the toolkit's.
+_FAULTS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
+    """The text of a template, of the folder ``own`` where that has it. Raises RenderError with file and line."""
+    environment = _environment(own)
+    try:
+        if own and (own / name).is_file():
+            _blocks_of(environment, name, ())
+        else:
+            name = _OURS + name
+        return environment.get_template(name).render(values)
+    except jinja2.TemplateNotFound as error:
+        _no_template(str(error.name).removeprefix(_OURS), own)
+    except jinja2.TemplateSyntaxError as error:
+        raise RenderError(f"{error.filename}:{error.lineno}: {error.message}", hint="Correct the template.") from None
+    except _FAULTS as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
+        if not frames:
+            raise
+        where = f"{frames[-1].filename}:{frames[-1].lineno}"
+        raise RenderError(f"{where}: {error}", hint="Correct the template.") from None
+
+
+class _Toolkit(jinja2.FileSystemLoader):
+    """The toolkit's templates by names that keep their prefix, unlike those of jinja2.PrefixLoader."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        if not template.startswith(_OURS):
+            raise jinja2.TemplateNotFound(template)
+        return super().get_source(environment, template.removeprefix(_OURS))
+
+
+class _Environment(jinja2.Environment):
+    def join_path(self, template: str, parent: str) -> str:
+        """A template that extends its own name means the toolkit's; the toolkit's know no other than themselves."""
+        ours = parent.startswith(_OURS) or template == parent
+        return _OURS + template if ours and not template.startswith(_OURS) else template
+
+
+@cache
+def _environment(own: Path | None) -> jinja2.Environment:
+    folders = [*([own] if own else []), TOOLKIT / "templates"]
+    environment = _Environment(
+        bytecode_cache=_compiled_templates(),
+        loader=jinja2.ChoiceLoader([_Toolkit(TOOLKIT / "templates"), jinja2.FileSystemLoader(folders)]),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+    environment.filters["lines"] = _lines
+    return environment
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
+    folder = cache_folder() / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
+
+
+def _lines(text: str) -> str:
+    """What a block holds, on lines of its own however it is written; nothing for nothing."""
+    return text.strip("\n").rstrip() + "\n" if text.strip() else ""
+
+
+def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...]) -> set[str]:
+    """The blocks of a template and of those that it extends. Raises RenderError for what Jinja2 drops in silence."""
+    loader = environment.loader
+    assert loader is not None
+    source, file, _ = loader.get_source(environment, name)
+    tree = environment.parse(source, name, file)
+    extended = next((node.template for node in tree.body if isinstance(node, nodes.Extends)), None)
+    if name in below:
+        raise RenderError(f"{file}: extends itself, by way of others.", hint="Let one of them extend the toolkit's.")
+    own = {block.name for block in tree.find_all(nodes.Block)}
+    if not isinstance(extended, nodes.Const):
+        return own
+    known = _blocks_of(environment, environment.join_path(extended.value, name), (*below, name))
+    for node in tree.body:
+        if isinstance(node, nodes.Block) and node.name not in known:
+            near = nearest(node.name, known, count=1)
+            guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+            raise RenderError(
+                f"{file}:{node.lineno}: {extended.value} has no block {node.name!r}; {guess}",
+                hint="Correct the template.",
+            )
+        _refuse_text(node, f"{file}")
+    return own | known
+
+
+def _refuse_text(node: nodes.Node, file: str) -> None:
+    texts = node.find_all(nodes.TemplateData) if isinstance(node, nodes.Output) else ()
+    for text in (text for text in texts if text.data.strip()):
+        line = text.lineno + len(text.data) - len(text.data.lstrip("\n"))
+        raise RenderError(
+            f"{file}:{line}: {text.data.strip().splitlines()[0]!r} is in no block, and would not be in a Dockerfile.",
+            hint="Put it between {% block before_user %} and {% endblock %}.",
+        )
+
+
+def _no_template(name: str, own: Path | None) -> NoReturn:
+    folders = [TOOLKIT / "templates", *([own] if own else [])]
+    known = sorted({path.name for folder in folders for path in folder.glob("*.j2")})
+    near = nearest(name, known, count=1)
+    raise RenderError(
+        f"templates/{name}: no such template" + (f"; did you mean {near[0]}?" if near else "."),
+        hint="Add it, or correct the name: in a template that extends it, or of the image in `init:` of matrix.yaml.",
+    ) from None

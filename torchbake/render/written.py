@@ -1,0 +1,34 @@
+"""What is rendered of an image as files: its Dockerfile, and beside it what is left out of its build context."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchbake.core.files import read_text, write_text
+from torchbake.render.instructions import ignore_file
+
+
+def stale(path: Path, dockerfile: str) -> dict[Path, str]:
+    """What is to be written, by file, for a Dockerfile to be there as it is rendered; empty for: remove it.
+
+    Raises RenderError for a Dockerfile of which nobody can say what it copies.
+    """
+    wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignore_file(dockerfile)}
+    return {file: text for file, text in wanted.items() if on_disk(file) != text}
+
+
+def write(files: Mapping[Path, str]) -> None:
+    for file, text in files.items():
+        if text:
+            write_text(file, text)
+        else:
+            file.unlink(missing_ok=True)
+
+
+def on_disk(path: Path) -> str:
+    """What is there; whatever is no text differs from all that is rendered."""
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        return "(not UTF-8 text)\n"
