@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
+from tests.certificates import AUTHORITY
 from tests.e2e.bare import Bare
 from tests.e2e.conftest import ROOT, Completed
 from tests.e2e.registries import Running, registry
@@ -126,16 +128,35 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     first = digest(running, "latest")
     assert digest(running, f"{RUNTIME}-r0") == first
 
-    (addition,) = re.findall(r"## Add a package\n[^#]*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    matrix = owner.folder / "matrix.yaml"
-    matrix.write_text(f"{matrix.read_text()}\n{addition}")
+    make_it_theirs(owner.folder)
     follow("Add a package")
     assert digest(running, f"{RUNTIME}-r1") == digest(running, "latest") != first
-    owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", "import einops, torch")
+    script = "import einops, os, ssl, torch; trusted = ssl.create_default_context().get_ca_certs(); "
+    script += "print(os.environ['HF_HOME'], os.getuid(), trusted)"
+    said = owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", script).stdout
+    assert said.startswith("/data/huggingface 2000 ")
+    assert "'Acme Root'" in said
 
     follow("Go back")
     assert digest(running, "latest") == first
     assert digest(running, f"{RUNTIME}-r1") != first
+
+
+def make_it_theirs(folder: Path) -> None:
+    """What the page adds to the matrix, all of it, and the files that it names."""
+    texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (glob,) = {name for text in texts for name in yaml.safe_load(text)["images"]}
+    added = {key: value for text in texts for key, value in yaml.safe_load(text)["images"][glob].items()}
+    assert {"packages", "env", "labels", "certificates", "files", "user"} == set(added)
+    for name, content in (
+        (added["certificates"][0], AUTHORITY),
+        ("files/job.py", "print('a job')\n"),
+        ("files/conf/acme.ini", "[acme]\n"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    with (folder / "matrix.yaml").open("a") as matrix:
+        matrix.write("\n" + yaml.safe_dump({"images": {glob: added}}))
 
 
 def test_as_a_submodule_nox_alone_is_enough(tmp_path: Path, bare: Bare, first: Completed) -> None:
