@@ -85,6 +85,13 @@ def package(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def pictures(session: nox.Session) -> None:
+    """Make the README's pictures anew, from the images that the engine has: docs/pictures/"""
+    session.install("-e", ".[nox]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("python", "-m", "tests.pictures")
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure against raw bake and a naive Dockerfile; docs/performance.md has the figures."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))

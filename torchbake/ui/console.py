@@ -5,12 +5,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from torchbake.errors import TorchbakeError
+from torchbake.ui.columns import filled, is_of_figures, widths
 from torchbake.ui.typed import as_typed
 
 # What steers a terminal, in words of a registry or a tool: C0 but for tab and newline, C1, and changes of direction.
@@ -61,15 +63,25 @@ def show_json(value: Any) -> None:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str | None = None) -> None:
     """A result for a person. Without a terminal: plain columns, no borders, nothing cut."""
     console = out()
-    table = Table(title=title, title_justify="left", box=None if not console.is_terminal else _box(), pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=not console.is_terminal, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(as_typed(cell)) if isinstance(cell, str) else cell for cell in row))  # no text is markup
+    cells = [[Text(as_typed(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]  # no markup
+    if console.is_terminal:
+        table = _framed(columns, cells, console.width)
+    else:
+        table = Table(*(Column(name, no_wrap=True) for name in columns), box=None, pad_edge=False)
+        for row in cells:
+            table.add_row(*row)
+    table.title, table.title_justify = title, "left"
     console.print(table)
 
 
-def _box() -> Any:
-    from rich import box  # noqa: PLC0415 - only for terminals
-
-    return box.SIMPLE_HEAD
+def _framed(names: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> Table:
+    """For a terminal: a rule below the headings, columns that say nothing left out, figures below each other."""
+    texts = [[name, *(row[place].plain for row in rows)] for place, name in enumerate(names)]
+    shown = filled(texts) if rows else range(len(names))
+    texts = [texts[place] for place in shown]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True, border_style="dim")
+    for cells, width in zip(texts, widths(texts, room), strict=True):
+        table.add_column(cells[0], width=width, overflow="fold", justify="right" if is_of_figures(cells) else "left")
+    for row in rows:
+        table.add_row(*(row[place] for place in shown))
+    return table

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.live import Live
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from torchbake.ui import console
@@ -63,16 +64,18 @@ class Board:
 
 @contextmanager
 def board(total: int, *, doing: str) -> Iterator[Board]:
-    """A board for ``total`` images. On a terminal its rows go when it ends; the lines stay."""
+    """A board for ``total`` images. On a terminal its rows go when it ends; the lines stay, parted from the result."""
     if not console.err.is_terminal:
         yield Board(None, total, doing)
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[step]}", style="dim", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        # What is too long for the line is cut here, and nowhere else.
+        TextColumn("{task.fields[step]}", style="dim", markup=False, table_column=Column(no_wrap=True, ratio=1)),
     )
-    bars = Bars(*columns, console=console.err, transient=True)
+    bars = Bars(*columns, console=console.err, transient=True, expand=True)
     with Live(bars, console=console.err, transient=True, refresh_per_second=8):
         yield Board(bars, total, doing)
+    console.err.print()

@@ -55,6 +55,11 @@ def test_the_page_tells_who_signed_a_release() -> None:
     assert "Beside it" not in page
 
 
+def test_releases_are_counted_where_a_registry_was_asked() -> None:
+    assert "<dt>Released</dt>" in render_page(catalogue())
+    assert "<dt>Released</dt>" not in render_page(catalogue(replace(KNOWN, registry="", released={})))
+
+
 @pytest.mark.parametrize("known", [KNOWN, Known(engine="No container engine answers.")], ids=["all", "nothing"])
 def test_the_page_needs_nothing_else(known: Known) -> None:
     page = render_page(catalogue(known))

@@ -1,0 +1,12 @@
+"""The pictures in docs/pictures: real commands on a terminal, and the report of real images in a browser."""
+
+from torchbake.core.paths import TOOLKIT
+
+FOLDER = TOOLKIT / "docs/pictures"
+# What the terminal shows, as words behind `nox`.
+COMMANDS = (
+    ("-s", "test", "--", "cpu", "!devel"),
+    ("-s", "tags", "--", "cpu"),
+)
+# What the report shows: one image of each kind.
+IMAGES = ("2.13.0-*", "2.7.1-*-runtime-debian12", "volume-permissions")

@@ -1,0 +1,42 @@
+"""The board on a terminal: a long step is cut, and never the name or the time; the result stands apart from it."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from torchbake.ui import console
+from torchbake.ui.progress_board import board
+
+NAME = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+STEP = "81 %, after test_smoke.py::TestPayload::test_it_passes[smoke.examples[gloo,2x2,workers-first]]"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    file = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=file, force_terminal=True, color_system=None, width=80))
+    return file
+
+
+def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO) -> None:
+    with board(2, doing="testing") as shown:
+        shown.start("another", "begins")
+        shown.start(NAME, "begins")
+        shown.look(NAME, STEP)
+        shown.end("another", "passed", good=True)  # what is printed draws the rows anew
+    rows = [line for line in re.split(r"\r|\n|\x1b\[2K", terminal.getvalue()) if "81 %" in line]
+    assert rows
+    for row in rows:
+        assert re.fullmatch(rf"\S {NAME} 0:00:0\d 81 %, after test_\S*…", row)
+        assert len(row) <= 80
+
+
+def test_what_ended_stays_and_an_empty_line_parts_it_from_the_result(terminal: io.StringIO) -> None:
+    with board(1, doing="testing") as shown:
+        shown.start(NAME, "begins")
+        shown.end(NAME, "passed", good=True)
+    text = re.sub(r"\x1b\[\?25[lh]", "", terminal.getvalue())
+    assert f"✓ {NAME}: passed [1/1]\n" in text
+    assert re.search(r"\n\n\Z|\n(\r?\x1b\[2K)+\r?\n\Z", text)
