@@ -89,7 +89,7 @@ def test_this_tier_starts_no_process_and_opens_no_connection(attempt: Callable[[
 def test_the_readme_begins_where_a_newcomer_is_and_names_one_package_beside_git() -> None:
     clone, build = readme.FIRST.splitlines()
     assert clone == f"git clone {readme.URL} && cd {readme.URL.rpartition('/')[2]}"
-    assert build == f"{readme.CHECK} -s setup build -- cpu"
+    assert build == f"{readme.CHECK} -s setup build -- cpu runtime"
     assert readme.PACKAGES == ("git", "python3-venv")
 
 
