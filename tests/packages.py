@@ -3,10 +3,12 @@
 `python -m tests.packages FOLDER` leaves them there.
 """
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +22,20 @@ def build(folder: Path) -> list[Path]:
 
 
 def check(packages: Sequence[Path]) -> None:
-    """Raise AssertionError unless an index would take them, and the wheel holds what it should."""
+    """Raise AssertionError unless an index would take them and show their page, and the wheel holds what it should."""
+    (wheel,) = (path for path in packages if path.suffix == ".whl")
     _run("twine", "check", "--strict", *map(str, packages))
-    _run("check_wheel_contents", *(str(path) for path in packages if path.suffix == ".whl"))
+    _run("check_wheel_contents", str(wheel))
+    assert not (dead := relative_links(wheel)), f"on an index these lead nowhere: {', '.join(dead)}"
+
+
+def relative_links(wheel: Path) -> list[str]:
+    """Where the links and pictures of a wheel's page lead that hold no address of their own."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+        page = files.read(name).decode()
+    assert "](https://" in page
+    return re.findall(r"\]\((?!https?:|#)([^)]*)\)", page)
 
 
 def check_same(packages: Sequence[Path]) -> None:
