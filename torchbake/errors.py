@@ -126,6 +126,11 @@ class InstallError(TorchbakeError):
     meaning = "the toolkit's own Python packages are missing, or could not be installed"
 
 
+class JobError(TorchbakeError):
+    exit_code = 21
+    meaning = "a job file is not valid, or says what the launcher cannot; each problem with file, line and key"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These say something of a file only where they name one: a connection can be refused by EACCES too.
 _FORBIDDEN = {

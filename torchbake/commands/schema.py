@@ -1,4 +1,7 @@
-"""`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people."""
+"""`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people.
+
+This toolkit's own checkout has the same of job.yaml.
+"""
 
 import argparse
 from dataclasses import dataclass
@@ -7,12 +10,14 @@ from pathlib import Path
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError, UsageError
+from torchbake.jobs import manual as jobs
 from torchbake.matrix.manual import with_reference
 from torchbake.matrix.schema import schema_text
 from torchbake.ui import console
 
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
 PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
+JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/job.md", TOOLKIT / "job.schema.json"  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,7 @@ def run(args: Arguments) -> int:
     wanted = {root / "matrix.schema.json": schema_text()}
     if root == TOOLKIT:
         wanted[PAGE] = with_reference(_text(PAGE))
+        wanted |= {JOB_SCHEMA: jobs.schema_text(), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
     current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]
     if args.check and old:

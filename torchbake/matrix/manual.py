@@ -17,7 +17,7 @@ from torchbake.matrix.tags import PARTS
 from torchbake.matrix.yaml_source import parse_document
 
 MARK = "<!-- from torchbake/matrix/model.py; `nox -s schema` writes it -->\n"
-_SCALARS = {"string": "text", "integer": "number", "boolean": "true or false"}
+_SCALARS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false"}
 
 Node = Mapping[str, Any]
 
@@ -139,6 +139,8 @@ def _kind(node: Node, titles: Mapping[str, tuple[str, list[str]]]) -> str:
     choices = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
     if choices:
         return _kind(choices[0], titles) + (", or a list of such" if len(choices) > 1 else "")
+    if "type" not in node:
+        return "any"
     if node["type"] == "array":
         return "list: " + _kind(node["items"], titles)
     if node["type"] == "object":

@@ -43,9 +43,9 @@ class Document:
         return f"{self.path}:{self.line(location)}" + (f": {key}" if key else "")
 
 
-def read_document(path: Path) -> Document:
-    """Read a YAML file. Raises MatrixError (no such file, not UTF-8, syntax, duplicate key)."""
-    return parse_document(_read_text(path), path)
+def read_document(path: Path, *, named_by: str = "--matrix FILE") -> Document:
+    """Read a YAML file, which a user names by ``named_by``. Raises MatrixError (not there, no UTF-8, syntax, key twice)."""
+    return parse_document(_read_text(path, named_by), path)
 
 
 def parse_document(text: str, path: Path) -> Document:
@@ -69,25 +69,25 @@ def _check_depth(text: str, path: Path) -> None:
         if depth > _DEEPEST:
             raise MatrixError(
                 f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
-                hint="A matrix needs six; look for brackets that nobody closes.",
+                hint="A matrix needs six, a job ten; look for brackets that nobody closes.",
             )
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, named_by: str) -> str:
     try:
         return read_text(path)
     except FileNotFoundError:
         raise MatrixError(
-            f"{path}: no such file.", hint="Run in the project's folder, or name the file: --matrix FILE."
+            f"{path}: no such file.", hint=f"Run in the project's folder, or name the file: {named_by}."
         ) from None
     except IsADirectoryError:
-        raise MatrixError(f"{path}: is a folder, not a file.", hint="Name the file: --matrix FILE.") from None
+        raise MatrixError(f"{path}: is a folder, not a file.", hint=f"Name the file: {named_by}.") from None
     except PermissionError:
         raise MatrixError(f"{path}: permission denied.", hint="Make the file readable.") from None
     except UnicodeDecodeError as error:
         raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
     except OSError as error:
-        raise MatrixError(f"{path}: {error.strerror}.", hint="Name a plain file: --matrix FILE.") from None
+        raise MatrixError(f"{path}: {error.strerror}.", hint=f"Name a plain file: {named_by}.") from None
 
 
 def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
@@ -107,7 +107,7 @@ def _value(node: yaml.Node, location: Location, lines: dict[Location, int], path
     if len(lines) > _MOST:
         raise MatrixError(
             f"{path}:{node.start_mark.line + 1}: holds more than {_MOST} values once its aliases are filled in.",
-            hint="Use fewer aliases, or split the matrix.",
+            hint="Use fewer aliases, or split the file.",
         )
     if id(node) in above:
         raise MatrixError(f"{path}:{node.start_mark.line + 1}: an alias contains itself.", hint="Remove the alias.")

@@ -1,0 +1,79 @@
+"""docs/job.md and the schema: they are what the model says, and what the page gives as an example is right."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchbake.commands.schema import JOB_PAGE, JOB_SCHEMA
+from torchbake.errors import JobError
+from torchbake.jobs.manual import MARK, example_text, schema_text, with_reference
+from torchbake.jobs.model import Job, read_job, validate_job
+from torchbake.matrix.yaml_source import Document, parse_document
+
+TEXT = JOB_PAGE.read_text(encoding="utf-8")
+# Where an example of a key below stands: the least that is right around it.
+AROUND = "name: a\nimage: b\nscript: c\nvolumes: [{size: 1Gi, mountPath: /data}]\nfiles: {}\ntolerations: [{key: a}]\n"
+ALONE = {"volumes[].hostPath": ("volumes[]", "size"), "module": ("", "script")}  # in place of another key
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Each example of the page: the mapping that it stands in, empty on top, and its line of YAML."""
+    for section in TEXT.partition(MARK)[2].split("\n## ")[1:]:
+        title = section.partition("\n")[0].strip("`")
+        for row in re.findall(r"(?m)^\| `\w+` \| .* \| `(\w+: [^`]+)` \|$", section):
+            yield "" if title == "The file" else title, row
+
+
+EXAMPLES = list(examples())
+
+
+def job_with(place: str, line: str) -> Document:
+    document = parse_document(AROUND, Path("job.yaml"))
+    node: Any = document.data
+    steps = re.findall(r"\w+|\*|\[\]", place)
+    for step, _ in itertools.zip_longest(steps, steps[1:]):
+        node = node[0] if step == "[]" else node.setdefault("HF_TOKEN" if step == "*" else step, {})
+    if place == "secrets.*":
+        node |= {"secret": "a", "key": "b"}
+    if place == "files.git":
+        node |= {"repository": "https://example.com/x"}
+    key = line.partition(":")[0]
+    other = ALONE.get(f"{place}.{key}".lstrip("."))
+    if other:
+        node.pop(other[1])
+    node |= parse_document(line, Path("example")).data
+    return document
+
+
+def test_the_page_and_the_schema_are_what_the_model_says() -> None:
+    assert with_reference(TEXT) == TEXT, "run: nox -s schema"
+    assert JOB_SCHEMA.read_text(encoding="utf-8") == schema_text(), "run: nox -s schema"
+
+
+def test_every_key_of_the_model_has_its_row_and_an_example() -> None:
+    schema = Job.model_json_schema()
+    keys = sorted(key for model in (schema, *schema["$defs"].values()) for key in model["properties"])
+    assert sorted(re.findall(r"(?m)^\| `(\w+)` \|", TEXT)) == keys
+    assert len(EXAMPLES) == len(keys)
+
+
+@pytest.mark.parametrize(("place", "line"), EXAMPLES, ids=[f"{place} {line}".strip() for place, line in EXAMPLES])
+def test_an_example_is_accepted_by_the_model(place: str, line: str) -> None:
+    validate_job(job_with(place, line))
+
+
+@pytest.mark.parametrize("place", sorted({place for place, _ in EXAMPLES}))
+def test_what_is_no_key_would_not_be(place: str) -> None:
+    with pytest.raises(JobError, match="unknown key 'no_such_key'"):
+        validate_job(job_with(place, "no_such_key: x"))
+
+
+def test_the_examples_are_together_a_job() -> None:
+    text = example_text(Job.model_json_schema())
+    assert text in TEXT
+    job, _ = read_job(text, Path("job.yaml"))
+    assert (job.name, job.nodes, job.processes, job.resources.gpu) == ("mnist", 4, "auto", 1)

@@ -1,0 +1,189 @@
+"""What a value of job.yaml may be: the types of its model's fields, and the models that stand below the file's own."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from torchbake.jobs import validators
+from torchbake.matrix import field_types
+
+
+class Keys(field_types.Model):
+    """A mapping of the file: every key is known, and written as Kubernetes writes its own."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+def _choice(*words: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(words)})$"})
+
+
+def _number(pattern: str) -> WithJsonSchema:
+    """An editor reads `4` as a number; the toolkit reads every value as the text that was written."""
+    return WithJsonSchema({"type": ["string", "number"], "pattern": pattern})
+
+
+Text = Annotated[str, AfterValidator(validators.word)]
+Name = Annotated[str, AfterValidator(validators.name)]
+ObjectName = Annotated[str, AfterValidator(validators.object_name)]
+Mode = Annotated[
+    str, AfterValidator(validators.one_of("standalone", "distributed")), _choice("standalone", "distributed")
+]
+Processes = Annotated[
+    str,
+    Field(pattern=r"^(auto|[1-9][0-9]*)$"),
+    AfterValidator(validators.processes),
+    _number(r"^(auto|[1-9][0-9]*)$"),
+]
+Elastic = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$"), AfterValidator(validators.elastic)]
+Cpu = Annotated[str, Field(pattern=validators.CPU), _number(validators.CPU)]
+Quantity = Annotated[str, Field(pattern=validators.QUANTITY), _number(validators.QUANTITY)]
+_Key = Annotated[str, AfterValidator(validators.label_key)]
+Labels = dict[_Key, Annotated[str, AfterValidator(validators.label_value)]]
+Annotations = dict[_Key, str]
+Values = dict[Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.variable)], str]
+_ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class Git(Keys):
+    """A git repository that `run` fetches when the job starts, in each node."""
+
+    repository: Annotated[str, AfterValidator(validators.repository)] = Field(
+        description="its address, without a login; one with a login is a secret, GIT_REPOSITORY",
+        examples=["https://example.com/team/job.git"],
+    )
+    revision: Text = Field("HEAD", description="a branch, tag or SHA", examples=["v1.2.0"])
+
+
+class Files(Keys):
+    """Where the script comes from: one of these. Without any it is in the image."""
+
+    folder: Text | None = Field(
+        None, description="a folder, from the job file's own; mounted read-only at /job", examples=["."]
+    )
+    config_map: ObjectName | None = Field(
+        None, description="a ConfigMap that is there already; mounted read-only at /job", examples=["mnist-files"]
+    )
+    git: Git | None = Field(
+        None,
+        description="a git repository",
+        examples=[{"repository": "https://example.com/team/job.git", "revision": "main"}],
+    )
+
+
+class Volume(Keys):
+    """Data that outlives the job: a claim that is there, one that is made (`size`), or a folder of the host."""
+
+    claim: ObjectName | None = Field(
+        None,
+        description="the name of a claim that is there; with `size`, of the one that is made; of docker, a volume",
+        examples=["team-data"],
+    )
+    size: Quantity | None = Field(
+        None, description="makes a claim of this size; named NAME-data, NAME-data-2 … if `claim` is not set",
+        examples=["8Gi"],
+    )  # fmt: skip
+    storage_class: ObjectName | None = Field(None, description="of the claim that is made", examples=["fast"])
+    access_mode: Annotated[str, AfterValidator(validators.one_of(*_ACCESS)), _choice(*_ACCESS)] | None = Field(
+        None,
+        description="of the claim that is made; if not set: ReadWriteOnce, with several nodes ReadWriteMany",
+        examples=["ReadWriteMany"],
+    )
+    host_path: Annotated[str, AfterValidator(validators.host_path)] | None = Field(
+        None, description="a folder of each host", examples=["/srv/data"]
+    )
+    mount_path: Annotated[str, AfterValidator(validators.mount_path)] = Field(
+        description="where the job finds it", examples=["/data"]
+    )
+    read_only: bool = Field(False, description="the job cannot write there", examples=[True])
+    permissions: Annotated[str, AfterValidator(validators.one_of("fix")), _choice("fix")] | None = Field(
+        None,
+        description="fix: volume-permissions makes it writable for the job first, where the storage does not by itself",
+        examples=["fix"],
+    )
+
+
+class SecretKey(Keys):
+    """A value that is in a Secret, by names. Where there are none, as with docker, it is a variable of the shell."""
+
+    secret: ObjectName = Field(description="the Secret's name", examples=["hub"])
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$")] = Field(description="the key in it", examples=["token"])
+
+
+class Resources(Keys):
+    """What each node gets, no less and no more."""
+
+    cpu: Cpu | None = Field(None, description="CPUs; 500m is half of one", examples=["4"])
+    memory: Quantity | None = Field(None, description="memory, /dev/shm included", examples=["16Gi"])
+    gpu: Annotated[int, Field(ge=0, le=64)] = Field(0, description="GPUs of NVIDIA", examples=[1])
+    shm: Quantity | None = Field(
+        None, description="/dev/shm, for loaders and NCCL; if not set: half of the memory, else 2Gi", examples=["4Gi"]
+    )
+    rdma: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] | None = Field(
+        None,
+        description="RDMA, by the name of the cluster's resource for it; elsewhere the host's InfiniBand devices",
+        examples=["rdma/hca_shared_devices_a"],
+    )
+
+
+class Timeouts(Keys):
+    """All in seconds."""
+
+    rendezvous: Annotated[int, Field(ge=1, le=1209600)] = Field(
+        900, description="for all nodes to come together: some may still pull the image", examples=[300]
+    )
+    group: Annotated[int, Field(ge=1, le=1209600)] = Field(600, description="a collective may wait", examples=[1800])
+    stop: Annotated[int, Field(ge=0, le=86400)] = Field(
+        30, description="for the script to save and end, when the job is told to stop", examples=[120]
+    )
+    job: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="for all of the job, then it is stopped; if not set, for ever", examples=[86400]
+    )
+
+
+class Toleration(Keys):
+    """A taint of Kubernetes' nodes that the job may bear."""
+
+    key: Text | None = Field(None, description="the taint's key; without it any", examples=["nvidia.com/gpu"])
+    operator: Annotated[str, AfterValidator(validators.one_of("Equal", "Exists")), _choice("Equal", "Exists")] = Field(
+        "Equal", description="whether `value` must be the taint's", examples=["Exists"]
+    )
+    value: str | None = Field(None, description="the taint's value", examples=["present"])
+    effect: Annotated[str, AfterValidator(validators.one_of(*_EFFECTS)), _choice(*_EFFECTS)] | None = Field(
+        None, description="the taint's effect; without it any", examples=["NoSchedule"]
+    )
+    toleration_seconds: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="for how long, of NoExecute", examples=[60]
+    )
+
+
+def _weights(value: Any) -> Any:
+    """Kubernetes' own words, in which `weight` alone is a number."""
+    if isinstance(value, dict):
+        return {key: _weight(inner) if key == "weight" else _weights(inner) for key, inner in value.items()}
+    return [_weights(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _weight(value: Any) -> int:
+    if not (isinstance(value, str) and value.isdigit() and 1 <= int(value) <= 100):
+        raise ValueError(f"weight {value!r} is not a whole number from 1 to 100")
+    return int(value)
+
+
+Terms = Annotated[dict[str, Any], AfterValidator(_weights)]
+
+
+class Affinity(Keys):
+    """Which nodes of Kubernetes the job wants, in Kubernetes' own words."""
+
+    node_affinity: Terms | None = Field(
+        None, description="by labels of nodes", examples=[{"requiredDuringSchedulingIgnoredDuringExecution": {}}]
+    )
+    pod_affinity: Terms | None = Field(
+        None, description="near these pods", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
+    )
+    pod_anti_affinity: Terms | None = Field(
+        None, description="away from these pods", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
+    )
