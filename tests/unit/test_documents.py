@@ -16,6 +16,9 @@ from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
 from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
+from torchbake.jobs.model import read_job
+from torchbake.jobs.prepare import prepare
+from torchbake.jobs.targets import docker
 from torchbake.matrix.project import Project
 
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
@@ -24,6 +27,12 @@ NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
 OF_PYTEST = ("unit", "e2e")
 every_page = pytest.mark.parametrize("page", TEXTS)
 Chosen = Callable[[Sequence[str], str], list[str]]
+
+
+def jobs_in(text: str) -> list[str]:
+    """Whole job files of a page."""
+    blocks = re.findall(r"(?ms)^```yaml\n(.*?)^```$", text)
+    return [block for block in blocks if re.match(r"name: \S+\nimage: ", block)]
 
 
 def test_every_kind_of_document_is_read() -> None:
@@ -83,6 +92,14 @@ def test_a_link_leads_somewhere(page: str) -> None:
         target = (TOOLKIT / page).parent / name if name else TOOLKIT / page
         assert target.exists(), link
         assert not heading or heading in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if jobs_in(text)])
+def test_a_job_file_is_one_that_is_taken(page: str, project: Project) -> None:
+    for text in jobs_in(TEXTS[page]):
+        job, document = read_job(text, Path("job.yaml"))
+        files = {"files": job.files.model_copy(update={"folder": None})}  # the reader's own
+        prepare(job.model_copy(update=files), document, docker, project, lambda spec: spec.id)
 
 
 @every_page

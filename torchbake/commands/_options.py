@@ -86,9 +86,16 @@ def add_jobs(parser: argparse.ArgumentParser, *, by_cores: bool = False) -> None
 
 
 def add_registry(
-    parser: argparse.ArgumentParser, *, required: bool = True, text: str = "where releases are: ghcr.io/acme"
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    asked: bool = True,
+    text: str = "where releases are: ghcr.io/acme",
 ) -> None:
+    """A registry; where it is only named, and never ``asked``, nobody chooses how to speak to it."""
     parser.add_argument("--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help=text)
+    if not asked:
+        return
     parser.add_argument(
         "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
     )

@@ -34,7 +34,7 @@ def key_tables(schema: Node) -> list[str]:
     """A section for each mapping of the file, in the file's order; what has several places comes last."""
     titles = _titles(schema)
     parts = [_section("The file", schema, schema)]
-    parts += [_section(f"`{title}`", schema["$defs"][name], schema, places) for name, (title, places) in titles.items()]
+    parts += [_section(f"`{title}`", schema["$defs"][name], schema, paths) for name, (title, paths) in titles.items()]
     return parts
 
 
@@ -65,12 +65,17 @@ def _ordered(value: Any, node: Node, schema: Node) -> Any:
 
 def _titles(schema: Node) -> dict[str, tuple[str, list[str]]]:
     """By model: the heading of its section, and its places in the file where they are several."""
-    places: dict[str, list[str]] = {}
-    for name, path in _walk(schema, schema, ""):
-        places.setdefault(name, []).append(path)
-    alone = {name: (paths[0], list[str]()) for name, paths in places.items() if len(paths) == 1}
-    shared = {name: (name.lower(), paths) for name, paths in places.items() if len(paths) > 1}
+    paths_of: dict[str, list[str]] = {}
+    for name, path in places(schema):
+        paths_of.setdefault(name, []).append(path)
+    alone = {name: (paths[0], list[str]()) for name, paths in paths_of.items() if len(paths) == 1}
+    shared = {name: (name.lower(), paths) for name, paths in paths_of.items() if len(paths) > 1}
     return alone | shared
+
+
+def places(schema: Node) -> list[tuple[str, str]]:
+    """Each model below the file's own, by name, with the path of keys to it."""
+    return list(_walk(schema, schema, ""))
 
 
 def _walk(schema: Node, node: Node, path: str) -> Iterator[tuple[str, str]]:
@@ -102,11 +107,11 @@ def _values(node: Node) -> Node:
     return next(iter(node.get("patternProperties", {}).values()), extra if isinstance(extra, dict) else {})
 
 
-def _section(heading: str, model: Node, schema: Node, places: Iterable[str] = ()) -> str:
+def _section(heading: str, model: Node, schema: Node, paths: Iterable[str] = ()) -> str:
     titles = _titles(schema)
     lines = [f"## {heading}", "", model["description"], ""]
-    if places:
-        lines += [f"It stands at {', '.join(f'`{place}`' for place in places)}.", ""]
+    if paths:
+        lines += [f"It stands at {', '.join(f'`{path}`' for path in paths)}.", ""]
     lines += ["| key | what it is | type | default | example |", "| --- | --- | --- | --- | --- |"]
     for key, node in model["properties"].items():
         default = _default(node) if key not in model.get("required", ()) else "must be given"

@@ -44,7 +44,7 @@ class Document:
 
 
 def read_document(path: Path, *, named_by: str = "--matrix FILE") -> Document:
-    """Read a YAML file, which a user names by ``named_by``. Raises MatrixError (not there, no UTF-8, syntax, key twice)."""
+    """Read a YAML file, named to a user as ``named_by``. Raises MatrixError (no file, not UTF-8, syntax, key twice)."""
     return parse_document(_read_text(path, named_by), path)
 
 

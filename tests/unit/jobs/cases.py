@@ -1,0 +1,89 @@
+"""Jobs that every target is tried with, as files would have them, and what `run` must make of each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.jobs.model import Job, read_job
+from torchbake.jobs.task import Task
+
+IMAGE, INIT_IMAGE = "registry.example.com/team/pytorch:2.13.0-cpu", "registry.example.com/team/volume-permissions:1.0.0"
+LEAST = f"name: mnist\nimage: {IMAGE}\nscript: train.py\nresources: {{cpu: 4, memory: 8Gi}}\n"
+
+# By name: what stands in the file beside the least.
+CASES = {
+    "standalone": "args: [--epochs, '3']\nfiles: {folder: .}\n",
+    "ddp": "nodes: 4\nprocesses: 2\nfiles: {git: {repository: 'https://example.com/job.git', revision: v1}}\n",
+    "gpus": "nodes: 2\nresources: {cpu: 8, memory: 64Gi, gpu: 4, shm: 8Gi}\n",
+    "auto": "nodes: 2\nprocesses: auto\n",
+    "one-node": "processes: 4\n",
+    "elastic": "elastic: 2:3\nprocesses: 2\n",
+    "everything": """\
+nodes: 3
+processes: 2
+args: [--data, /data, "it's $HOME"]
+files: {folder: job}
+volumes:
+  - {claim: team-data, mountPath: /data, readOnly: true}
+  - {size: 8Gi, storageClass: fast, mountPath: /checkpoints, permissions: fix}
+  - {hostPath: /srv/cache, mountPath: /cache}
+env: {HF_HOME: /data/hub, EMPTY: "", ODD: "a b$c"}
+secrets: {HF_TOKEN: {secret: hub, key: token}, JOB_TOKEN: {secret: job, key: token}}
+resources: {cpu: 1.5, memory: 8Gi, gpu: 1, rdma: rdma/hca_shared_devices_a}
+port: 29500
+timeouts: {rendezvous: 300, group: 120, stop: 60, job: 86400}
+restarts: 2
+priority: research
+nodeSelector: {zone: a}
+tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {team: vision}}}
+labels: {team: vision}
+annotations: {example.com/owner: ann}
+serviceAccount: trainer
+pullSecrets: [registry-login]
+""",
+}
+FILES = {"train.py": b"print('trained')\n", "data/labels.bin": b"\x00\xff", "odd name.txt": "ä\n".encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The contract of a case, the same under every launcher."""
+
+    distributed: bool
+    nodes: int = 1
+    processes: int = 1
+    elastic: tuple[int, int] | None = None
+    port: int = 49875
+
+
+EXPECTED = {
+    "standalone": Expected(distributed=False),
+    "ddp": Expected(distributed=True, nodes=4, processes=2),
+    "gpus": Expected(distributed=True, nodes=2, processes=4),
+    "auto": Expected(distributed=True, nodes=2, processes=8),  # on machines that have eight
+    "one-node": Expected(distributed=True, processes=4),
+    "elastic": Expected(distributed=True, nodes=3, processes=2, elastic=(2, 3)),
+    "everything": Expected(distributed=True, nodes=3, processes=2, port=29500),
+}
+
+
+def text_of(case: str) -> str:
+    more = CASES[case]
+    least = LEAST.partition("resources")[0] if "resources:" in more else LEAST
+    return least + more
+
+
+def job_of(text: str) -> Job:
+    return read_job(text, Path("job.yaml"))[0]
+
+
+def task_of(text: str) -> Task:
+    """As it is prepared: images found, the folder read."""
+    job = job_of(text)
+    folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
+    contents = FILES if folder else {}
+    return Task(job=job, image=job.image, init_image=INIT_IMAGE, folder=folder, contents=contents)

@@ -1,0 +1,52 @@
+"""What a launcher would set by a manifest is read back by its dialect as the job that was written."""
+
+import pytest
+
+from entrypoints.pytorch.launch.contract import Contract, contract_of
+from tests.unit.jobs.cases import CASES, EXPECTED, task_of, text_of
+from tests.unit.jobs.launchers import LAUNCHERS, MASTERS, PORTS
+from torchbake.jobs.targets import TARGETS
+
+GPUS = 8  # of each machine, as `auto` counts them
+
+
+def contracts(target: str, case: str) -> list[Contract]:
+    task = task_of(text_of(case))
+    envs = LAUNCHERS[target](TARGETS[target].render(task), task)
+    return [contract_of(env, gpus=GPUS) for env in envs]
+
+
+def test_every_target_has_its_launcher() -> None:
+    assert set(LAUNCHERS) == set(TARGETS) == set(MASTERS)
+    assert set(EXPECTED) == set(CASES)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES)
+def test_the_nodes_are_told_the_job_that_was_written(target: str, case: str) -> None:
+    expected, found = EXPECTED[case], contracts(target, case)
+    assert len(found) == expected.nodes
+    assert {contract.distributed for contract in found} == {expected.distributed}
+    assert {(each.nnodes, each.nproc_per_node) for each in found} == {(expected.nodes, expected.processes)}
+    assert {each.elastic for each in found} == {expected.elastic}
+    if not expected.elastic:
+        assert [each.node_rank for each in found] == list(range(expected.nodes))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", [case for case, job in EXPECTED.items() if job.nodes > 1])
+def test_the_others_are_sent_to_node_0_on_the_jobs_port(target: str, case: str) -> None:
+    others = contracts(target, case)[1:]
+    port = PORTS.get(target, EXPECTED[case].port)
+    assert {(each.master_addr, each.master_port) for each in others} == {(MASTERS[target], port)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_times_are_the_jobs(target: str) -> None:
+    for each in contracts(target, "everything"):
+        assert (each.rendezvous_timeout, each.group_timeout, each.stop_grace) == (300, 120, 60)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_elastic_job_is_started_again_as_often_as_the_file_says(target: str) -> None:
+    assert {each.max_restarts for each in contracts(target, "elastic")} == {3}

@@ -1,0 +1,123 @@
+"""Manifests as they were reviewed, and that nothing of a job is dropped in silence."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import check_golden
+from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
+from torchbake.jobs.expressible import known_keys, said, unsaid
+from torchbake.jobs.targets import TARGETS
+
+GOLDEN = Path(__file__).parents[2] / "golden/jobs"
+SUFFIXES = {"docker": "sh", "openpai-v1": "json"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_manifest_is_as_it_was_reviewed(target: str, case: str) -> None:
+    """TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
+    text = TARGETS[target].render(task_of(text_of(case)))
+    check_golden(GOLDEN / f"{case}.{target}.{SUFFIXES.get(target, 'yaml')}", text)
+
+
+def test_there_is_no_manifest_of_what_is_no_more() -> None:
+    names = {f"{case}.{target}.{SUFFIXES.get(target, 'yaml')}" for case in CASES for target in TARGETS}
+    assert {path.name for path in GOLDEN.iterdir()} == names
+
+
+VOLUME = "volumes: [{%s, mountPath: /data}]"
+TOLERATION = "tolerations: [{%s}]"
+# Each key: what a file says, and the same with another value of it.
+OTHER_VALUES = {
+    "name": ("", "name: other"),
+    "image": ("", "image: other/image:1"),
+    "script": ("", "script: other.py"),
+    "module": ("", "module: other"),
+    "args": ("", "args: [--x]"),
+    "mode": ("mode: distributed", "mode: standalone"),
+    "nodes": ("nodes: 2", "nodes: 3"),
+    "processes": ("processes: 2", "processes: 3"),
+    "elastic": ("elastic: 1:2", "elastic: 2:2"),
+    "files": ("", "files: {folder: .}"),
+    "files.folder": ("", "files: {folder: .}"),
+    "files.configMap": ("files: {configMap: a}", "files: {configMap: b}"),
+    "files.git": ("", "files: {git: {repository: a}}"),
+    "files.git.repository": ("files: {git: {repository: a}}", "files: {git: {repository: b}}"),
+    "files.git.revision": ("files: {git: {repository: a}}", "files: {git: {repository: a, revision: b}}"),
+    "volumes": ("", VOLUME % "claim: a"),
+    "volumes[].claim": (VOLUME % "claim: a", VOLUME % "claim: b"),
+    "volumes[].size": (VOLUME % "size: 1Gi", VOLUME % "size: 2Gi"),
+    "volumes[].storageClass": (VOLUME % "size: 1Gi", VOLUME % "size: 1Gi, storageClass: a"),
+    "volumes[].accessMode": (VOLUME % "size: 1Gi", VOLUME % "size: 1Gi, accessMode: ReadWriteOnce"),
+    "volumes[].hostPath": (VOLUME % "hostPath: /a", VOLUME % "hostPath: /b"),
+    "volumes[].mountPath": (VOLUME % "claim: a", "volumes: [{claim: a, mountPath: /other}]"),
+    "volumes[].readOnly": (VOLUME % "claim: a", VOLUME % "claim: a, readOnly: true"),
+    "volumes[].permissions": (VOLUME % "claim: a", VOLUME % "claim: a, permissions: fix"),
+    "env": ("env: {A: b}", "env: {A: c}"),
+    "secrets": ("", "secrets: {A: {secret: a, key: b}}"),
+    "secrets.*.secret": ("secrets: {A: {secret: a, key: b}}", "secrets: {A: {secret: c, key: b}}"),
+    "secrets.*.key": ("secrets: {A: {secret: a, key: b}}", "secrets: {A: {secret: a, key: c}}"),
+    "resources": ("", "resources: {cpu: 4, memory: 8Gi, gpu: 1}"),
+    "resources.cpu": ("", "resources: {cpu: 5, memory: 8Gi}"),
+    "resources.memory": ("", "resources: {cpu: 4, memory: 9Gi}"),
+    "resources.gpu": ("", "resources: {cpu: 4, memory: 8Gi, gpu: 1}"),
+    "resources.shm": ("", "resources: {cpu: 4, memory: 8Gi, shm: 1Gi}"),
+    "resources.rdma": ("", "resources: {cpu: 4, memory: 8Gi, rdma: rdma/a}"),
+    "port": ("", "port: 5000"),
+    "timeouts": ("", "timeouts: {stop: 5}"),
+    "timeouts.rendezvous": ("", "timeouts: {rendezvous: 5}"),
+    "timeouts.group": ("", "timeouts: {group: 5}"),
+    "timeouts.stop": ("", "timeouts: {stop: 5}"),
+    "timeouts.job": ("", "timeouts: {job: 5}"),
+    "restarts": ("", "restarts: 5"),
+    "priority": ("", "priority: a"),
+    "nodeSelector": ("", "nodeSelector: {a: b}"),
+    "tolerations": ("", TOLERATION % "key: a"),
+    "tolerations[].key": (TOLERATION % "key: a", TOLERATION % "key: b"),
+    "tolerations[].operator": (TOLERATION % "key: a", TOLERATION % "key: a, operator: Exists"),
+    "tolerations[].value": (TOLERATION % "key: a", TOLERATION % "key: a, value: b"),
+    "tolerations[].effect": (TOLERATION % "key: a", TOLERATION % "key: a, effect: NoExecute"),
+    "tolerations[].tolerationSeconds": (TOLERATION % "key: a", TOLERATION % "key: a, tolerationSeconds: 5"),
+    "affinity": ("", "affinity: {nodeAffinity: {a: []}}"),
+    "affinity.nodeAffinity": ("", "affinity: {nodeAffinity: {a: []}}"),
+    "affinity.podAffinity": ("", "affinity: {podAffinity: {a: []}}"),
+    "affinity.podAntiAffinity": ("", "affinity: {podAntiAffinity: {a: []}}"),
+    "labels": ("", "labels: {a: b}"),
+    "annotations": ("", "annotations: {a: b}"),
+    "serviceAccount": ("", "serviceAccount: a"),
+    "pullSecrets": ("", "pullSecrets: [a]"),
+}
+ALIKE = {"elastic": "nodes", "module": "script", "mode": "nodes"}  # keys that stand in place of another
+
+
+def with_line(key: str, line: str) -> str:
+    """A job of two nodes with this line in place of what says the same."""
+    text = LEAST + "nodes: 2\n"
+    drop = {line.partition(":")[0], ALIKE.get(key, "")} if line else set()
+    lines = [each for each in text.splitlines() if each.partition(":")[0] not in drop]
+    return "\n".join([*lines, line, ""])
+
+
+def test_every_key_of_the_model_is_tried() -> None:
+    assert set(OTHER_VALUES) == set(known_keys())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("key", OTHER_VALUES)
+def test_a_key_is_in_the_manifest_or_refused_and_never_dropped(target: str, key: str) -> None:
+    before, after = (with_line(key, line) for line in OTHER_VALUES[key])
+    job = job_of(after)
+    assert key in {path for _, path in said(job)}
+    refused = unsaid(job, TARGETS[target])
+    changes = TARGETS[target].render(task_of(before)) != TARGETS[target].render(task_of(after))
+    assert changes or refused, "dropped in silence"
+    top = key.partition(".")[0].partition("[")[0]
+    assert all(location[0] == top for location, _ in refused), refused
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_what_a_target_declares_is_of_the_model(target: object) -> None:
+    declared = [no.key for no in target.CANNOT] + [need.key for need in target.NEEDS]  # type: ignore[attr-defined]
+    assert set(declared) <= set(known_keys())
+    assert len(set(declared)) == len(declared)

@@ -1,0 +1,67 @@
+"""What a target cannot say is told with file, line and key."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.jobs.cases import LEAST, job_of
+from torchbake.jobs.expressible import Cannot, Needs, known_keys, said, sayable, unsaid
+from torchbake.jobs.model import job_problems
+from torchbake.jobs.task import Task
+from torchbake.matrix.yaml_source import parse_document
+
+
+class Toy:
+    """A launcher that can do little."""
+
+    NAME, ABOUT, MOST_NODES, CARRIES_FILES = "toy", "a toy", 4, False
+    CANNOT: tuple[Cannot, ...] = (
+        Cannot(key="volumes[].size", why="there is no size"),
+        Cannot(key="affinity", why="there is no place"),
+        Cannot(key="restarts", why="not so", when=lambda job: job.restarts > 1, only="more than one"),
+    )
+    NEEDS: tuple[Needs, ...] = (Needs(key="resources.cpu", why="it counts"),)
+
+    def render(self, task: Task) -> str:
+        return task.image
+
+
+def told(text: str) -> str:
+    text = LEAST + text
+    return job_problems(parse_document(text, Path("job.yaml")), unsaid(job_of(text), Toy())).message
+
+
+def test_what_a_job_says_has_its_place_and_its_key() -> None:
+    job = job_of(LEAST + "volumes: [{claim: a, mountPath: /a}, {size: 1Gi, mountPath: /b}]\nenv: {A: b}\n")
+    found = list(said(job))
+    assert (("volumes", 1, "size"), "volumes[].size") in found
+    assert (("resources", "cpu"), "resources.cpu") in found
+    assert {key for _, key in found} <= set(known_keys())
+    assert "port" not in {key for _, key in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("volumes: [{size: 1Gi, mountPath: /b}]", "job.yaml:5: volumes.0.size: toy cannot say this: there is no size"),
+        ("affinity: {nodeAffinity: {a: []}}", "job.yaml:5: affinity: toy cannot say this: there is no place"),
+        ("restarts: 2", "job.yaml:5: restarts: toy cannot say this: not so"),
+        ("nodes: 5", "job.yaml:5: nodes: 5 nodes are more than toy takes, 4"),
+        ("elastic: 1:5", "job.yaml:5: elastic: 5 nodes are more than toy takes, 4"),
+    ],
+)
+def test_a_key_that_it_cannot_say(text: str, message: str) -> None:
+    assert told(text) == message
+
+
+def test_a_key_that_it_needs() -> None:
+    problems = unsaid(job_of("name: a\nimage: b\nscript: c\n"), Toy())
+    assert problems == [(("resources", "cpu"), "is missing, and toy needs it: it counts")]
+
+
+def test_what_it_can_say_is_all_else() -> None:
+    can = sayable(Toy())
+    assert "restarts" in can
+    assert "volumes[].claim" in can
+    assert not {"volumes[].size", "affinity", "affinity.nodeAffinity"} & set(can)
+    assert unsaid(job_of(LEAST + "restarts: 1\nnodes: 4"), Toy()) == []

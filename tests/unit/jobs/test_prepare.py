@@ -1,0 +1,120 @@
+"""Which image a job means, and what is looked at before a manifest is written."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from torchbake.errors import JobError
+from torchbake.jobs import prepare as module
+from torchbake.jobs.expressible import Cannot, Needs, Target
+from torchbake.jobs.model import load_job
+from torchbake.jobs.prepare import prepare
+from torchbake.jobs.targets import docker
+from torchbake.jobs.task import Task
+from torchbake.matrix.project import Project, load_project
+
+CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+
+
+class Carrying:
+    """A target whose manifest holds the files."""
+
+    NAME, ABOUT, MOST_NODES, CARRIES_FILES = "carrying", "", 1, True
+    CANNOT: tuple[Cannot, ...] = ()
+    NEEDS: tuple[Needs, ...] = ()
+
+    def render(self, task: Task) -> str:
+        return task.image
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(SMALL)
+    return load_project(path)
+
+
+def prepared(folder: Path, text: str, project: Project | None, *, carries: bool = False) -> Task:
+    path = folder / "job.yaml"
+    path.write_text("name: mnist\nscript: train.py\n" + text)
+    job, document = load_job(path)
+    target: Target = Carrying() if carries else docker
+    return prepare(job, document, target, project, lambda spec: f"{spec.repository}:{spec.own_tag}")
+
+
+def problem(folder: Path, text: str, project: Project | None, *, carries: bool = False) -> str:
+    with pytest.raises(JobError) as caught:
+        prepared(folder, text, project, carries=carries)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "reference"),
+    [
+        ("latest", f"acme/pytorch:{CUDA}"),
+        (CUDA, f"acme/pytorch:{CUDA}"),
+        ("cpu runtime", "acme/pytorch:2.13.0-cpu-runtime-debian12"),
+        ("ghcr.io/acme/pytorch:latest", "ghcr.io/acme/pytorch:latest"),
+        (f"other/image@sha256:{'a' * 64}", f"other/image@sha256:{'a' * 64}"),
+    ],
+)
+def test_an_image_is_a_tag_a_selector_or_a_reference(
+    said: str, reference: str, tmp_path: Path, project: Project
+) -> None:
+    assert prepared(tmp_path, f"image: '{said}'", project).image == reference
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image: cuda", "job.yaml:3: image: 'cuda' means 6 images"),
+        ("image: cppu", "job.yaml:3: image: 'cppu' selects nothing. Nearest: cpu"),
+        ("image: 'a/B:c'", "job.yaml:3: image: 'a/B:c' is no image reference."),
+        ("image: cpu runtime\nresources: {gpu: 1}", "4: resources.gpu: 1 for 2.13.0-cpu-runtime-debian12, a CPU image"),
+        ("image: ghcr.io/x/pytorch:2.13.0-cpu-runtime-debian12-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
+        ("image: a/b\nfiles: {folder: nowhere}", "job.yaml:4: files.folder: there is no folder "),
+        ("image: a/b\nfiles: {folder: .}", "job.yaml:2: script: train.py is not in "),
+    ],
+)
+def test_what_is_wrong_outside_of_the_file_is_told_by_its_key(
+    text: str, said: str, tmp_path: Path, project: Project
+) -> None:
+    assert said in problem(tmp_path, text, project)
+
+
+def test_without_a_matrix_an_image_is_a_reference(tmp_path: Path) -> None:
+    assert prepared(tmp_path, "image: a/b:c", None).image == "a/b:c"
+    assert "'cpu' is of a matrix, and there is none here" in problem(tmp_path, "image: cpu", None)
+
+
+def test_the_user_is_that_of_the_matrixs_image(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(SMALL.replace("defaults:\n  cudnn", "defaults:\n  user: {uid: 2000}\n  cudnn", 1))
+    assert prepared(tmp_path, "image: latest", load_project(path)).owner == "2000:2000"
+
+
+def test_volume_permissions_is_of_the_matrix_too(tmp_path: Path, project: Project) -> None:
+    text = "image: a/b\nvolumes: [{claim: x, mountPath: /data, permissions: fix}]"
+    assert prepared(tmp_path, text, project).init_image == "acme/volume-permissions:1.0.0"
+    assert "volumes.0.permissions: needs volume-permissions" in problem(tmp_path, text, None)
+
+
+def test_files_are_read_for_a_target_that_carries_them(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for name, content in {"train.py": "x", "a/b.py": "y", ".git/config": "z", "a/__pycache__/b.pyc": "z"}.items():
+        (job / name).parent.mkdir(parents=True, exist_ok=True)
+        (job / name).write_text(content)
+    text = "image: a/b\nfiles: {folder: job}"
+    assert prepared(tmp_path, text, None, carries=True).contents == {"train.py": b"x", "a/b.py": b"y"}
+    plain = prepared(tmp_path, text, None)
+    assert (plain.contents, plain.folder) == ({}, job)
+
+
+def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x" * 200)
+    with patch.object(module, "MOST_BYTES", 100):
+        said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "files.folder: " in said
+    assert "use `files.git`" in said

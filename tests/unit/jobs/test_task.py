@@ -1,0 +1,30 @@
+"""What all targets say alike."""
+
+import pytest
+
+from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
+from torchbake.jobs.task import claim_of, grace_of, master, shm_of, variables
+
+
+@pytest.mark.parametrize(
+    ("resources", "size"),
+    [("{}", "2Gi"), ("{memory: 8Gi}", "4096Mi"), ("{memory: 8Gi, shm: 1Gi}", "1Gi"), ("{memory: 1Mi}", "1Mi")],
+)
+def test_shared_memory_is_half_of_the_memory_unless_the_job_says_it(resources: str, size: str) -> None:
+    assert shm_of(job_of(f"name: a\nimage: b\nscript: c\nresources: {resources}")) == size
+
+
+def test_claims_without_a_name_are_told_apart() -> None:
+    volumes = "volumes: [{size: 1Gi, mountPath: /a}, {claim: x, mountPath: /b}, {size: 1Gi, mountPath: /c}]"
+    job = job_of(LEAST + volumes)
+    assert [claim_of(job, volume) for volume in job.volumes] == ["mnist-data", "x", "mnist-data-2"]
+
+
+def test_a_standalone_job_is_told_nothing_of_a_group() -> None:
+    job = job_of(text_of("standalone"))
+    assert variables(job) == {"MODE": "standalone", "STOP_GRACE": "30", "JOB_DIR": "/job"}
+    assert master(job, "x") == {}
+
+
+def test_a_launcher_waits_longer_than_the_script_may_take_to_save() -> None:
+    assert grace_of(task_of(text_of("everything")).job) > 60

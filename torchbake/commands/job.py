@@ -1,0 +1,163 @@
+"""`job`: one job.yaml, checked, and written as what a launcher takes."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.commands._options import Format, add_format, add_registry
+from torchbake.commands._selection import repository_of
+from torchbake.core.suggest import nearest
+from torchbake.errors import JobError, UsageError
+from torchbake.jobs.expressible import Target, sayable, unsaid
+from torchbake.jobs.manual import schema_text
+from torchbake.jobs.model import Job, job_problems, load_job
+from torchbake.jobs.prepare import Refer, prepare
+from torchbake.jobs.targets import TARGETS
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import Spec
+from torchbake.matrix.yaml_source import Document
+from torchbake.ui import console
+
+EXAMPLES = (
+    "nox -s job -- show docker job.yaml | sh",
+    "nox -s job -- check job.yaml",
+    "nox -s job -- targets",
+    "nox -s job -- schema > job.schema.json",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    words: tuple[str, ...]
+    registry: str | None
+    lenient: bool
+    format: Format
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD",
+        help=f"show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}",
+    )  # fmt: skip
+    add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
+    parser.add_argument("--lenient", action="store_true", help="show: warn of what the target cannot say, and go on")
+    add_format(parser, text="targets: of the result")
+
+
+def run(args: Arguments) -> int:
+    action, *words = args.words or ("",)
+    if action not in _ACTIONS:
+        raise UsageError(_unknown("action", action, _ACTIONS), hint="Write: job show TARGET FILE")
+    names, act = _ACTIONS[action]
+    if len(words) != len(names):
+        raise UsageError(
+            f"`job {action}` takes {len(names)} words.", hint=f"Write: {' '.join(['job', action, *names])}"
+        )
+    act(args, *words)
+    return 0
+
+
+def _show(args: Arguments, name: str, file: str) -> None:
+    """The manifest alone on stdout."""
+    target, path = _target(name), Path(file)
+    job, document = load_job(path)
+    problems = unsaid(job, target)
+    if problems and not args.lenient:
+        error = job_problems(document, problems)
+        raise JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
+    if problems:
+        console.say(job_problems(document, problems).message, style="yellow")
+    task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
+    print(target.render(task), end="")
+
+
+def _check(args: Arguments, file: str) -> None:
+    """Whether the file is right, and for which targets."""
+    job, document = load_job(Path(file))
+    project, refer = _project(args.matrix), _refer(args.registry)
+    for target in TARGETS.values():
+        said = _against(job, document, target, project, refer)
+        console.say(f"{target.NAME}: {said or 'can say all of it'}", style="yellow" if said else None)
+
+
+def _against(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> str:
+    """What is wrong with a job for one target; raises JobError for what is wrong for all."""
+    try:
+        prepare(job, document, target, project, refer)
+    except JobError as error:
+        if not target.CARRIES_FILES:
+            raise
+        return error.message
+    problems = unsaid(job, target)
+    return job_problems(document, problems).message if problems else ""
+
+
+def _targets(args: Arguments) -> None:
+    if args.format == "json":
+        console.show_json({"targets": [_entry(target) for target in TARGETS.values()]})
+        return
+    rows = [(name, target.ABOUT, str(target.MOST_NODES)) for name, target in TARGETS.items()]
+    console.show_table(("target", "what it writes", "nodes at most"), rows)
+    print()
+    console.show_table(("target", "key", "why it cannot be said, or must be"), list(_reasons()))
+
+
+def _reasons() -> list[tuple[str, str, str]]:
+    rows = list[tuple[str, str, str]]()
+    for name, target in TARGETS.items():
+        rows += [(name, no.key, no.why + (f" ({no.only})" if no.only else "")) for no in target.CANNOT]
+        rows += [(name, need.key, f"must be said: {need.why}") for need in target.NEEDS]
+    return rows
+
+
+def _entry(target: Target) -> dict[str, Any]:
+    return {
+        "name": target.NAME,
+        "about": target.ABOUT,
+        "most_nodes": target.MOST_NODES,
+        "can": sayable(target),
+        "cannot": [{"key": no.key, "why": no.why, "only": no.only or None} for no in target.CANNOT],
+        "needs": [{"key": need.key, "why": need.why} for need in target.NEEDS],
+    }
+
+
+def _schema(args: Arguments) -> None:
+    print(schema_text(), end="")
+
+
+_ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
+    "show": (("TARGET", "FILE"), _show),
+    "check": (("FILE",), _check),
+    "targets": ((), _targets),
+    "schema": ((), _schema),
+}
+
+
+def _target(name: str) -> Target:
+    if name not in TARGETS:
+        raise UsageError(_unknown("target", name, TARGETS), hint="`nox -s job -- targets` shows what there is.")
+    return TARGETS[name]
+
+
+def _unknown(what: str, word: str, choices: Mapping[str, object]) -> str:
+    near = nearest(word, choices, count=1)
+    meant = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(choices)}."
+    return f"There is no {what} {word!r}; {meant}" if word else f"Which {what}? There are: {', '.join(choices)}."
+
+
+def _project(matrix: Path) -> Project | None:
+    """The matrix, if there is one: a job whose image is a reference needs none."""
+    return load_project(matrix) if matrix.exists() else None
+
+
+def _refer(registry: str | None) -> Refer:
+    """An image of the matrix by its own tag, the most specific; in a registry, where it is released to."""
+
+    def refer(spec: Spec) -> str:
+        where = str(repository_of(registry, spec)) if registry else spec.repository
+        return f"{where}:{spec.own_tag}"
+
+    return refer

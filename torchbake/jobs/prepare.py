@@ -1,0 +1,117 @@
+"""A job as a target takes it: its images found in the matrix, its folder looked at. Reads files, asks no network."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from torchbake.errors import SelectorError, UsageError
+from torchbake.jobs.expressible import Problem, Target
+from torchbake.jobs.model import Job, job_problems
+from torchbake.jobs.task import Task
+from torchbake.matrix.project import Project
+from torchbake.matrix.select import select
+from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
+from torchbake.matrix.yaml_source import Document
+from torchbake.oci.reference import parse_reference
+
+MOST_BYTES = 1_000_000  # a ConfigMap takes 1 MiB, its own words included
+Refer = Callable[[Spec], str]
+
+
+def prepare(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> Task:
+    """The job with all that stands outside of its file; ``refer`` names an image of the matrix. Raises JobError.
+
+    Without a project an image can only be a reference.
+    """
+    found: list[Problem] = []
+    image, spec = _image(job, project, refer, found)
+    folder = _folder(job, document, found)
+    init_image = _init_image(job, project, refer, found)
+    contents = _contents(folder, found) if folder and target.CARRIES_FILES and not found else {}
+    if found:
+        raise job_problems(document, found)
+    uid = spec.own.user.uid if spec else 1001
+    return Task(job=job, image=image, init_image=init_image, uid=uid, folder=folder, contents=contents)
+
+
+def _image(job: Job, project: Project | None, refer: Refer, found: list[Problem]) -> tuple[str, ImageSpec | None]:
+    """The image's reference, and what it is where it is one of the matrix's."""
+    try:
+        spec = _of_reference(job.image, project) if set(job.image) & set("/:@") else _of_words(job.image, project)
+    except (SelectorError, UsageError) as error:
+        found.append((("image",), error.sentence))
+        return "", None
+    if spec and job.resources.gpu and spec.family == "cpu":
+        found.append((("resources", "gpu"), f"{job.resources.gpu} for {spec.id}, a CPU image: choose a CUDA one"))
+    return (refer(spec) if spec and not set(job.image) & set("/:@") else job.image), spec
+
+
+def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
+    """The matrix's image that a reference names, whatever registry it is in."""
+    reference = parse_reference(text)
+    name = reference.repository.path.rpartition("/")[2]
+    for spec in pytorch_of(project.expansion.specs) if project else ():
+        ours = name == spec.repository.rpartition("/")[2]
+        if ours and (reference.tag in project.tags[spec.id] or reference.tag.startswith(f"{spec.id}-r")):  # type: ignore[union-attr]
+            return spec
+    return None
+
+
+def _of_words(text: str, project: Project | None) -> ImageSpec:
+    """The one image that a rolling tag or the words of a selector mean."""
+    if project is None:
+        raise UsageError(f"{text!r} is of a matrix, and there is none here: name the matrix, or write a reference")
+    specs = pytorch_of(project.expansion.specs)
+    holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
+    if holder:
+        return holder
+    chosen = pytorch_of(select(project.expansion.specs, text.split(), project.tags).specs)
+    if len(chosen) != 1:
+        names = ", ".join(spec.id for spec in chosen[:3]) + (", …" if len(chosen) > 3 else "")
+        raise SelectorError(f"{text!r} means {len(chosen)} images ({names}): name one")
+    return chosen[0]
+
+
+def _init_image(job: Job, project: Project | None, refer: Refer, found: list[Problem]) -> str:
+    """The volume-permissions of the matrix, if a volume asks for it."""
+    asking = next((place for place, volume in enumerate(job.volumes) if volume.permissions), None)
+    if asking is None:
+        return ""
+    for spec in project.expansion.specs if project else ():
+        if spec.id == "volume-permissions":
+            return refer(spec)
+    found.append((("volumes", asking, "permissions"), "needs volume-permissions, which no matrix here has: add it"))
+    return ""
+
+
+def _folder(job: Job, document: Document, found: list[Problem]) -> Path | None:
+    if not job.files.folder:
+        return None
+    folder = Path(os.path.normpath(document.path.absolute().parent / job.files.folder))
+    if not folder.is_dir():
+        found.append((("files", "folder"), f"there is no folder {folder}"))
+    elif job.script and not (folder / job.script).is_file() and not job.script.startswith("/"):
+        found.append((("script",), f"{job.script} is not in {folder}"))
+    return folder
+
+
+def _contents(folder: Path, found: list[Problem]) -> dict[str, bytes]:
+    """The files below a folder, without bytecode and what is hidden."""
+    contents, size = dict[str, bytes](), 0
+    for path in _files(folder):
+        size += path.stat().st_size
+        if size > MOST_BYTES:
+            where = f"{folder} holds more than {MOST_BYTES} bytes, which no ConfigMap takes"
+            found.append((("files", "folder"), f"{where}: use `files.git`, or an image with the files in it"))
+            return {}
+        contents[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return contents
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(names):
+            path = Path(here, name)
+            if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
+                yield path

@@ -1,0 +1,59 @@
+"""What docker and compose have in common: containers of one engine, on a network of their own. Pure."""
+
+from torchbake.jobs.expressible import Cannot
+from torchbake.jobs.field_types import Volume
+from torchbake.jobs.model import Job
+from torchbake.jobs.task import claim_of, counts, master, variables
+from torchbake.jobs.validators import JOB_FOLDER
+
+MOST_NODES = 1000  # a bridge of Linux has 1023 ports
+CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")  # all that volume-permissions needs
+_OF_KUBERNETES = "an engine places no pods; it is Kubernetes' alone"
+
+CANNOT = (
+    Cannot(key="files.configMap", why="an engine has no ConfigMaps; name the files by `folder` or `git`"),
+    Cannot(key="volumes[].size", why="an engine's volumes have no size; name a volume by `claim`"),
+    Cannot(key="volumes[].storageClass", why="an engine has one kind of volume"),
+    Cannot(key="volumes[].accessMode", why="an engine's volumes can be written by all its containers"),
+    Cannot(
+        key="restarts",
+        why="an engine would start a script again that failed by itself",
+        when=lambda job: not job.elastic,
+        only="of a job that is not elastic",
+    ),
+    Cannot(key="priority", why=_OF_KUBERNETES),
+    Cannot(key="nodeSelector", why=_OF_KUBERNETES),
+    Cannot(key="tolerations", why=_OF_KUBERNETES),
+    Cannot(key="affinity", why=_OF_KUBERNETES),
+    Cannot(key="annotations", why="containers have labels alone"),
+    Cannot(key="serviceAccount", why=_OF_KUBERNETES),
+    Cannot(key="pullSecrets", why="log in by `docker login`"),
+)
+
+
+def container_of(job: Job, rank: int) -> str:
+    """The name of a node's container, which is its host's too."""
+    return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
+
+
+def environment(job: Job, rank: int) -> dict[str, str]:
+    """A node's variables, but for those of secrets."""
+    ranked = {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
+    return variables(job) | counts(job) | ranked | master(job, container_of(job, 0))
+
+
+def gpus_of(job: Job, rank: int) -> list[str]:
+    """Which GPUs of the machine a node gets, by number: several nodes must not share any."""
+    count = job.resources.gpu
+    return [str(number) for number in range(rank * count, (rank + 1) * count)]
+
+
+def source_of(job: Job, volume: Volume) -> tuple[str, str]:
+    """The type of a mount, and what is mounted."""
+    return ("bind", volume.host_path) if volume.host_path else ("volume", claim_of(job, volume))
+
+
+def mounts_of(job: Job, folder: object) -> list[tuple[str, str, str, bool]]:
+    """All mounts of a node: type, source, target, and whether it is read-only."""
+    files = [("bind", str(folder), JOB_FOLDER, True)] if folder else []
+    return files + [(*source_of(job, volume), volume.mount_path, volume.read_only) for volume in job.volumes]

@@ -1,0 +1,92 @@
+"""docker compose: a service a node, all on one engine, on the project's own network."""
+
+from typing import Any
+
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import Job
+from torchbake.jobs.quantities import cpus_of, mebibytes_of
+from torchbake.jobs.targets import _engine
+from torchbake.jobs.targets.yaml_text import documents, without_nothing
+from torchbake.jobs.task import Task, claim_of, grace_of, shm_of
+
+NAME = "compose"
+ABOUT = "a compose file with a service a node, all on one engine"
+MOST_NODES = _engine.MOST_NODES
+CARRIES_FILES = False
+CANNOT: tuple[Cannot, ...] = (
+    *_engine.CANNOT,
+    Cannot(
+        key="timeouts.job", why="compose stops nothing after a time; begin with `timeout SECONDS docker compose up`"
+    ),
+)
+NEEDS: tuple[Needs, ...] = ()
+_PERMISSIONS = "volume-permissions"
+
+
+def render(task: Task) -> str:
+    job = task.job
+    services = {_PERMISSIONS: _permissions(task)} if task.fixed else {}
+    services |= {_engine.container_of(job, rank): _node(task, rank) for rank in range(job.most_nodes)}
+    claims = {claim_of(job, volume) for volume in job.volumes if not volume.host_path}
+    volumes = {claim: {"name": claim, "external": True} for claim in sorted(claims)}
+    whole = {"name": job.name, "services": services, "volumes": volumes}
+    return documents([without_nothing(whole)])
+
+
+def _permissions(task: Task) -> dict[str, Any]:
+    mounts = [(*_engine.source_of(task.job, each), each.mount_path, False) for each in task.fixed]
+    return {
+        "image": _escaped(task.init_image),
+        "command": ["--owner", task.owner, *(_escaped(each.mount_path) for each in task.fixed)],
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "cap_add": list(_engine.CAPABILITIES),
+        "security_opt": ["no-new-privileges"],
+        "volumes": [_mount(*mount) for mount in mounts],
+    }
+
+
+def _node(task: Task, rank: int) -> dict[str, Any]:
+    job, wanted = task.job, task.job.resources
+    env = {name: _escaped(value) for name, value in _engine.environment(job, rank).items()}
+    secrets = {
+        name: f"${{{name}:?is the key {key.key} of the secret {key.secret}}}" for name, key in job.secrets.items()
+    }
+    node = {
+        "image": _escaped(task.image),
+        "command": [_escaped(word) for word in job.command],
+        "hostname": _engine.container_of(job, rank),
+        "environment": env | secrets,
+        "volumes": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
+        "labels": {name: _escaped(value) for name, value in job.labels.items()},
+        "cpus": cpus_of(wanted.cpu) if wanted.cpu else None,
+        "mem_limit": f"{mebibytes_of(wanted.memory)}m" if wanted.memory else None,
+        "shm_size": f"{mebibytes_of(shm_of(job))}m",
+        "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
+        "ulimits": {"memlock": -1} if wanted.rdma else None,
+        "deploy": _gpus(job, rank),
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "stop_grace_period": f"{grace_of(job)}s",
+        "depends_on": {_PERMISSIONS: {"condition": "service_completed_successfully"}} if task.fixed else None,
+    }
+    return without_nothing(node)
+
+
+def _gpus(job: Job, rank: int) -> dict[str, Any] | None:
+    """By number where several nodes share a machine, as each would get the first otherwise."""
+    if not job.resources.gpu:
+        return None
+    which = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": job.resources.gpu}
+    device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+    return {"resources": {"reservations": {"devices": [device]}}}
+
+
+def _mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:
+    mount = {"type": kind, "source": _escaped(source), "target": _escaped(target), "read_only": read_only or None}
+    return without_nothing(mount)
+
+
+def _escaped(text: str) -> str:
+    """compose fills in variables wherever a $ stands."""
+    return text.replace("$", "$$")

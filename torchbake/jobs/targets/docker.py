@@ -1,0 +1,95 @@
+"""docker: a script of the shell, a line a node, all on one engine. It ends with the job's exit code.
+
+Node 0 runs in the foreground; `run` ends every node with the code of the rank that failed first. What was started
+goes when the script ends, however it does.
+"""
+
+import shlex
+
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import Job
+from torchbake.jobs.quantities import cpus_of, mebibytes_of
+from torchbake.jobs.targets import _engine
+from torchbake.jobs.task import Task, grace_of, shm_of
+
+NAME = "docker"
+ABOUT = "a shell script with a line a node, all on one engine"
+MOST_NODES = _engine.MOST_NODES
+CARRIES_FILES = False
+CANNOT: tuple[Cannot, ...] = _engine.CANNOT
+NEEDS: tuple[Needs, ...] = ()
+
+
+def render(task: Task) -> str:
+    job = task.job
+    last = job.most_nodes - 1
+    lines = [
+        "#!/bin/sh",
+        f"# {job.name}: nodes on one engine: {job.most_nodes}; ends with the job's exit code.",
+        "set -eu",
+    ]
+    lines += [
+        f': "${{{name}:?is the key {key.key} of the secret {key.secret}: export it}}"'
+        for name, key in job.secrets.items()
+    ]
+    lines += _surroundings(job) if last else []
+    lines += [shlex.join(_permissions(task))] if task.fixed else []
+    lines += [shlex.join(_node(task, rank, "--detach")) for rank in range(last, 0, -1)]
+    limit = ["timeout", str(job.timeouts.job)] if job.timeouts.job else []
+    return "\n".join([*lines, shlex.join([*limit, *_node(task, 0)]), ""])
+
+
+def _surroundings(job: Job) -> list[str]:
+    """The network of the nodes, and how all goes in the end."""
+    names = " ".join(_engine.container_of(job, rank) for rank in range(job.most_nodes))
+    ends = f"docker rm --force {names} >/dev/null 2>&1 || true; docker network rm {job.name} >/dev/null 2>&1 || true"
+    return [
+        f"docker network create {job.name} >/dev/null",
+        f"trap '{ends}' EXIT",
+        "trap 'exit 130' INT",
+        "trap 'exit 143' TERM",
+    ]
+
+
+def _permissions(task: Task) -> list[str]:
+    added = [word for name in _engine.CAPABILITIES for word in ("--cap-add", name)]
+    words = ["docker", "run", "--rm", "--network", "none", "--cap-drop", "ALL", *added, *_hardened()]
+    for volume in task.fixed:
+        words += _mount(*_engine.source_of(task.job, volume), volume.mount_path, read_only=False)
+    return [*words, task.init_image, "--owner", task.owner, *(volume.mount_path for volume in task.fixed)]
+
+
+def _node(task: Task, rank: int, *how: str) -> list[str]:
+    job = task.job
+    words = ["docker", "run", *(how or ("--rm",)), "--name", _engine.container_of(job, rank)]
+    words += ["--network", job.name] if job.most_nodes > 1 else []
+    words += ["--cap-drop", "ALL", *_hardened(), "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
+    for kind, source, target, read_only in _engine.mounts_of(job, task.folder):
+        words += _mount(kind, source, target, read_only=read_only)
+    words += [word for name, value in job.labels.items() for word in ("--label", f"{name}={value}")]
+    env = _engine.environment(job, rank)
+    words += [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
+    words += [word for name in job.secrets for word in ("--env", name)]  # the value is the shell's, and on no line
+    return [*words, task.image, *job.command]
+
+
+def _hardened() -> list[str]:
+    return ["--security-opt", "no-new-privileges"]
+
+
+def _resources(job: Job, rank: int) -> list[str]:
+    wanted = job.resources
+    words = ["--shm-size", f"{mebibytes_of(shm_of(job))}m"]
+    words += ["--cpus", f"{cpus_of(wanted.cpu):g}"] if wanted.cpu else []
+    words += ["--memory", f"{mebibytes_of(wanted.memory)}m"] if wanted.memory else []
+    words += ["--device", "/dev/infiniband", "--ulimit", "memlock=-1:-1"] if wanted.rdma else []
+    if not wanted.gpu:
+        return words
+    several = f'"device={",".join(_engine.gpus_of(job, rank))}"'  # docker reads it as CSV: the quotes are its own
+    return [*words, "--gpus", several if job.most_nodes > 1 else str(wanted.gpu)]
+
+
+def _mount(kind: str, source: str, target: str, *, read_only: bool) -> list[str]:
+    """docker reads it as CSV too."""
+    quoted = f'"source={source}"' if "," in source else f"source={source}"
+    return ["--mount", f"type={kind},{quoted},target={target}" + (",readonly" if read_only else "")]

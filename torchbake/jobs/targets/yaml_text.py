@@ -1,0 +1,36 @@
+"""Objects as YAML, for people to read and programs to take. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors; texts of several lines as they are; lists stand below their key, indented."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def documents(objects: Iterable[dict[str, Any]], *, head: str = "") -> str:
+    """One YAML document each; ``head`` stands above as a comment."""
+    texts = [yaml.dump(each, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True) for each in objects]
+    comment = "".join(f"# {line}\n" for line in head.splitlines())
+    return comment + "---\n".join(texts)
+
+
+def without_nothing(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A mapping without what is not set: None, and empty texts, lists and mappings."""
+    return {key: value for key, value in mapping.items() if value is not None and value not in ("", [], {}, ())}

@@ -1,0 +1,94 @@
+"""A job with what stands outside of its file, and what all targets say of it alike. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchbake.jobs.field_types import Volume
+from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
+from torchbake.jobs.quantities import mebibytes_of
+from torchbake.jobs.validators import JOB_FOLDER
+
+_SHM = "2Gi"
+_MORE_THAN_THE_SCRIPTS = 15  # seconds in which `run` itself ends, after the script had its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a target writes: the job, its images as references, and the folder with the job's files.
+
+    ``contents`` are the files of that folder by path, for a target that carries them in the manifest.
+    """
+
+    job: Job
+    image: str
+    init_image: str = ""
+    uid: int = 1001
+    folder: Path | None = None
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """Whom volume-permissions makes volumes writable for."""
+        return f"{self.uid}:{self.uid}"
+
+    @property
+    def fixed(self) -> list[Volume]:
+        """The volumes that volume-permissions looks after."""
+        return [volume for volume in self.job.volumes if volume.permissions]
+
+
+def variables(job: Job) -> dict[str, str]:
+    """What `run` is told under every launcher: nothing that counts nodes."""
+    found = {"MODE": DISTRIBUTED if job.distributed else STANDALONE, "STOP_GRACE": str(job.timeouts.stop)}
+    if job.distributed:
+        found["RENDEZVOUS_TIMEOUT"] = str(job.timeouts.rendezvous)
+        found["GROUP_TIMEOUT"] = str(job.timeouts.group)
+    if job.files.folder or job.files.config_map:
+        found["JOB_DIR"] = JOB_FOLDER
+    if job.files.git:
+        found["GIT_REPOSITORY"] = job.files.git.repository
+        found["GIT_REVISION"] = job.files.git.revision
+    return found | job.env
+
+
+def counts(job: Job) -> dict[str, str]:
+    """How many nodes and processes there are, where the launcher does not say it by itself."""
+    if not job.distributed:
+        return {}
+    nodes = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {"NNODES": str(job.nodes)}
+    return nodes | {"NPROC_PER_NODE": job.per_node}
+
+
+def restarts(job: Job) -> dict[str, str]:
+    """How often the ranks of an elastic job are started again, which torchrun does by itself."""
+    return {"PET_MAX_RESTARTS": str(job.restarts)} if job.elastic else {}
+
+
+def master(job: Job, address: str) -> dict[str, str]:
+    """Where node 0 is. A job of one node finds itself."""
+    if not job.distributed:
+        return {}
+    there = {"MASTER_ADDR": address} if job.most_nodes > 1 else {}
+    return there | {"MASTER_PORT": str(job.port)}
+
+
+def shm_of(job: Job) -> str:
+    """The size of /dev/shm."""
+    if job.resources.shm:
+        return job.resources.shm
+    return f"{max(1, mebibytes_of(job.resources.memory) // 2)}Mi" if job.resources.memory else _SHM
+
+
+def grace_of(job: Job) -> int:
+    """Seconds between the launcher's SIGTERM and its SIGKILL."""
+    return job.timeouts.stop + _MORE_THAN_THE_SCRIPTS
+
+
+def claim_of(job: Job, volume: Volume) -> str:
+    """The name of a volume's claim."""
+    unnamed = [each for each in job.volumes if not (each.claim or each.host_path)]
+    if volume.claim or volume not in unnamed:
+        return volume.claim or ""
+    place = unnamed.index(volume)
+    return f"{job.name}-data" + (f"-{place + 1}" if place else "")
