@@ -22,10 +22,14 @@ from torchbake.ui import console
 
 EXAMPLES = (
     "nox -s job -- show docker job.yaml | sh",
+    "nox -s job -- show kubernetes job.yaml | kubectl apply -f -",
     "nox -s job -- check job.yaml",
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
 )
+
+
+SCHEMAS = ("kubernetes",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,7 @@ class Arguments:
     words: tuple[str, ...]
     registry: str | None
     lenient: bool
+    check: bool
     format: Format
 
 
@@ -44,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
     parser.add_argument("--lenient", action="store_true", help="show: warn of what the target cannot say, and go on")
+    parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
     add_format(parser, text="targets: of the result")
 
 
@@ -71,7 +77,18 @@ def _show(args: Arguments, name: str, file: str) -> None:
     if problems:
         console.say(job_problems(document, problems).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    print(target.render(task), end="")
+    manifest = target.render(task)
+    if args.check:
+        _hold(target, manifest)
+    print(manifest, end="")
+
+
+def _hold(target: Target, manifest: str) -> None:
+    if target.NAME not in SCHEMAS:
+        raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {', '.join(SCHEMAS)}")
+    from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
+
+    console.say(f"Kubernetes {check_manifest(manifest)} takes it, by its schema.")
 
 
 def _check(args: Arguments, file: str) -> None:

@@ -90,3 +90,23 @@ def test_a_wrong_command_line_is_told_with_what_was_meant(
     words: list[str], said: str, here: Path, capsys: Streams
 ) -> None:
     assert said in told(capsys, *words, code=2)[1]
+
+
+def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: Streams) -> None:
+    (here / "train.py").write_text("")
+    (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
+    out, err = told(capsys, "show", "kubernetes", "job.yaml", "--check")
+    assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
+    assert "takes it, by its schema" in err
+    assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
+
+
+def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
+    here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchbake.jobs.prepare.MOST_BYTES", 10)
+    (here / "train.py").write_text("print('longer')")
+    (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
+    _, err = told(capsys, "check", "job.yaml")
+    assert "docker: can say all of it" in err
+    assert "kubernetes: job.yaml:5: files.folder: " in err

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import yaml
 
@@ -33,7 +34,30 @@ def of_compose(text: str, task: Task) -> list[Env]:
     ]
 
 
-LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {"docker": of_docker, "compose": of_compose}
+def of_kubernetes(text: str, task: Task) -> list[Env]:
+    """An Indexed Job's pods have their index besides; a pod that is alone has not."""
+    job = next(each for each in yaml.safe_load_all(text) if each["kind"] == "Job")["spec"]
+    env = _of_pod(job["template"])
+    if job.get("completionMode") != "Indexed":
+        return [env]
+    assert job["completions"] == job["parallelism"]
+    name = task.job.name
+    return [
+        env | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"} for index in range(job["completions"])
+    ]
+
+
+def _of_pod(template: Mapping[str, Any]) -> dict[str, str]:
+    """Kubernetes takes $$ for one $."""
+    (container,) = template["spec"]["containers"]
+    return {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
+
+
+LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
+    "docker": of_docker,
+    "compose": of_compose,
+    "kubernetes": of_kubernetes,
+}
 # Where node 0 is for the others, when it is not the port that the job says: what a launcher decides by itself.
-MASTERS = {"docker": "mnist-0", "compose": "mnist-0"}
+MASTERS = {"docker": "mnist-0", "compose": "mnist-0", "kubernetes": "mnist-0.mnist"}
 PORTS: dict[str, int] = {}

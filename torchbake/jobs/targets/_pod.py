@@ -1,0 +1,209 @@
+"""The pod of a node, as Kubernetes' own Job and the operators' take it. Pure.
+
+Pod Security "restricted" takes it, but for two things that a job asks for: `permissions: fix`, whose one container runs
+as root with three capabilities, and `hostPath`.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torchbake.jobs.field_types import Volume
+from torchbake.jobs.model import Job
+from torchbake.jobs.targets.yaml_text import without_nothing
+from torchbake.jobs.task import Task, claim_of, grace_of, shm_of
+from torchbake.jobs.validators import JOB_FOLDER
+
+CONTAINER = "pytorch"
+CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")
+_GPU = "nvidia.com/gpu"
+_FILES, _SHM, _TMP = "job-files", "shm", "tmp"
+_SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
+
+
+def metadata(job: Job, name: str) -> dict[str, Any]:
+    """Of every object: its name, and the job's labels and annotations."""
+    return {"name": name, **marks(job)}
+
+
+def marks(job: Job) -> dict[str, Any]:
+    """Those that Kubernetes recommends, unless the job says others."""
+    labels = {"app.kubernetes.io/name": job.name, "app.kubernetes.io/managed-by": "torchbake"} | job.labels
+    return without_nothing({"labels": labels, "annotations": job.annotations})
+
+
+def template(task: Task, env: Mapping[str, str], *, port_name: str, **more: Any) -> dict[str, Any]:
+    """A pod template; ``more`` are keys of its spec that are not the same under every launcher."""
+    job = task.job
+    spec = {
+        **more,
+        "serviceAccountName": job.service_account,
+        "automountServiceAccountToken": job.service_account is not None,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": grace_of(job),
+        "priorityClassName": job.priority,
+        "nodeSelector": job.node_selector,
+        "tolerations": [_as_written(each) for each in job.tolerations],
+        "affinity": _as_written(job.affinity),
+        "imagePullSecrets": [{"name": name} for name in job.pull_secrets],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": task.uid,
+            "runAsGroup": 0,
+            "fsGroup": task.uid,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": [_permissions(task)] if task.fixed else [],
+        "containers": [_container(task, env, port_name)],
+        "volumes": _volumes(task),
+    }
+    return {"metadata": marks(job), "spec": without_nothing(spec)}
+
+
+def _as_written(model: Any) -> dict[str, Any]:
+    """In Kubernetes' own words, which the job's are."""
+    found: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
+    return found
+
+
+def _container(task: Task, env: Mapping[str, str], port_name: str) -> dict[str, Any]:
+    job = task.job
+    secrets = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+        for name, each in job.secrets.items()
+    ]
+    container = {
+        "name": CONTAINER,
+        "image": task.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [_escaped(word) for word in job.command],
+        "env": [{"name": name, "value": _escaped(value)} for name, value in env.items()] + secrets,
+        "ports": [{"name": port_name, "containerPort": job.port}] if job.distributed else [],
+        "resources": _resources(job),
+        "readinessProbe": {
+            "exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5,
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": _mounts(job),
+    }  # fmt: skip
+    return without_nothing(container)
+
+
+def _escaped(text: str) -> str:
+    """Kubernetes fills in variables wherever $(NAME) stands, and takes $$ for one $."""
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    """Requested and no more: a node that takes what another was promised slows down all."""
+    wanted = job.resources
+    gpu, rdma = {_GPU: wanted.gpu} if wanted.gpu else {}, {wanted.rdma: 1} if wanted.rdma else {}
+    amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory}) | gpu | rdma
+    return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
+
+
+def _permissions(task: Task) -> dict[str, Any]:
+    """The one container that is root, with the three capabilities that this takes."""
+    paths = [volume.mount_path for volume in task.fixed]
+    names = {name for name, volume in _named(task.job) if volume.permissions}
+    return {
+        "name": "volume-permissions",
+        "image": task.init_image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["--owner", task.owner, *paths],
+        "resources": {"requests": dict(_SMALL), "limits": dict(_SMALL)},
+        "securityContext": {
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
+        },
+        "volumeMounts": [mount for mount in _mounts(task.job) if mount["name"] in names],
+    }
+
+
+def _named(job: Job) -> list[tuple[str, Volume]]:
+    """The job's volumes, as the pod calls them."""
+    return [(f"volume-{place}", volume) for place, volume in enumerate(job.volumes)]
+
+
+def _mounts(job: Job) -> list[dict[str, Any]]:
+    own: list[dict[str, Any]] = [{"name": _TMP, "mountPath": "/tmp"}, {"name": _SHM, "mountPath": "/dev/shm"}]
+    if job.files.folder or job.files.config_map:
+        own.append({"name": _FILES, "mountPath": JOB_FOLDER, "readOnly": True})
+    for name, volume in _named(job):
+        mount = {"name": name, "mountPath": volume.mount_path, "readOnly": volume.read_only or None}
+        own.append(without_nothing(mount))
+    return own
+
+
+def _volumes(task: Task) -> list[dict[str, Any]]:
+    job = task.job
+    volumes: list[dict[str, Any]] = [
+        {"name": _TMP, "emptyDir": {}},
+        {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": shm_of(job)}},
+    ]
+    if job.files.folder:
+        items = [{"key": key, "path": path} for key, path in zip(keys_of(task), task.contents, strict=True)]
+        volumes.append({"name": _FILES, "configMap": {"name": files_of(job), "items": items}})
+    if job.files.config_map:
+        volumes.append({"name": _FILES, "configMap": {"name": job.files.config_map}})
+    for name, volume in _named(job):
+        claim = {"persistentVolumeClaim": {"claimName": claim_of(job, volume)}}
+        volumes.append({"name": name, **({"hostPath": {"path": volume.host_path}} if volume.host_path else claim)})
+    return volumes
+
+
+def files_of(job: Job) -> str:
+    """The name of the ConfigMap that carries a folder's files."""
+    return f"{job.name}-files"
+
+
+def surroundings(task: Task) -> list[dict[str, Any]]:
+    """What must be there before the pods: the folder's files, and the claims that are made."""
+    job = task.job
+    made = [volume for volume in job.volumes if volume.size]
+    return ([_config_map(task)] if job.files.folder else []) + [_claim(job, volume) for volume in made]
+
+
+def _claim(job: Job, volume: Volume) -> dict[str, Any]:
+    mode = volume.access_mode or ("ReadWriteMany" if job.most_nodes > 1 else "ReadWriteOnce")
+    spec = {
+        "accessModes": [mode],
+        "storageClassName": volume.storage_class,
+        "resources": {"requests": {"storage": volume.size}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(job, claim_of(job, volume)),
+        "spec": without_nothing(spec),
+    }
+
+
+def _config_map(task: Task) -> dict[str, Any]:
+    texts, binaries = dict[str, str](), dict[str, str]()
+    for key, content in zip(keys_of(task), task.contents.values(), strict=True):
+        try:
+            texts[key] = content.decode()
+        except UnicodeDecodeError:
+            binaries[key] = base64.b64encode(content).decode()
+    whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(task.job, files_of(task.job))}
+    return whole | without_nothing({"data": texts, "binaryData": binaries})
+
+
+def keys_of(task: Task) -> list[str]:
+    """A key for each file: its path, but for what no key may hold; no two are the same."""
+    keys = list[str]()
+    for path in task.contents:
+        key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)[-240:]
+        keys.append(key if key not in keys else f"{key}-{len(keys)}")
+    return keys
