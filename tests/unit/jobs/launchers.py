@@ -1,5 +1,6 @@
 """What each launcher would set in the nodes' containers, given the manifest of a target."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ import yaml
 from torchbake.jobs.task import Task
 
 Env = Mapping[str, str]
+PAI_PORT = 20302  # the one that OpenPAI reserved for the job's own label
 
 
 def of_docker(text: str, task: Task) -> list[Env]:
@@ -47,6 +49,32 @@ def of_kubernetes(text: str, task: Task) -> list[Env]:
     ]
 
 
+def of_openpai(text: str, task: Task) -> list[Env]:
+    ((role, found),) = yaml.safe_load(text)["taskRoles"].items()
+    ports = found["resourcePerInstance"].get("ports", {})
+    return _of_tasks(role, found["instances"], list(ports), found["commands"])
+
+
+def of_openpai_v1(text: str, task: Task) -> list[Env]:
+    (role,) = json.loads(text)["taskRoles"]
+    labels = [port["label"] for port in role.get("portList", ())]
+    return _of_tasks(role["name"], role["taskNumber"], labels, role["command"].split(" && "))
+
+
+def _of_tasks(role: str, count: int, labels: list[str], commands: list[str]) -> list[Env]:
+    """microsoft/pai: src/rest-server/src/models/v2/job/runtime-env.js; what the command exports comes after it."""
+    words = [shlex.split(line) for line in commands]
+    exported = dict(each[1].split("=", 1) for each in words if each[0] == "export")
+    common = {"PAI_TASK_ROLE_LIST": role, f"PAI_TASK_ROLE_TASK_COUNT_{role}": str(count)}
+    for place, label in enumerate(("ssh", "http", *labels)):
+        common[f"PAI_PORT_LIST_{role}_0_{label}"] = str(PAI_PORT - 2 + place)
+    common[f"PAI_HOST_IP_{role}_0"] = "10.2.0.5"
+    return [
+        common | {"PAI_CURRENT_TASK_ROLE_NAME": role, "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index)} | exported
+        for index in range(count)
+    ]
+
+
 def _of_pod(template: Mapping[str, Any]) -> dict[str, str]:
     """Kubernetes takes $$ for one $."""
     (container,) = template["spec"]["containers"]
@@ -57,7 +85,15 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "docker": of_docker,
     "compose": of_compose,
     "kubernetes": of_kubernetes,
+    "openpai": of_openpai,
+    "openpai-v1": of_openpai_v1,
 }
 # Where node 0 is for the others, when it is not the port that the job says: what a launcher decides by itself.
-MASTERS = {"docker": "mnist-0", "compose": "mnist-0", "kubernetes": "mnist-0.mnist"}
-PORTS: dict[str, int] = {}
+MASTERS = {
+    "docker": "mnist-0",
+    "compose": "mnist-0",
+    "kubernetes": "mnist-0.mnist",
+    "openpai": "10.2.0.5",
+    "openpai-v1": "10.2.0.5",
+}
+PORTS = {"openpai": PAI_PORT, "openpai-v1": PAI_PORT}

@@ -1,0 +1,51 @@
+"""OpenPAI, its protocol 2: YAML."""
+
+from typing import Any
+
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.quantities import mebibytes_of
+from torchbake.jobs.targets import _pai
+from torchbake.jobs.targets.yaml_text import documents, without_nothing
+from torchbake.jobs.task import Task, shm_of
+
+NAME = "openpai"
+ABOUT = "a job of OpenPAI's protocol 2, as YAML"
+MOST_NODES = _pai.MOST_NODES
+CARRIES_FILES = False
+CANNOT: tuple[Cannot, ...] = _pai.CANNOT
+NEEDS: tuple[Needs, ...] = _pai.NEEDS
+
+
+def render(task: Task) -> str:
+    job = task.job
+    image = {"protocolVersion": 2, "name": "image", "type": "dockerimage", "uri": task.image}
+    whole = {
+        "protocolVersion": 2,
+        "name": job.name,
+        "type": "job",
+        "jobRetryCount": 0,
+        "prerequisites": [image],
+        "taskRoles": {_pai.ROLE: _role(task)},
+    }
+    return documents([whole])
+
+
+def _role(task: Task) -> dict[str, Any]:
+    """One failed task ends the job, as `run` ends all nodes; an elastic job ends with the first that is done."""
+    job, wanted = task.job, task.job.resources
+    resources = {
+        "cpu": _pai.cpus(job),
+        "memoryMB": mebibytes_of(wanted.memory or "1Gi"),
+        "gpu": wanted.gpu,
+        "ports": {_pai.PORT_LABEL: 1} if job.distributed else None,
+    }
+    options = {"shmMB": mebibytes_of(shm_of(job)), "infiniband": True if wanted.rdma else None}
+    return {
+        "instances": job.most_nodes,
+        "completion": {"minFailedInstances": 1, "minSucceededInstances": 1 if job.elastic else job.most_nodes},
+        "taskRetryCount": 0,
+        "dockerImage": "image",
+        "resourcePerInstance": without_nothing(resources),
+        "extraContainerOptions": without_nothing(options),
+        "commands": _pai.commands(job),
+    }
