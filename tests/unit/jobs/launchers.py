@@ -49,6 +49,41 @@ def of_kubernetes(text: str, task: Task) -> list[Env]:
     ]
 
 
+def of_pytorchjob(text: str, task: Task) -> list[Env]:
+    """kubeflow/training-operator (release 1.9): pkg/controller.v1/pytorch/envvar.go, master.go and elastic.go."""
+    job = next(each for each in yaml.safe_load_all(text) if each["kind"] == "PyTorchJob")
+    name, spec = job["metadata"]["name"], job["spec"]
+    replicas = spec["pytorchReplicaSpecs"]
+    master, worker = replicas.get("Master"), replicas.get("Worker", {"replicas": 0})
+    if master is None:
+        policy = spec["elasticPolicy"]
+        elastic = {
+            "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}",
+            "PET_RDZV_ENDPOINT": f"{name}-worker-0:{_port(worker['template'])}",
+            "PET_RDZV_BACKEND": policy["rdzvBackend"],
+            "PET_MAX_RESTARTS": str(policy["maxRestarts"]),
+        }
+        return [_of_pod(worker["template"]) | elastic for _ in range(worker["replicas"])]
+    count, processes = 1 + worker["replicas"], spec["nprocPerNode"]
+    common = {
+        "WORLD_SIZE": str(count * int(processes if processes.isdigit() else "1")),
+        "MASTER_ADDR": f"{name}-master-0",
+        "MASTER_PORT": str(_port(master["template"])),
+        "PET_NNODES": str(count),
+        "PET_NPROC_PER_NODE": processes,
+    }
+    pods = [_of_pod(master["template"]), *(_of_pod(worker["template"]) for _ in range(worker["replicas"]))]
+    return [pod | common | {"RANK": str(rank), "PET_NODE_RANK": str(rank)} for rank, pod in enumerate(pods)]
+
+
+def _port(template: Mapping[str, Any]) -> int:
+    """The operator's own where the job names none."""
+    (container,) = template["spec"]["containers"]
+    assert container["name"] == "pytorch"
+    ports = [port["containerPort"] for port in container.get("ports", ()) if port["name"] == "pytorchjob-port"]
+    return int(ports[0]) if ports else 23456
+
+
 def of_openpai(text: str, task: Task) -> list[Env]:
     ((role, found),) = yaml.safe_load(text)["taskRoles"].items()
     ports = found["resourcePerInstance"].get("ports", {})
@@ -85,6 +120,7 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "docker": of_docker,
     "compose": of_compose,
     "kubernetes": of_kubernetes,
+    "pytorchjob": of_pytorchjob,
     "openpai": of_openpai,
     "openpai-v1": of_openpai_v1,
 }
@@ -93,7 +129,9 @@ MASTERS = {
     "docker": "mnist-0",
     "compose": "mnist-0",
     "kubernetes": "mnist-0.mnist",
+    "pytorchjob": "mnist-master-0",
     "openpai": "10.2.0.5",
     "openpai-v1": "10.2.0.5",
 }
+ELASTIC_MASTERS = {**MASTERS, "pytorchjob": "mnist-worker-0"}  # its elastic jobs have no Master
 PORTS = {"openpai": PAI_PORT, "openpai-v1": PAI_PORT}

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import yaml
 
 from tests.unit.jobs.cases import CASES, task_of, text_of
 from torchbake.errors import InstallError, JobError
@@ -22,6 +23,17 @@ def test_the_newest_kubernetes_takes_it(case: str) -> None:
 def test_older_ones_take_it_too(case: str) -> None:
     version = ELASTIC if case == "elastic" else "1.28"
     assert check_manifest(MANIFESTS[case], version) == version
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_pods_of_a_pytorchjob_are_pods_of_kubernetes(case: str) -> None:
+    """The operator's own kinds have no schema here; what it hands to Kubernetes has one."""
+    *others, job = yaml.safe_load_all(TARGETS["pytorchjob"].render(task_of(text_of(case))))
+    replicas = job["spec"]["pytorchReplicaSpecs"].values()
+    pods = [{"apiVersion": "v1", "kind": "Pod", **replica["template"]} for replica in replicas]
+    named = [pod | {"metadata": pod["metadata"] | {"name": "pod"}} for pod in pods]
+    assert named
+    check_manifest(yaml.safe_dump_all([*others, *named]))
 
 
 def test_a_key_that_it_does_not_know_is_told_with_its_place() -> None:

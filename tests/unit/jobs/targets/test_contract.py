@@ -4,7 +4,7 @@ import pytest
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from tests.unit.jobs.cases import CASES, EXPECTED, task_of, text_of
-from tests.unit.jobs.launchers import LAUNCHERS, MASTERS, PORTS
+from tests.unit.jobs.launchers import ELASTIC_MASTERS, LAUNCHERS, MASTERS, PORTS
 from torchbake.jobs.targets import TARGETS
 
 GPUS = 8  # of each machine, as `auto` counts them
@@ -37,8 +37,8 @@ def test_the_nodes_are_told_the_job_that_was_written(target: str, case: str) -> 
 @pytest.mark.parametrize("case", [case for case, job in EXPECTED.items() if job.nodes > 1])
 def test_the_others_are_sent_to_node_0_on_the_jobs_port(target: str, case: str) -> None:
     others = contracts(target, case)[1:]
-    port = PORTS.get(target, EXPECTED[case].port)
-    assert {(each.master_addr, each.master_port) for each in others} == {(MASTERS[target], port)}
+    masters, port = ELASTIC_MASTERS if EXPECTED[case].elastic else MASTERS, PORTS.get(target, EXPECTED[case].port)
+    assert {(each.master_addr, each.master_port) for each in others} == {(masters[target], port)}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,0 +1,55 @@
+"""What a PyTorchJob promises beside its contract."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
+from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.targets import pytorchjob
+
+# What the launcher sets; a job that said it too could contradict it.
+OPERATORS = {"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "PET_MAX_RESTARTS"}
+
+
+def spec(text: str) -> Any:
+    *_, job = yaml.safe_load_all(pytorchjob.render(task_of(text)))
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    return job["spec"]
+
+
+@pytest.mark.parametrize(
+    ("case", "replicas"),
+    [("standalone", {"Master": 1}), ("ddp", {"Master": 1, "Worker": 3}), ("elastic", {"Worker": 3})],
+)
+def test_a_master_and_the_rest_are_workers(case: str, replicas: dict[str, int]) -> None:
+    found = spec(text_of(case))["pytorchReplicaSpecs"]
+    assert {role: each["replicas"] for role, each in found.items()} == replicas
+    assert {each["restartPolicy"] for each in found.values()} == {"Never"}
+
+
+def test_processes_are_a_text_as_the_operators_api_has_them() -> None:
+    assert spec(text_of("ddp"))["nprocPerNode"] == "2"
+    assert spec(text_of("auto"))["nprocPerNode"] == "auto"
+    assert spec(text_of("standalone"))["nprocPerNode"] == "1"
+
+
+@pytest.mark.parametrize("case", ["ddp", "elastic", "everything"])
+def test_what_the_operator_says_is_not_said_twice(case: str) -> None:
+    for replica in spec(text_of(case))["pytorchReplicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        assert OPERATORS.isdisjoint(each["name"] for each in container["env"])
+        assert container["name"] == "pytorch"
+
+
+def test_restarts_are_an_elastic_jobs_alone() -> None:
+    assert spec(LEAST + "elastic: 1:2\nrestarts: 7")["elasticPolicy"]["maxRestarts"] == 7
+    assert unsaid(job_of(LEAST + "elastic: 1:2\nrestarts: 7"), pytorchjob) == []
+    (problem,) = unsaid(job_of(LEAST + "nodes: 2\nrestarts: 7"), pytorchjob)
+    assert problem[0] == ("restarts",)
+
+
+def test_a_name_too_long_for_a_workers_host_is_refused() -> None:
+    assert not unsaid(job_of(LEAST.replace("mnist", "m" * 54)), pytorchjob)
+    assert unsaid(job_of(LEAST.replace("mnist", "m" * 55)), pytorchjob)

@@ -1,0 +1,68 @@
+"""Kubeflow's PyTorchJob (training operator v1): a Master and its Workers; of an elastic job, Workers alone.
+
+The operator counts nodes and processes, and sets RANK and MASTER_ADDR itself. Without a Master it does not say how many
+processes a node has, so an elastic job says that by the image's own variable.
+"""
+
+from typing import Any
+
+from torchbake.jobs import model
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.targets import _pod
+from torchbake.jobs.targets.yaml_text import documents, without_nothing
+from torchbake.jobs.task import Task, variables
+
+NAME = "pytorchjob"
+ABOUT = "a PyTorchJob of Kubeflow's training operator, with its ConfigMap and claims"
+MOST_NODES = model.MOST_NODES
+CARRIES_FILES = True
+CANNOT: tuple[Cannot, ...] = (
+    Cannot(
+        key="name",
+        why="a pod's host is the name with -worker- and its number, and takes 63 characters: shorten the name",
+        when=lambda job: len(f"{job.name}-worker-{job.most_nodes}") > 63,
+        only="of more than 63 characters with -worker- and a number",
+    ),
+    Cannot(
+        key="restarts",
+        why="the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic",
+        when=lambda job: not job.elastic,
+        only="of a job that is not elastic",
+    ),
+)
+NEEDS: tuple[Needs, ...] = ()
+_PORT = "pytorchjob-port"  # the operator makes MASTER_PORT of the port of this name
+
+
+def render(task: Task) -> str:
+    return documents([*_pod.surroundings(task), _job(task)])
+
+
+def _job(task: Task) -> dict[str, Any]:
+    job = task.job
+    workers = job.most_nodes if job.elastic else job.most_nodes - 1
+    replicas = {} if job.elastic else {"Master": _replicas(task, 1)}
+    spec = {
+        "nprocPerNode": job.per_node,  # a text, and 1 unless it is said: auto is the operator's own
+        "elasticPolicy": _elastic(task),
+        "runPolicy": without_nothing({"activeDeadlineSeconds": job.timeouts.job}),
+        "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
+    }
+    metadata = _pod.metadata(job, job.name)
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": without_nothing(spec)}
+
+
+def _elastic(task: Task) -> dict[str, Any]:
+    job = task.job
+    if not job.elastic:
+        return {}
+    least, most = (int(number) for number in job.elastic.split(":"))
+    return {"minReplicas": least, "maxReplicas": most, "maxRestarts": job.restarts, "rdzvBackend": "c10d"}
+
+
+def _replicas(task: Task, count: int) -> dict[str, Any]:
+    """Never started again by the kubelet, which would start one node alone."""
+    job = task.job
+    env = variables(job) | ({"NPROC_PER_NODE": job.per_node} if job.elastic else {})
+    template = _pod.template(task, env, port_name=_PORT)
+    return {"replicas": count, "restartPolicy": "Never", "template": template}
