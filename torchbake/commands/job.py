@@ -35,7 +35,7 @@ SCHEMAS = ("kubernetes",)
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
     matrix: Path
-    words: tuple[str, ...]
+    request: tuple[str, ...]
     registry: str | None
     lenient: bool
     check: bool
@@ -44,7 +44,7 @@ class Arguments:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="*", metavar="WORD",
+        "request", nargs="*", metavar="WORD",
         help=f"show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}",
     )  # fmt: skip
     add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Arguments) -> int:
-    action, *words = args.words or ("",)
+    action, *words = args.request or ("",)
     if action not in _ACTIONS:
         raise UsageError(_unknown("action", action, _ACTIONS), hint="Write: job show TARGET FILE")
     names, act = _ACTIONS[action]

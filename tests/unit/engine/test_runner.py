@@ -1,6 +1,7 @@
 """Whatever the toolkit makes in an engine is made in one place, says whose it is, and can be removed by that."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from torchbake.engine.runner import OWNER, RUN, Ended, Runner, owners
 from torchbake.errors import EngineError
 
 RUNNER = TOOLKIT / "torchbake/engine/runner.py"
+SCRIPT = TOOLKIT / "torchbake/jobs/targets/docker.py"  # the text of one, for a shell
 FOLDERS = ("torchbake", "tests/images", "benchmarks")
 # Of the SDK: what is made by `client.containers.create(…)`, and by the lower `client.api.create_container(…)`.
 COLLECTIONS = {"containers", "networks", "volumes", "services"}
@@ -65,8 +67,13 @@ def test_what_makes_nothing_is_not(line: str) -> None:
 
 def test_the_runner_alone_makes_containers_networks_and_volumes() -> None:
     found = {path: [*makes(path.read_text())] for folder in FOLDERS for path in (TOOLKIT / folder).rglob("*.py")}
-    assert {path for path, lines in found.items() if lines} == {RUNNER}
+    assert {path for path, lines in found.items() if lines} == {RUNNER, SCRIPT}
     assert len(found[RUNNER]) == 3
+
+
+def test_the_script_that_a_job_becomes_is_text_and_is_started_by_nobody_here() -> None:
+    for path in SCRIPT.parent.glob("*.py"):
+        assert not re.search(r"(?m)^\s*(import|from) (subprocess|docker|os)\b", path.read_text()), path
 
 
 @pytest.fixture
