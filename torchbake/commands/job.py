@@ -10,7 +10,7 @@ from torchbake.commands._options import Format, add_format, add_registry
 from torchbake.commands._selection import repository_of
 from torchbake.core.suggest import nearest
 from torchbake.errors import JobError, UsageError
-from torchbake.jobs.expressible import Target, sayable, unsaid
+from torchbake.jobs.expressible import Target, impossible, sayable, unsaid
 from torchbake.jobs.manual import schema_text
 from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.prepare import Refer, prepare
@@ -70,12 +70,12 @@ def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
     target, path = _target(name), Path(file)
     job, document = load_job(path)
-    problems = unsaid(job, target)
-    if problems and not args.lenient:
-        error = job_problems(document, problems)
-        raise JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
-    if problems:
-        console.say(job_problems(document, problems).message, style="yellow")
+    never, unsayable = impossible(job, target), unsaid(job, target)
+    if never or (unsayable and not args.lenient):
+        error = job_problems(document, [*never, *unsayable])
+        raise error if never else JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
+    if unsayable:
+        console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
     manifest = target.render(task)
     if args.check:
@@ -108,7 +108,7 @@ def _against(job: Job, document: Document, target: Target, project: Project | No
         if not target.CARRIES_FILES:
             raise
         return error.message
-    problems = unsaid(job, target)
+    problems = [*impossible(job, target), *unsaid(job, target)]
     return job_problems(document, problems).message if problems else ""
 
 

@@ -50,15 +50,18 @@ class Target(Protocol):
 
 
 def unsaid(job: Job, target: Target) -> list[Problem]:
-    """What of this job the target cannot say, each with the key in the file."""
-    return [problem for part in (_refused, _too_many, _missing) for problem in part(job, target)]
+    """What of this job the target cannot say, each with the key in the file: without it there is a manifest."""
+    return [
+        (location, f"{target.NAME} cannot say this: {cannot.why}")
+        for location, key in said(job)
+        for cannot in target.CANNOT
+        if cannot.key == key and cannot.when(job)
+    ]
 
 
-def _refused(job: Job, target: Target) -> Iterator[Problem]:
-    for location, key in said(job):
-        for cannot in target.CANNOT:
-            if cannot.key == key and cannot.when(job):
-                yield location, f"{target.NAME} cannot say this: {cannot.why}"
+def impossible(job: Job, target: Target) -> list[Problem]:
+    """What keeps the target from any manifest of this job."""
+    return [*_too_many(job, target), *_missing(job, target)]
 
 
 def _too_many(job: Job, target: Target) -> Iterator[Problem]:

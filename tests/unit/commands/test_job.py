@@ -53,6 +53,14 @@ def test_what_a_target_cannot_say_is_an_error_or_a_warning(here: Path, capsys: S
     assert "job.yaml:5: priority: docker cannot say this" in err
 
 
+def test_what_a_target_must_be_told_is_an_error_also_when_it_is_lenient(here: Path, capsys: Streams) -> None:
+    (here / "job.yaml").write_text(JOB + "priority: high\nresources: {memory: 8Gi}\n")
+    out, err = told(capsys, "show", "openpai", "job.yaml", "--lenient", code=21)
+    assert out == ""
+    assert "job.yaml:6: resources.cpu: is missing, and openpai needs it" in err
+    assert "priority" in err
+
+
 def test_check_says_for_each_target_whether_it_can_say_all(here: Path, capsys: Streams) -> None:
     (here / "job.yaml").write_text(JOB + "priority: high\n")
     out, err = told(capsys, "check", "job.yaml")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of
-from torchbake.jobs.expressible import Cannot, Needs, known_keys, said, sayable, unsaid
+from torchbake.jobs.expressible import Cannot, Needs, impossible, known_keys, said, sayable, unsaid
 from torchbake.jobs.model import job_problems
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import parse_document
@@ -28,7 +28,9 @@ class Toy:
 
 def told(text: str) -> str:
     text = LEAST + text
-    return job_problems(parse_document(text, Path("job.yaml")), unsaid(job_of(text), Toy())).message
+    return job_problems(
+        parse_document(text, Path("job.yaml")), [*impossible(job_of(text), Toy()), *unsaid(job_of(text), Toy())]
+    ).message
 
 
 def test_what_a_job_says_has_its_place_and_its_key() -> None:
@@ -55,7 +57,7 @@ def test_a_key_that_it_cannot_say(text: str, message: str) -> None:
 
 
 def test_a_key_that_it_needs() -> None:
-    problems = unsaid(job_of("name: a\nimage: b\nscript: c\n"), Toy())
+    problems = impossible(job_of("name: a\nimage: b\nscript: c\n"), Toy())
     assert problems == [(("resources", "cpu"), "is missing, and toy needs it: it counts")]
 
 
@@ -64,4 +66,5 @@ def test_what_it_can_say_is_all_else() -> None:
     assert "restarts" in can
     assert "volumes[].claim" in can
     assert not {"volumes[].size", "affinity", "affinity.nodeAffinity"} & set(can)
-    assert unsaid(job_of(LEAST + "restarts: 1\nnodes: 4"), Toy()) == []
+    job = job_of(LEAST + "restarts: 1\nnodes: 4")
+    assert unsaid(job, Toy()) == impossible(job, Toy()) == []

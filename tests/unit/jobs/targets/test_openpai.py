@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import impossible, unsaid
 from torchbake.jobs.targets import openpai, openpai_v1
 
 GUIDE = """\
@@ -20,7 +20,8 @@ resources: {{cpu: 4, memory: 8Gi, gpu: {gpu}}}
 @pytest.mark.parametrize(("name", "gpu"), [("pytorch-mnist", 1), ("pytorch-regression", 0)])
 def test_the_jobs_of_its_guide_in_both_protocols(name: str, gpu: int) -> None:
     text = GUIDE.replace("USER", "user").format(name=name, script="/app/main.py", gpu=gpu)
-    assert unsaid(job_of(text), openpai_v1) == unsaid(job_of(text), openpai) == []
+    job = job_of(text)
+    assert [*unsaid(job, openpai_v1), *impossible(job, openpai_v1), *unsaid(job, openpai)] == []
     first = json.loads(openpai_v1.render(task_of(text)))
     assert (first["jobName"], first["image"]) == (name, "user/pai.run.pytorch:1")
     (role,) = first["taskRoles"]
