@@ -49,12 +49,11 @@ def _image(job: Job, project: Project | None, refer: Refer, found: list[Problem]
 def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
     """The matrix's image that a reference names, whatever registry it is in."""
     reference = parse_reference(text)
-    name = reference.repository.path.rpartition("/")[2]
-    for spec in pytorch_of(project.expansion.specs) if project else ():
-        ours = name == spec.repository.rpartition("/")[2]
-        if ours and (reference.tag in project.tags[spec.id] or reference.tag.startswith(f"{spec.id}-r")):  # type: ignore[union-attr]
-            return spec
-    return None
+    if project is None:
+        return None
+    name, tag = reference.repository.path.rpartition("/")[2], reference.tag
+    ours = [spec for spec in pytorch_of(project.expansion.specs) if name == spec.repository.rpartition("/")[2]]
+    return next((spec for spec in ours if tag in project.tags[spec.id] or tag.startswith(f"{spec.id}-r")), None)
 
 
 def _of_words(text: str, project: Project | None) -> ImageSpec:

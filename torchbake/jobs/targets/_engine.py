@@ -7,7 +7,6 @@ from torchbake.jobs.task import claim_of, counts, master, variables
 from torchbake.jobs.validators import JOB_FOLDER
 
 MOST_NODES = 1000  # a bridge of Linux has 1023 ports
-CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")  # all that volume-permissions needs
 _OF_KUBERNETES = "an engine places no pods; it is Kubernetes' alone"
 
 CANNOT = (

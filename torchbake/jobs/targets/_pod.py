@@ -12,11 +12,10 @@ from typing import Any
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.yaml_text import without_nothing
-from torchbake.jobs.task import Task, claim_of, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of
 from torchbake.jobs.validators import JOB_FOLDER
 
 CONTAINER = "pytorch"
-CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")
 _GPU = "nvidia.com/gpu"
 _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
 _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
@@ -103,7 +102,7 @@ def _escaped(text: str) -> str:
 def _resources(job: Job) -> dict[str, Any]:
     """Requested and no more: a node that takes what another was promised slows down all."""
     wanted = job.resources
-    gpu, rdma = {_GPU: wanted.gpu} if wanted.gpu else {}, {wanted.rdma: 1} if wanted.rdma else {}
+    gpu, rdma = {_GPU: str(wanted.gpu)} if wanted.gpu else {}, {wanted.rdma: "1"} if wanted.rdma else {}
     amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory}) | gpu | rdma
     return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
 

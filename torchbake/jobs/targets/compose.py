@@ -7,7 +7,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, claim_of, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of
 
 NAME = "compose"
 ABOUT = "a compose file with a service a node, all on one engine"
@@ -40,7 +40,7 @@ def _permissions(task: Task) -> dict[str, Any]:
         "command": ["--owner", task.owner, *(_escaped(each.mount_path) for each in task.fixed)],
         "network_mode": "none",
         "cap_drop": ["ALL"],
-        "cap_add": list(_engine.CAPABILITIES),
+        "cap_add": list(CAPABILITIES),
         "security_opt": ["no-new-privileges"],
         "volumes": [_mount(*mount) for mount in mounts],
     }

@@ -10,7 +10,7 @@ from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
-from torchbake.jobs.task import Task, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, grace_of, shm_of
 
 NAME = "docker"
 ABOUT = "a shell script with a line a node, all on one engine"
@@ -52,7 +52,7 @@ def _surroundings(job: Job) -> list[str]:
 
 
 def _permissions(task: Task) -> list[str]:
-    added = [word for name in _engine.CAPABILITIES for word in ("--cap-add", name)]
+    added = [word for name in CAPABILITIES for word in ("--cap-add", name)]
     words = ["docker", "run", "--rm", "--network", "none", "--cap-drop", "ALL", *added, *_hardened()]
     for volume in task.fixed:
         words += _mount(*_engine.source_of(task.job, volume), volume.mount_path, read_only=False)

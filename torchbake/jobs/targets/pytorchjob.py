@@ -45,7 +45,8 @@ def _job(task: Task) -> dict[str, Any]:
     spec = {
         "nprocPerNode": job.per_node,  # a text, and 1 unless it is said: auto is the operator's own
         "elasticPolicy": _elastic(task),
-        "runPolicy": without_nothing({"activeDeadlineSeconds": job.timeouts.job}),
+        # The operator's API wants a policy. What has ended stays, for its log; what still runs then does not.
+        "runPolicy": without_nothing({"cleanPodPolicy": "Running", "activeDeadlineSeconds": job.timeouts.job}),
         "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
     }
     metadata = _pod.metadata(job, job.name)

@@ -1,11 +1,18 @@
 """Manifests as they were reviewed, and that nothing of a job is dropped in silence."""
 
+import copy
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.conftest import check_golden
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
+from torchbake.errors import JobError
 from torchbake.jobs.expressible import Target, known_keys, said, unsaid
 from torchbake.jobs.targets import TARGETS
 
@@ -122,3 +129,59 @@ def test_what_a_target_declares_is_of_the_model(target: Target) -> None:
     assert {*refused, *needed} <= set(known_keys())
     assert len(set(refused)) == len(refused)
     assert {no.key for no in target.CANNOT if not no.only}.isdisjoint(needed)
+
+
+JUNK: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        None,
+        "",
+        "0",
+        "-1",
+        "1e9",
+        "9" * 30,
+        "a b",
+        "$(A)",
+        "<% x",
+        "a\nb",
+        "ä",
+        "\0",
+        "auto",
+        "[",
+        "../..",
+        [],
+        ["a"],
+        {},
+    ]
+)
+
+
+def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every value of a file."""
+    if at:
+        yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from places(each, (*at, key))
+
+
+WHOLE = yaml.safe_load(text_of("everything"))
+
+
+@given(place=st.sampled_from(list(places(WHOLE))), junk=JUNK)
+@settings(max_examples=300)
+def test_whatever_stands_in_a_file_is_written_or_told_and_never_a_traceback(
+    place: tuple[str | int, ...], junk: Any
+) -> None:
+    data = copy.deepcopy(WHOLE)
+    node = data
+    for step in place[:-1]:
+        node = node[step]
+    node[place[-1]] = junk
+    try:
+        text = yaml.safe_dump(data, allow_unicode=True)
+        task = task_of(text)
+    except JobError:
+        return
+    for target in TARGETS.values():
+        assert target.render(task)
+        unsaid(task.job, target)

@@ -43,6 +43,13 @@ def test_what_the_operator_says_is_not_said_twice(case: str) -> None:
         assert container["name"] == "pytorch"
 
 
+@pytest.mark.parametrize("case", ["standalone", "everything"])
+def test_what_the_operators_api_requires_is_there(case: str) -> None:
+    found = spec(text_of(case))
+    assert found["pytorchReplicaSpecs"]
+    assert found["runPolicy"]["cleanPodPolicy"] == "Running"
+
+
 def test_restarts_are_an_elastic_jobs_alone() -> None:
     assert spec(LEAST + "elastic: 1:2\nrestarts: 7")["elasticPolicy"]["maxRestarts"] == 7
     assert unsaid(job_of(LEAST + "elastic: 1:2\nrestarts: 7"), pytorchjob) == []
