@@ -2,7 +2,9 @@
 
 import hashlib
 import importlib
+import json
 import ssl
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,3 +117,12 @@ def test_constraints_that_nobody_promised_are_told() -> None:
     python.test_constraints(row, None, {})
     with pytest.raises(AssertionError, match="the row does not say so"):
         python.test_constraints(row, "torch==2.9.0\n", {})
+
+
+def test_what_modules_print_is_no_part_of_the_answer(tmp_path: Path, pythons: Callable[..., list[str]]) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import atexit, os\nprint('hello')\natexit.register(os.system, 'echo good bye')\n"
+    )
+    words = ["tests/images/probe/imports.py", json.dumps(["loud", "not_there"])]
+    (said,) = pythons(words, {"PYTHONPATH": str(tmp_path)})
+    assert json.loads(said)["errors"] == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}
