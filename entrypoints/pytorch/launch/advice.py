@@ -1,5 +1,5 @@
-"""What to do about a failed script, where its last words tell: of a missing group or compiler, a /tmp that runs nothing,
-or a death at Python's end; and about a driver of which a part is missing."""
+"""What to do about a failed script, where its last words tell: of a missing group or compiler, of a /tmp that runs
+nothing, or of a death at Python's end; and about a driver of which a part is missing."""
 
 import re
 import signal
