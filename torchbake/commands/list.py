@@ -120,6 +120,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "python": spec.base.python,
         "flavor": spec.flavor,
         "trim": spec.trim,
+        "constraints": spec.constraints,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
         "tags": tags,
     }

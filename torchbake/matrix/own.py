@@ -8,8 +8,8 @@ from torchbake.core.secret_names import looks_secret
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.field_types import Account, File
 from torchbake.matrix.model import Defaults, InitImage, Matrix
-from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import Own, OwnFile, User
+from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
+from torchbake.matrix.spec import ImageSpec, Own, OwnFile, User
 from torchbake.matrix.yaml_source import Location
 
 _SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
@@ -72,8 +72,12 @@ def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
     yield from ((("images", pattern), addition) for pattern, addition in matrix.images.items())
 
 
-def clashes_in(own: Own) -> Iterator[tuple[str, str]]:
+def clashes_in(spec: ImageSpec) -> Iterator[tuple[str, str]]:
     """What of one image does not go together: the key, and why."""
+    own = spec.own
+    if spec.constraints:
+        taken = (name for name, _ in own.env if name in CONSTRAINT_VARIABLES)
+        yield from (("env", f"{name} is set where there is `constraints: true`, to that file") for name in taken)
     if own.certificates:
         taken = (name for name, _ in own.env if name in CA_VARIABLES)
         yield from (("env", f"{name} is set where there are `certificates`, to the system's bundle") for name in taken)

@@ -31,6 +31,10 @@ HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PY
 # By these Python's libraries find the system's certificates in place of their own: OpenSSL's name, requests', pip's.
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
+# By these pip and uv find what they keep. uv looks into the virtual environment's own folder alone, so it takes torch
+# for missing and would install it a second time; what it excludes it takes for there.
+CONSTRAINT_VARIABLES = ("PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_EXCLUDE")
+
 # Debian's own, of base-passwd and apt: an account is in /etc/passwd once.
 _ACCOUNTS = (
     *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data"),

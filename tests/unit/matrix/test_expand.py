@@ -104,6 +104,18 @@ def test_a_row_and_an_image_may_keep_what_trim_would_drop() -> None:
     }
 
 
+def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:
+    def wanting(expansion: Expansion) -> set[str]:
+        return {spec.accelerator.kind for spec in expansion.specs if isinstance(spec, ImageSpec) and spec.constraints}
+
+    everywhere = edited("defaults:\n", "defaults:\n  constraints: true\n")
+    assert wanting(expand_text()) == set()
+    assert wanting(expand_text(everywhere)) == {"cpu", "cuda"}
+    row = "    accelerator: cuda12.8\n"
+    assert wanting(expand_text(edited(row, f"{row}    constraints: false\n", everywhere))) == {"cpu"}
+    assert wanting(with_images('  "*cuda*": {constraints: true}')) == {"cuda"}
+
+
 @pytest.mark.parametrize(("line", "cudnn"), [("", "9"), ("    cudnn: 8\n", "8")])
 def test_a_rows_cudnn_is_its_own_or_the_default(line: str, cudnn: str) -> None:
     expansion = expand_text(edited("    accelerator: cuda12.8\n", f"    accelerator: cuda12.8\n{line}"))

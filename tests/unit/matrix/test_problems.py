@@ -242,6 +242,10 @@ OWN = [
         f"{CPU}    certificates: [x.pem]\n    env: {{SSL_CERT_FILE: /x}} {HERE}\n", "rows.0.env", "SSL_CERT_FILE",
     ),
     broken(
+        "constraints and their variable", CPU,
+        f"{CPU}    constraints: true\n    env: {{UV_CONSTRAINT: /x}} {HERE}\n", "rows.0.env", "UV_CONSTRAINT",
+    ),
+    broken(
         "env of an init image", INIT, INIT.replace("}", f", env: {{A: x}}}} {HERE}"), "init.volume-permissions.env",
         "unknown key",
     ),
