@@ -50,7 +50,7 @@ class Site:
         proxies = (word for name in proxy_variables() for word in ("--build-arg", name))
         context = ("--build-context", f"{UV}={self.folder / 'tools'}", str(self.folder / "tools"))
         return subprocess.run(
-            ["docker", "build", "--progress=plain", "--network", "host", *secrets, *proxies, "-t", tag, "-f", "-", *context],
+            ["docker", "build", "--network", "host", *secrets, *proxies, "-t", tag, "-f", "-", *context],
             input=dockerfile, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
