@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchbake.core.files import read_text, write_text
-from torchbake.render.instructions import ignore_file
+from torchbake.render.build_context import ignore_file
 
 
 def stale(path: Path, dockerfile: str) -> dict[Path, str]:
