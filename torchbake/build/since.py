@@ -43,7 +43,7 @@ def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
 
 def _files(root: Path, spec: Spec) -> list[Path]:
     locks = [lock_path(root, spec), builder_lock_path(root)] if isinstance(spec, ImageSpec) else []
-    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec.kind))]
+    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec))]
 
 
 def read_now(paths: Collection[Path]) -> dict[Path, bytes]:
@@ -107,7 +107,8 @@ def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[
     ]
     differing = ("diff", "--name-only", "-z", "--relative", _commit(project.root, ref), "--")
     done = [_git(project.root, *words, *paths) for words in (differing, ("ls-files", "--others", "-z", "--"))]
-    return sorted({os.fsdecode(name) for one in done for name in one.stdout.split(b"\0") if name})
+    names = {os.fsdecode(name) for one in done for name in one.stdout.split(b"\0") if name}
+    return sorted(name for name in names if "__pycache__" not in name.split("/"))
 
 
 def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:

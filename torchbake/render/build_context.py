@@ -100,14 +100,11 @@ def _copied(words: str, instruction: Instruction) -> Iterator[str]:
 
 
 def _unquoted(word: str, instruction: Instruction) -> str:
-    if "\\" not in word:
-        try:
-            (text,) = shlex.split(word)
-        except ValueError:
-            pass
-        else:
-            return text
-    _refuse(instruction, f"copies {word}, whose quotes or backslashes Docker reads in another way than a shell")
+    try:
+        (text,) = () if "\\" in word else shlex.split(word)
+    except ValueError:
+        _refuse(instruction, f"copies {word}, whose quotes or backslashes Docker reads in another way than a shell")
+    return text
 
 
 def _known(source: str, instruction: Instruction) -> str:

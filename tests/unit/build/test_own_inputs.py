@@ -31,31 +31,43 @@ CHANGES: list[Callable[[Path], object]] = [
 ]
 
 
+@pytest.mark.parametrize("modes", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_of_a_file_is_another_text(change: Callable[[Path], object], root: Path) -> None:
-    before = own_inputs(root, ("conf", "job.py"))
+def test_every_change_of_a_file_is_another_text(change: Callable[[Path], object], modes: bool, root: Path) -> None:
+    before = own_inputs(root, dict.fromkeys(("conf", "job.py"), modes))
     change(root)
-    assert own_inputs(root, ("conf", "job.py")) != before
+    assert own_inputs(root, dict.fromkeys(("conf", "job.py"), modes)) != before
 
 
-def test_times_modes_bytecode_and_other_files_change_nothing(root: Path) -> None:
-    before = own_inputs(root, ("conf", "job.py"))
-    (root / "job.py").chmod(0o600)
+@pytest.mark.parametrize("modes", [True, False])
+def test_times_bytecode_and_other_files_change_nothing(modes: bool, root: Path) -> None:
+    before = own_inputs(root, dict.fromkeys(("conf", "job.py"), modes))
     (root / "other.txt").write_text("x")
     (root / "conf/__pycache__").mkdir()
     (root / "conf/__pycache__/a.pyc").write_text("x")
     (root / "conf/a.yaml").touch()
-    assert own_inputs(root, ("conf", "job.py")) == before
+    assert own_inputs(root, dict.fromkeys(("conf", "job.py"), modes)) == before
+
+
+@pytest.mark.parametrize(("modes", "matters"), [(True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("job.py", 0o600), ("job.py", 0o4644), ("conf", 0o750), ("conf/sub", 0o700)]
+)
+def test_a_mode_counts_where_the_image_has_it(name: str, mode: int, modes: bool, matters: bool, root: Path) -> None:
+    sources = dict.fromkeys(("conf", "job.py"), modes)
+    before = own_inputs(root, sources)
+    (root / name).chmod(mode)
+    assert (own_inputs(root, sources) != before) is matters
 
 
 def test_a_glob_means_what_fits_it(root: Path) -> None:
-    assert [text.partition("\n")[0] for text in own_inputs(root, ("conf/*.yaml",))] == ["conf/a.yaml"]
+    assert [text.partition("\n")[0] for text in own_inputs(root, {"conf/*.yaml": False})] == ["conf/a.yaml"]
 
 
 @pytest.mark.parametrize("source", ["nothing.txt", "conf/*.json"])
 def test_what_is_not_there_is_an_error(source: str, root: Path) -> None:
     with pytest.raises(RenderError, match="no such file, which a Dockerfile copies"):
-        own_inputs(root, (source,))
+        own_inputs(root, {source: False})
 
 
 def test_a_certificate_is_in_the_digest_and_its_build_sees_it(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL, edited, image, init_image
-from torchbake.build.since import Earlier, Files, _specs, why_changed
+from torchbake.build.since import Earlier, Files, _specs, files_of, why_changed
 from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import load_project
 
 OURS = image()
 FOLDER = Path("/work/images") / OURS.id
@@ -55,3 +57,13 @@ def test_a_matrix_of_then_is_read_by_the_rules_of_now() -> None:
         assert not specs
         assert problem
     assert _specs(None, path) == ({}, "")
+
+
+def test_what_puts_own_files_into_an_image_is_one_of_the_files_of_such_images_alone(tmp_path: Path) -> None:
+    matrix = small_project(tmp_path / "project").root / "matrix.yaml"
+    (matrix.parent / "a.txt").write_text("a")
+    script = TOOLKIT / "layers/own-files"
+    assert script not in files_of(load_project(matrix))[RUNTIME]
+    own = "    files: [{source: a.txt, target: /etc/a.txt}]\n"
+    matrix.write_text(matrix.read_text().replace("    accelerator: cpu\n", f"    accelerator: cpu\n{own}"))
+    assert script in files_of(load_project(matrix))[RUNTIME]

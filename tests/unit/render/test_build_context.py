@@ -65,7 +65,7 @@ def test_what_only_our_own_stages_take_is_the_users_in_any_other(path: str, line
         ("RUN echo $((1<<N))\nCOPY src /x", ["src"]),
         ('RUN cat <<<"foo"\nCOPY src /x', ["src"]),
         ("RUN <<'END-OF' cat\nCOPY no /x\nEND-OF\nCOPY src /x", ["src"]),
-        ("RUN 3<<-END <<\"TWO\" cat\n\tEND\nCOPY no /x\nTWO\nCOPY src /x", ["src"]),
+        ('RUN 3<<-END <<"TWO" cat\n\tEND\nCOPY no /x\nTWO\nCOPY src /x', ["src"]),
         ("ENV A=<<END\nCOPY src /x", ["src"]),
         ("COPY <<'a' b /x/\nCOPY no /x\na\nCOPY src /x", ["b", "src"]),
         ("RUN echo it is \\\\\nCOPY src /x", ["src"]),
@@ -94,7 +94,7 @@ def test_it_is_known_whose_modes_an_image_has(line: str, modes: bool) -> None:
     "line",
     [
         *("COPY . /x", "COPY / /x", "COPY ./ /x", "COPY * /x", "COPY ../x /x", "COPY a/../../x /x", "COPY $FILE /x"),
-        *("RUN --mount=target=/x true", "COPY it's /x", "COPY \"a b\" /x", 'COPY ["a" "b"]', "COPY a**b /x"),
+        *("RUN --mount=target=/x true", "COPY it's /x", 'COPY "a b" /x', 'COPY ["a" "b"]', "COPY a**b /x"),
         *("COPY a[!b] /x", "COPY a[^b] /x", "COPY a\\*b /x", "COPY [1, 2] /x"),
     ],
 )
@@ -106,10 +106,13 @@ def test_what_nobody_could_put_into_a_digest_is_refused_with_its_line(line: str)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("RUN cat <<END\nRUN true\n", "Line 2 of the Dockerfile opens a here-document by <<END, and no line is its end"),
+        (
+            "RUN cat <<END\nRUN true\n",
+            "Line 2 of the Dockerfile opens a here-document by <<END, and no line is its end",
+        ),
         ("RUN cat <<END\n END\n", "opens a here-document"),
         ("RUN echo it's <<END\nEND\n", "Line 2 of the Dockerfile has a quote without its end"),
-        ("RUN --mount=\"source=src,target=/x\" true\n", "Line 2 of the Dockerfile has the flag --mount"),
+        ('RUN --mount="source=src,target=/x" true\n', "Line 2 of the Dockerfile has the flag --mount"),
     ],
 )
 def test_what_docker_refuses_or_reads_by_other_rules_is_refused(text: str, words: str) -> None:
