@@ -101,10 +101,12 @@ def _copied(words: str, instruction: Instruction) -> Iterator[str]:
 
 def _unquoted(word: str, instruction: Instruction) -> str:
     try:
-        (text,) = () if "\\" in word else shlex.split(word)
+        texts = [] if "\\" in word else shlex.split(word)
     except ValueError:
+        texts = []
+    if len(texts) != 1:
         _refuse(instruction, f"copies {word}, whose quotes or backslashes Docker reads in another way than a shell")
-    return text
+    return texts[0]
 
 
 def _known(source: str, instruction: Instruction) -> str:
@@ -123,4 +125,6 @@ def _known(source: str, instruction: Instruction) -> str:
 
 
 def _refuse(instruction: Instruction, words: str) -> NoReturn:
-    raise RenderError(f"Line {instruction.line} of the Dockerfile {words}.", hint="Write its path in full.")
+    raise RenderError(
+        f"Line {instruction.line} of the Dockerfile {words}.", hint="Correct it in templates/: write the path in full."
+    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchbake.core.files import read_text, write_text
+from torchbake.errors import RenderError
 from torchbake.render.build_context import ignore_file
 
 
@@ -12,7 +13,11 @@ def stale(path: Path, dockerfile: str) -> dict[Path, str]:
 
     Raises RenderError for a Dockerfile of which nobody can say what it copies.
     """
-    wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignore_file(dockerfile)}
+    try:
+        ignored = ignore_file(dockerfile)
+    except RenderError as error:
+        raise RenderError(f"{path.parent.name}: {error.message}", hint=error.hint) from None
+    wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignored}
     return {file: text for file, text in wanted.items() if on_disk(file) != text}
 
 
