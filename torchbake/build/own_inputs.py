@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchbake.errors import RenderError
 from torchbake.matrix.added_files import held_by
+from torchbake.matrix.ignored import read_ignore
 
 
 def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
@@ -20,7 +21,7 @@ def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def _files(root: Path, source: str, modes: bool) -> Iterator[Path]:
-    found = sorted(root.glob(source)) if any(mark in source for mark in "*?[") else [root / source]
+    found = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
     if not found or not all(map(os.path.lexists, found)):
         raise RenderError(
             f"{root / source}: no such file, which a Dockerfile copies.",
@@ -31,7 +32,12 @@ def _files(root: Path, source: str, modes: bool) -> Iterator[Path]:
             yield path
         else:
             yield from [path] if modes else []  # a folder's own mode goes with it
-            yield from held_by(path)
+            yield from held_by(root, path)
+
+
+def _fitting(root: Path, glob: str) -> Iterator[Path]:
+    ignore = read_ignore(root)
+    return (path for path in root.glob(glob) if ignore.takes(path.relative_to(root).as_posix(), [glob]))
 
 
 def _text(root: Path, path: Path, modes: bool) -> str:

@@ -15,6 +15,7 @@ from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.expand import expand
+from torchbake.matrix.ignored import FILE, read_ignore
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
@@ -102,13 +103,16 @@ def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[
     """The files that an image takes of the matrix's folder, by path or glob, and that differ from a commit, by name."""
     if not sources or set(ref) == {"0"}:
         return []
-    paths = [
+    paths = [f":(literal){FILE}"] + [
         f":(glob){source}" if any(mark in source for mark in "*?[") else f":(literal){source}" for source in sources
     ]
     differing = ("diff", "--name-only", "-z", "--relative", _commit(project.root, ref), "--")
     done = [_git(project.root, *words, *paths) for words in (differing, ("ls-files", "--others", "-z", "--"))]
     names = {os.fsdecode(name) for one in done for name in one.stdout.split(b"\0") if name}
-    return sorted(name for name in names if "__pycache__" not in name.split("/"))
+    ignore = read_ignore(project.root)
+    return sorted(
+        name for name in names if name == FILE or ("__pycache__" not in name.split("/") and ignore.takes(name, sources))
+    )
 
 
 def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:

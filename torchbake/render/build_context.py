@@ -4,15 +4,15 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple, NoReturn
 
 from torchbake.errors import RenderError
+from torchbake.matrix.ignored import FOLDERS, DockerIgnore
 from torchbake.render.instructions import Instruction, instructions, opens_document, triggered
 
 # What our own templates take, by stage: locks, and the toolkit's files where no build context has them.
 _OURS = re.compile(r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock")
-_FOLDERS = ("entrypoints", "images", "layers")  # where these are
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 _OCTAL = re.compile(r"[0-7]{3,4}")
 _NORMALIZED = re.compile(r"/run/own-\d+")  # mounts of what `files` and `certificates` name
@@ -36,13 +36,16 @@ def own_sources(dockerfile: str) -> dict[str, bool]:
     return found
 
 
-def ignore_file(dockerfile: str) -> str:
-    """What stands in the `.dockerignore` of an image that takes files of one's own; empty for others."""
-    sources = own_sources(dockerfile)
-    if not sources:
-        return ""
-    kept = "".join(f"!{source}\n" for source in (*_FOLDERS, *sources))
-    return f"# What the Dockerfile beside it copies; rendered with it by torchbake.\n*\n{kept}**/__pycache__\n"
+def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
+    """The `.dockerignore` of an image that takes these files of one's own.
+
+    Docker reads it in place of the project's, so that what this one leaves out is in it too.
+    """
+    kept = [f"!{source}" for source in (*FOLDERS, *sources)]
+    again = [f"!{source}" for source in (*FOLDERS, *filter(ignore.leaves_out, sources))] if ignore.lines else []
+    lines = ("*", *kept, *ignore.lines, *again, "**/__pycache__")
+    head = "# What the Dockerfile beside it copies; rendered with it by torchbake."
+    return "\n".join((head, *lines)) + "\n"
 
 
 def _sources(dockerfile: str) -> Iterator[_Source]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from torchbake.core.files import read_text, write_text
 from torchbake.errors import RenderError
-from torchbake.render.build_context import ignore_file
+from torchbake.matrix.ignored import read_ignore
+from torchbake.render.build_context import ignore_file, own_sources
 
 
 def stale(path: Path, dockerfile: str) -> dict[Path, str]:
@@ -14,9 +15,10 @@ def stale(path: Path, dockerfile: str) -> dict[Path, str]:
     Raises RenderError for a Dockerfile of which nobody can say what it copies.
     """
     try:
-        ignored = ignore_file(dockerfile)
+        sources = own_sources(dockerfile)
     except RenderError as error:
         raise RenderError(f"{path.parent.name}: {error.message}", hint=error.hint) from None
+    ignored = ignore_file(sources, read_ignore(path.parents[2])) if sources else ""
     wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignored}
     return {file: text for file, text in wanted.items() if on_disk(file) != text}
 

@@ -60,6 +60,23 @@ def test_a_mode_counts_where_the_image_has_it(name: str, mode: int, modes: bool,
     assert (own_inputs(root, sources) != before) is matters
 
 
+@pytest.mark.parametrize("sources", [("conf", "job.py"), ("con?", "job.py"), ("conf/*", "job.py")])
+def test_what_the_dockerignore_leaves_out_counts_for_nothing(sources: tuple[str, ...], root: Path) -> None:
+    (root / ".dockerignore").write_text("conf/sub/*.log\n**/.env\n")
+    before = own_inputs(root, dict.fromkeys(sources, False))
+    for name in ("conf/.env", "conf/sub/a.log"):
+        (root / name).write_text("x")
+    assert own_inputs(root, dict.fromkeys(sources, False)) == before
+    (root / ".dockerignore").write_text("")
+    assert own_inputs(root, dict.fromkeys(sources, False)) != before
+
+
+def test_what_is_named_itself_counts_whatever_the_dockerignore_says(root: Path) -> None:
+    before = own_inputs(root, {"conf": True, "job.py": True, "*.py": True})
+    (root / ".dockerignore").write_text("*\n")
+    assert own_inputs(root, {"conf": True, "job.py": True, "*.py": True}) == before
+
+
 def test_a_glob_means_what_fits_it(root: Path) -> None:
     assert [text.partition("\n")[0] for text in own_inputs(root, {"conf/*.yaml": False})] == ["conf/a.yaml"]
 

@@ -3,6 +3,7 @@
 import pytest
 
 from torchbake.errors import RenderError
+from torchbake.matrix.ignored import DockerIgnore
 from torchbake.render.build_context import ignore_file, own_sources
 
 TEXT = """\
@@ -33,17 +34,27 @@ def test_what_is_copied_and_mounted_is_found_and_nothing_else() -> None:
 
 
 def test_what_is_not_copied_is_left_out_of_the_build() -> None:
-    assert ignore_file("FROM x AS builder\nCOPY images/builder.lock /tmp\n") == ""
-    lines = ignore_file(TEXT).splitlines()
+    assert own_sources("FROM x AS builder\nCOPY images/builder.lock /tmp\n") == {}
+    lines = ignore_file(own_sources(TEXT), DockerIgnore()).splitlines()
     assert lines[1:5] == ["*", "!entrypoints", "!images", "!layers"]
     assert {"!a/b.txt", "!conf/*.yaml"} <= set(lines)
+
+
+def test_what_the_projects_own_dockerignore_leaves_out_stays_out() -> None:
+    ignore = DockerIgnore(lines=("*", "!src", "**/.env", "layers"))
+    lines = ignore_file(["files/.env", "src"], ignore).splitlines()[1:]
+    ours = ["!entrypoints", "!images", "!layers"]
+    named = ["!files/.env", "!src"]
+    assert lines == ["*", *ours, *named, *ignore.lines, *ours, "!files/.env", "**/__pycache__"]
+    docker = DockerIgnore(lines=tuple(lines))
+    kept = ("files/.env", "src/a", "src/b/c", "layers/own-files", "images/x/Dockerfile")
+    assert [path for path in (*kept, "src/.env", "src/b/.env", "other") if not docker.leaves_out(path)] == [*kept]
 
 
 @pytest.mark.parametrize("path", ["entrypoints/mine", "layers", "images/builder.lock", "images/x/requirements.lock"])
 @pytest.mark.parametrize("line", ["COPY {} /x", "RUN --mount=type=bind,source={},target=/x true"])
 def test_what_only_our_own_stages_take_is_the_users_in_any_other(path: str, line: str) -> None:
     assert tuple(own_sources(f"FROM x\n{line.format(path)}\n")) == (path,)
-    assert f"!{path}\n" in ignore_file(f"FROM x\n{line.format(path)}\n")
 
 
 @pytest.mark.parametrize(
