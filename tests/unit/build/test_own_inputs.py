@@ -103,3 +103,40 @@ def test_a_certificate_is_in_the_digest_and_its_build_sees_it(tmp_path: Path) ->
     matrix.write_text(plain)
     assert job(load_project(matrix)).inputs == before
     assert not ignore.exists()
+
+
+def with_template(folder: Path, line: str) -> Path:
+    """A project whose template adds a line; its matrix."""
+    root = small_project(folder / "project").root
+    (root / "templates").mkdir()
+    text = f'{{% extends "toolkit/pytorch.Dockerfile.j2" %}}{{% block end %}}{line}{{% endblock %}}'
+    (root / "templates/pytorch.Dockerfile.j2").write_text(text)
+    return root / "matrix.yaml"
+
+
+@pytest.mark.parametrize("name", ["entrypoints/mine", "layers/mine/a.sh", "images/mine.txt"])
+@pytest.mark.parametrize("line", ["COPY {} /x", "RUN --network=none --mount=type=bind,source={},target=/x true"])
+def test_a_file_of_the_projects_own_counts_whatever_its_folder_is_called(name: str, line: str, tmp_path: Path) -> None:
+    matrix = with_template(tmp_path, line.format(name))
+    file = matrix.parent / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("a")
+    before = job(load_project(matrix)).inputs
+    file.write_text("b")
+    assert job(load_project(matrix)).inputs != before
+
+
+def test_the_dockerignore_of_an_image_has_the_projects_own_in_it(tmp_path: Path) -> None:
+    matrix = with_template(tmp_path, "COPY src /x")
+    for name, text in {"src/.env": "secret", "src/a": "a", ".dockerignore": "**/.env\n"}.items():
+        (matrix.parent / name).parent.mkdir(exist_ok=True)
+        (matrix.parent / name).write_text(text)
+    before = job(load_project(matrix)).inputs
+    assert "\n**/.env\n" in (matrix.parent / "images" / RUNTIME / "Dockerfile.dockerignore").read_text()
+    (matrix.parent / "src/.env").write_text("another")
+    assert job(load_project(matrix)).inputs == before
+
+
+def test_what_a_template_cannot_copy_is_told_with_the_image(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match=f"^{RUNTIME}: Line [0-9]+ of the Dockerfile copies it's"):
+        job(load_project(with_template(tmp_path, "COPY it's /x")))
