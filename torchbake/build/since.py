@@ -15,6 +15,7 @@ from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.expand import expand
+from torchbake.matrix.ignored import FILE, read_ignore
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
@@ -43,7 +44,7 @@ def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
 
 def _files(root: Path, spec: Spec) -> list[Path]:
     locks = [lock_path(root, spec), builder_lock_path(root)] if isinstance(spec, ImageSpec) else []
-    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec.kind))]
+    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec))]
 
 
 def read_now(paths: Collection[Path]) -> dict[Path, bytes]:
@@ -105,9 +106,11 @@ def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[
     """The files that an image takes of the matrix's folder, by path or glob, and that differ from a commit, by name."""
     if not sources or set(ref) == {"0"}:
         return []
-    paths = [each for source in sources for each in _pathspecs(source)]
+    paths = [f":(literal){FILE}", *(each for source in sources for each in _pathspecs(source))]
     questions = ("diff", "--name-only", "--relative", _commit(project.root, ref)), ("ls-files", "--others")
-    return sorted({name for words in questions for name in _names(project.root, *words, paths=paths)})
+    names = {name for words in questions for name in _names(project.root, *words, paths=paths)}
+    ignore = read_ignore(project.root)
+    return sorted(name for name in names if name == FILE or ignore.takes(name, sources))
 
 
 def _pathspecs(source: str) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from torchbake.oci.reference import Repository, parse_reference, parse_registry
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
 from torchbake.release.due import Finding, Release, Today, judge, newest_releases
+from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
-from torchbake.render.instructions import own_sources
 from torchbake.ui import console
 
 _PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them

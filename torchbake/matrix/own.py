@@ -1,11 +1,13 @@
 """What a user adds to images beside packages: put together from the places that say it, and judged. Pure."""
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from torchbake.core.secret_names import looks_secret
-from torchbake.matrix.added_paths import certificate_name
+from torchbake.core.secret_values import secret_text
+from torchbake.matrix.added_paths import certificate_name, standard_folder
 from torchbake.matrix.field_types import Account, File
 from torchbake.matrix.model import Defaults, InitImage, Matrix
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
@@ -15,7 +17,7 @@ from torchbake.matrix.yaml_source import Location
 _SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
 _READABLE = (
     "looks like a secret, and whoever pulls the image reads it; hand it over when a container starts. If it is none: "
-    f"`waive: {{{_SECRETS}: REASON}}` beside `env:`, in a flavor, a row or `images:`"
+    f"`waive: {{{_SECRETS}: REASON}}` beside it, in a flavor, a row or `images:`"
 )
 
 
@@ -87,11 +89,28 @@ def clashes_in(spec: ImageSpec) -> Iterator[tuple[str, str]]:
         if name in names:
             yield "certificates", f"{names[name]} and {source} would both be {name} in the image; rename one"
         names[name] = source
+    yield from (("files", text) for text in _file_clashes(own))
+
+
+def _file_clashes(own: Own) -> Iterator[str]:
+    """Files that could only fail in the build: where a folder is, or where others have one of them as their folder."""
+    for file in (file for file in own.files if not file.source.endswith("/")):
+        if file.target in (own.user.home, own.user.workdir) or standard_folder(file.target):
+            name = posixpath.basename(file.source)
+            yield f"{file.target} is a folder; write the name of {file.source} in it too: {file.target}/{name}"
+        for other in own.files:
+            if other.target.startswith(f"{file.target}/"):
+                yield f"{other.target} cannot be, as {file.target} is a file, {file.source}; rename one of them"
 
 
 def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:
-    """Variables that look like a secret, unless the same place says by a waiver that they are none."""
-    for at, place in places_of(matrix):
+    """Variables and labels that look like a secret, unless the same place says by a waiver that they are none."""
+    inits = ((("init", name), init) for name, init in matrix.init.items())
+    for at, place in (*places_of(matrix), *inits):
         if _SECRETS not in getattr(place, "waive", {}):
-            names = (name for name, value in place.env.items() if value and looks_secret(name))
+            env = getattr(place, "env", {})
+            names = [name for name, value in env.items() if value and looks_secret(name)]
             yield from (((*at, "env", name), f"{name} {_READABLE}") for name in names)
+            for key, pairs in (("env", env), ("labels", place.labels)):
+                held = (name for name, value in pairs.items() if name not in names and secret_text(value))
+                yield from (((*at, key, name), f"what {name} holds {_READABLE}") for name in held)

@@ -3,6 +3,7 @@
 A function gives back the text, and raises ValueError with what is wrong.
 """
 
+from torchbake.core.job_variables import without_job
 from torchbake.core.suggest import nearest
 from torchbake.matrix.validators import one_line
 from torchbake.oci.labels import LABEL
@@ -51,6 +52,11 @@ _RESERVED = (f"{LABEL}.", "com.docker.", "io.docker.", "org.dockerproject.")
 def variable(name: str) -> str:
     if name in FIXED:
         raise ValueError(f"{name} is the toolkit's own: {FIXED[name]}")
+    if not without_job({name: ""}):
+        raise ValueError(
+            f"{name} tells `run` of a job, and each container of the image would be part of one; set it where "
+            "containers are started"
+        )
     return name
 
 

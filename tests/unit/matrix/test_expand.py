@@ -230,6 +230,24 @@ def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> Non
     assert dict(specs[0].own.env) == {"MAX_TOKENS": "512"}
 
 
+def test_what_only_looks_like_a_secret_in_a_value_is_waived_where_it_stands() -> None:
+    words = 'labels: {a: "https://user:password@example.com"}\n    waive: {metadata.env-secrets: an example}'
+    specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
+    assert dict(specs[0].own.labels) == {"a": "https://user:password@example.com"}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS"])
+def test_a_variable_that_tells_of_no_job_may_be_set(name: str) -> None:
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    env: {{{name}: x}}\n")
+    assert dict(expand_text(text).specs[0].own.env) == {name: "x"}
+
+
+def test_a_folder_may_go_where_a_folder_is_and_files_below_one() -> None:
+    words = "files: [{source: a/, target: /app}, {source: b/, target: /etc}, {source: c, target: /app/c}]"
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")
+    assert len(expand_text(text).specs[0].own.files) == 3
+
+
 def test_an_init_image_has_labels_of_its_own() -> None:
     line = "  volume-permissions: {version: 1.0.0, base: debian12"
     text = edited(f"{line}}}", f"{line}, labels: {{com.acme.team: vision}}}}")
