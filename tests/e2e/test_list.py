@@ -1,7 +1,9 @@
 """`list --changed-since` in a real git repository: what a pull request changes, and nothing else."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,10 +103,7 @@ def test_files_and_templates_of_ones_own_count(repository: Path, changed: Change
     (repository / "conf").mkdir()
     (repository / "conf/a.ini").write_text("a = 1\n")
     edit(repository / "matrix.yaml", "defaults:\n", "defaults:\n  files: [{source: conf/, target: /etc/acme}]\n")
-    rendered = subprocess.run(
-        [sys.executable, "-m", "torchbake", "render", CPU], cwd=repository, capture_output=True, text=True, check=False
-    )
-    assert rendered.returncode == 0, rendered.stderr
+    render(repository)
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "files")
     assert changed(CPU, since="HEAD") == {}
@@ -114,6 +113,9 @@ def test_files_and_templates_of_ones_own_count(repository: Path, changed: Change
     (repository / "conf/a.ini").write_text("a = 2\n")
     assert changed(CPU, since="HEAD") == {CPU: "changed: conf/a.ini"}
     git(repository, "checkout", "-q", "conf")
+    (repository / "conf/__pycache__").mkdir()
+    (repository / "conf/__pycache__/a.pyc").write_text("what Python leaves is in no image")
+    assert changed(CPU, since="HEAD") == {}
     (repository / "templates").mkdir()
     (repository / "templates/pytorch.Dockerfile.j2").write_text(
         '{% extends "pytorch.Dockerfile.j2" %}{% block end %}STOPSIGNAL SIGINT{% endblock %}'
@@ -121,11 +123,50 @@ def test_files_and_templates_of_ones_own_count(repository: Path, changed: Change
     assert changed(CPU, since="HEAD") == {CPU: "changed: Dockerfile"}
 
 
+def test_a_folder_that_a_glob_names_counts_with_all_in_it(repository: Path, changed: Changed) -> None:
+    (repository / "templates").mkdir()
+    (repository / "templates/pytorch.Dockerfile.j2").write_text(
+        '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}COPY conf* /etc/acme/{% endblock %}'
+    )
+    (repository / "conf.d").mkdir()
+    (repository / "conf.d/a.ini").write_text("a = 1\n")
+    render(repository)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "templates")
+    assert changed(CPU, since="HEAD") == {}
+    (repository / "conf.d/a.ini").write_text("a = 2\n")
+    assert changed(CPU, since="HEAD") == {CPU: "changed: conf.d/a.ini"}
+
+
+@pytest.mark.parametrize("place", ["ignored", "submodule"])
+def test_a_toolkit_that_only_lies_there_is_taken_as_it_is(repository: Path, place: str) -> None:
+    tree = repository / "toolkit"
+    for name in ("torchbake", "entrypoints", "layers", "templates"):
+        shutil.copytree(TOOLKIT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (repository / ".gitignore").write_text("toolkit/\n" if place == "ignored" else "")
+    if place == "submodule":
+        git(tree, "init", "-q")
+        git(tree, "add", "-A")
+        git(tree, "commit", "-qm", "the toolkit")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "with it")
+    command = [sys.executable, "-m", "torchbake", "list", INIT, "--changed-since", "HEAD", "--format", "ids"]
+    env = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def render(repository: Path) -> None:
+    command = [sys.executable, "-m", "torchbake", "render", CPU]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_before_the_first_commit_there_was_nothing(changed: Changed) -> None:
     assert set(changed(since="0" * 40).values()) == {"not in the matrix of no commit"}
 
 
-@pytest.mark.parametrize("ref", ["nowhere", "--all", "HEAD:matrix.yaml", "HEAD~9"])
+@pytest.mark.parametrize("ref", ["nowhere", "--all", "HEAD:matrix.yaml", "HEAD~9", ""])
 def test_a_commit_that_is_not_there_is_a_usage_error(repository: Path, ref: str) -> None:
     done = listed(repository, "all", f"--changed-since={ref}")
     assert (done.returncode, done.stdout) == (UsageError.exit_code, "")

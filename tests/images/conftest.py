@@ -230,7 +230,8 @@ layers, tree, processes, endings, packages, linking, imports, ways, stopped, zom
     _gathered,
     ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
-traces, triton, nvidia, trust, contents = map(_gathered, ("traces", "triton", "nvidia", "trust", "contents"))
+traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
+contents, constraints = map(_gathered, ("contents", "constraints"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -28,7 +28,7 @@ class Promise:
 def promise_of(dockerfile: str) -> Promise:
     """Read the last stage of a Dockerfile that torchbake rendered, with what the user's template adds to it."""
     promise, stages = Promise(), dict[str, Promise]()
-    for word, rest in instructions(dockerfile):
+    for word, rest, _ in instructions(dockerfile):
         if word == "FROM":
             image, _, name = rest.partition(" AS ")
             promise = stages[name.strip()] = copy.deepcopy(stages.get(image.strip(), Promise()))

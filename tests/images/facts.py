@@ -18,6 +18,7 @@ from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
 from torchbake.engine.runner import Ended
 from torchbake.matrix.added_files import promised
+from torchbake.render.dockerfile import CONSTRAINTS
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
@@ -132,6 +133,11 @@ class Facts:
         found: dict[str, Any] = ask(self._containers.host(), "trust")
         return found
 
+    def constraints(self) -> str | None:
+        """What its constraints file holds; None where there is none."""
+        done = self._containers.host().run(f"cat {CONSTRAINTS}")
+        return None if done.rc else str(done.stdout)
+
     def contents(self) -> dict[str, Any]:
         """What is there of the files that the row adds."""
         row = self._subject.row
@@ -215,6 +221,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "linking": Facts.linking,
     "trust": Facts.trust,
     "contents": Facts.contents,
+    "constraints": Facts.constraints,
     "stopped": Facts.stopped,
     "zombies": Facts.zombies,
     "traces": lambda facts: facts.get("imports")["traces"],

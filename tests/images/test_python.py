@@ -11,6 +11,7 @@ from packaging.version import Version
 from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
+from torchbake.render.dockerfile import CONSTRAINTS
 
 # Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
 _CUDA_LIBRARY = re.compile(
@@ -38,6 +39,24 @@ def test_locked(row: Row, packages: dict[str, Any]) -> None:
     wrong += [f"{name} {version} is not in the lock" for name, version in found.items() if name not in locked]
     names = [canonicalize_name(one["name"]) for one in packages["packages"]]
     wrong += [f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    assert not wrong, some(wrong)
+
+
+@check("python.constraints", "where the row keeps torch from being replaced, pip and uv are told the versions inside")
+def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]) -> None:
+    assert row.lock
+    if row.promise.environment.get("PIP_CONSTRAINT") != CONSTRAINTS:
+        assert constraints is None, f"{CONSTRAINTS} is there, and the row does not say so"
+        return
+    assert constraints is not None, f"{CONSTRAINTS} is missing"
+    found, lines = installed(packages), [line for line in constraints.splitlines() if not line.startswith("#")]
+    kept = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    wrong = [f"{line} is not in it" for line in row.lock.constraints if line.partition("==")[0] not in kept]
+    wrong += [
+        f"it has {name} {version}, and {found.get(name, 'none')} is there"
+        for name, version in kept.items()
+        if found.get(name) != version
+    ]
     assert not wrong, some(wrong)
 
 

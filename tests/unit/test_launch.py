@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.launch import space
-from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of
+from entrypoints.pytorch.launch import driver, space
+from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver
 from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
@@ -220,7 +220,34 @@ def test_a_rank_that_aborts_as_python_ends_is_told_the_way_out() -> None:
     assert advice_at_exit(134, []) == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (
+            "OSError: /tmp/home-1001/x.main.so: failed to map segment from shared object.  The most …",
+            "TRITON_CACHE_DIR",
+        ),
+        ("torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in …", "devel flavor"),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable …", "devel flavor"),
+    ],
+)
+def test_who_cannot_compile_or_load_is_told_the_way_out(words: str, advice: str) -> None:
+    assert advice in advice_at_exit(1, ["Traceback (most recent call last):", words, "Set TORCHDYNAMO_VERBOSE=1 …"])
+    assert advice_at_exit(1, ["OSError: x.so: cannot open shared object file", "g++: error"]) == ""
+
+
 # --- what is said before the start, and to probes
+
+
+def test_a_driver_that_is_not_whole_is_named_where_there_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_loads", lambda library: library != "libcuda.so.1")
+    cuda = {"NVIDIA_REQUIRE_CUDA": "cuda>=12.0", "PATH": "/nowhere"}
+    assert driver.missing(cuda) == ["libcuda.so.1", "nvidia-smi"]
+    assert driver.missing({"PATH": "/nowhere"}) == []
+    advice = advice_on_driver(2, ["libcuda.so.1", "nvidia-smi"])
+    assert "2 GPUs, but of the driver libcuda.so.1 and nvidia-smi are missing" in advice
+    assert "1 GPU, but of the driver nvidia-smi is missing" in advice_on_driver(1, ["nvidia-smi"])
+    assert (advice_on_driver(0, ["nvidia-smi"]), advice_on_driver(2, [])) == ("", "")
 
 
 def test_a_small_shared_memory_is_named_with_its_cure() -> None:

@@ -2,7 +2,10 @@
 
 import hashlib
 import importlib
+import json
 import ssl
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +14,10 @@ import pytest
 
 from tests.certificates import AUTHORITY
 from torchbake.matrix.spec import Own, OwnFile, User
+from torchbake.render.dockerfile import CONSTRAINTS
 
 own = importlib.import_module("tests.images.test_own")
+python = importlib.import_module("tests.images.test_python")
 users = importlib.import_module("tests.images.test_users")
 ACME = hashlib.sha256(ssl.PEM_cert_to_DER_cert(AUTHORITY)).hexdigest()
 JOB = {"sha256": hashlib.sha256(b"job").hexdigest(), "uid": 2000, "gid": 0, "mode": 0o664}
@@ -85,3 +90,39 @@ def test_the_account_is_the_rows(line: str, words: str) -> None:
         return
     with pytest.raises(AssertionError, match=words):
         users.test_account(tree, subject)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# why\ntorch==2.13.0+cpu\ntriton==3.6.0\n", ""),
+        (None, "constraints.txt is missing"),
+        ("torch==2.13.0+cpu\n", "triton==3.6.0 is not in it"),
+        ("torch==2.13.0\ntriton==3.6.0\n", "torch 2.13.0, and 2.13.0[+]cpu is there"),
+        ("torch==2.13.0+cpu\ntriton==3.6.0\nnvidia-nccl-cu12==2.27.5\n", "nvidia-nccl-cu12 2.27.5, and none is there"),
+    ],
+)
+def test_constraints_are_what_is_installed(text: str | None, words: str) -> None:
+    row: Any = SimpleNamespace(
+        lock=SimpleNamespace(constraints=("torch==2.13.0+cpu", "triton==3.6.0")),
+        promise=SimpleNamespace(environment={"PIP_CONSTRAINT": CONSTRAINTS}),
+    )
+    there = [{"name": "torch", "version": "2.13.0+cpu"}, {"name": "triton", "version": "3.6.0"}]
+    with pytest.raises(AssertionError, match=words) if words else nullcontext():
+        python.test_constraints(row, text, {"packages": there})
+
+
+def test_constraints_that_nobody_promised_are_told() -> None:
+    row: Any = SimpleNamespace(lock=object(), promise=SimpleNamespace(environment={}))
+    python.test_constraints(row, None, {})
+    with pytest.raises(AssertionError, match="the row does not say so"):
+        python.test_constraints(row, "torch==2.9.0\n", {})
+
+
+def test_what_modules_print_is_no_part_of_the_answer(tmp_path: Path, pythons: Callable[..., list[str]]) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import atexit, os\nprint('hello')\natexit.register(os.system, 'echo good bye')\n"
+    )
+    words = ["tests/images/probe/imports.py", json.dumps(["loud", "not_there"])]
+    (said,) = pythons(words, {"PYTHONPATH": str(tmp_path)})
+    assert json.loads(said)["errors"] == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}

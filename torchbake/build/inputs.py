@@ -10,7 +10,7 @@ from torchbake.matrix.spec import Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
 _LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
-OWN_FILES = "layers/own-files"  # of images that have such files alone
+_OWN_FILES = "layers/own-files"  # of images that have such files alone
 
 
 def inputs_digest(
@@ -20,17 +20,19 @@ def inputs_digest(
 
     Not in it: the revision and date labels, else every commit would build every image.
     """
-    parts, names = [dockerfile, base_digest], toolkit_files(spec.kind)
-    if spec.own.files:
-        names = (*names, OWN_FILES)
+    parts = [dockerfile, base_digest]
     if spec.has_torch:
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in names), *own))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec)), *own))
+
+
+def toolkit_files(spec: Spec) -> tuple[str, ...]:
+    """The toolkit's files that an image takes, as paths below it: those inside it, and what builds its layers."""
+    return (*_of_kind(spec.kind), *([_OWN_FILES] if spec.own.files else []))
 
 
 @cache
-def toolkit_files(kind: str) -> tuple[str, ...]:
-    """The toolkit's files in a kind of image (``pytorch``, ``init``), as sorted paths below it."""
+def _of_kind(kind: str) -> tuple[str, ...]:
     inside = (path for path in Path(TOOLKIT, "entrypoints", kind).rglob("*") if path.is_file())
     names = [path.relative_to(TOOLKIT).as_posix() for path in inside if "__pycache__" not in path.parts]
     return (*sorted(names), *(f"layers/{name}" for name in _LAYERS[kind]))

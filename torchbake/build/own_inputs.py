@@ -3,35 +3,50 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torchbake.errors import RenderError
 from torchbake.matrix.added_files import held_by
+from torchbake.matrix.ignored import read_ignore
 
 
-def own_inputs(root: Path, sources: Iterable[str]) -> tuple[str, ...]:
-    """Name, kind and content of each file below ``root`` that these paths and globs mean. Raises RenderError."""
-    return tuple(_text(root, path) for source in sources for path in _files(root, source))
+def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
+    """Name, kind and content of each file below ``root`` that these paths and globs mean. Raises RenderError.
+
+    Where a path's value is true the image has the files' modes as they are here; else the build sets them, and all
+    that counts is what is a program.
+    """
+    return tuple(_text(root, path, modes) for source, modes in sources.items() for path in _files(root, source, modes))
 
 
-def _files(root: Path, source: str) -> Iterator[Path]:
-    found = sorted(root.glob(source)) if any(mark in source for mark in "*?[") else [root / source]
+def _files(root: Path, source: str, modes: bool) -> Iterator[Path]:
+    found = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
     if not found or not all(map(os.path.lexists, found)):
         raise RenderError(
             f"{root / source}: no such file, which a Dockerfile copies.",
             hint="Add it, or correct the template in templates/.",
         )
     for path in found:
-        yield from held_by(path) if path.is_dir() and not path.is_symlink() else [path]
+        if not path.is_dir() or path.is_symlink():
+            yield path
+        else:
+            yield from [path] if modes else []  # a folder's own mode goes with it
+            yield from held_by(root, path)
 
 
-def _text(root: Path, path: Path) -> str:
+def _fitting(root: Path, glob: str) -> Iterator[Path]:
+    ignore = read_ignore(root)
+    return (path for path in root.glob(glob) if ignore.takes(path.relative_to(root).as_posix(), [glob]))
+
+
+def _text(root: Path, path: Path, modes: bool) -> str:
     name = path.relative_to(root).as_posix()
     if path.is_symlink():
         return f"{name}\nlink\n{path.readlink()}"
+    mode = stat.S_IMODE(path.stat().st_mode)
     if path.is_dir():
-        return f"{name}\nfolder"
-    kind = "program" if path.stat().st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH) else "file"
+        return f"{name}\nfolder" + (f" {mode:o}" if modes else "")
+    usual = "program" if mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH) else "file"
     with path.open("rb") as file:
-        return f"{name}\n{kind}\n{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return f"{name}\n{f'{mode:o}' if modes else usual}\n{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -21,8 +21,8 @@ from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
-from torchbake.render.instructions import own_sources
 from torchbake.render.written import stale, write
 
 

@@ -15,6 +15,7 @@ from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.expand import expand
+from torchbake.matrix.ignored import FILE, read_ignore
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
@@ -43,7 +44,7 @@ def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
 
 def _files(root: Path, spec: Spec) -> list[Path]:
     locks = [lock_path(root, spec), builder_lock_path(root)] if isinstance(spec, ImageSpec) else []
-    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec.kind))]
+    return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec))]
 
 
 def read_now(paths: Collection[Path]) -> dict[Path, bytes]:
@@ -60,7 +61,7 @@ def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) 
     keys = [key for key in differing(old, spec) if key != "line"]
     if keys:
         return f"its row changed: {', '.join(keys)}"
-    return told([_name(path) for path in paths if now.get(path) != then.files.get(path)])
+    return told([_label(path) for path in paths if now.get(path) != then.files.get(path)])
 
 
 def told(changed: Sequence[str]) -> str:
@@ -76,7 +77,7 @@ def differing(one: Spec, other: Spec) -> list[str]:
     return [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
 
 
-def _name(path: Path) -> str:
+def _label(path: Path) -> str:
     """A file as its folder's readers know it."""
     return f"{path.parent.name}/{path.name}" if path.is_relative_to(TOOLKIT) else path.name
 
@@ -92,6 +93,9 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
     top, commit = _repository(project.root), _commit(project.root, ref)
     matrix = project.document.path.absolute()
     inside = {path: _below(path, top) for path in {*paths, matrix}}
+    if project.root != TOOLKIT:  # one that only lies there, ignored or as a submodule, is as installed
+        tracked = set(_names(top, "ls-files"))
+        inside |= {path: "" for path, name in inside.items() if path.is_relative_to(TOOLKIT) and name not in tracked}
     found = _contents(top, commit, {path: name for path, name in inside.items() if name})
     same = read_now([path for path, name in inside.items() if not name])
     specs, problem = _specs(found.get(matrix), matrix)
@@ -102,12 +106,27 @@ def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[
     """The files that an image takes of the matrix's folder, by path or glob, and that differ from a commit, by name."""
     if not sources or set(ref) == {"0"}:
         return []
-    paths = [
-        f":(glob){source}" if any(mark in source for mark in "*?[") else f":(literal){source}" for source in sources
-    ]
-    differing = ("diff", "--name-only", "-z", "--relative", _commit(project.root, ref), "--")
-    done = [_git(project.root, *words, *paths) for words in (differing, ("ls-files", "--others", "-z", "--"))]
-    return sorted({os.fsdecode(name) for one in done for name in one.stdout.split(b"\0") if name})
+    paths = [f":(literal){FILE}", *(each for source in sources for each in _pathspecs(source))]
+    questions = ("diff", "--name-only", "--relative", _commit(project.root, ref)), ("ls-files", "--others")
+    names = {name for words in questions for name in _names(project.root, *words, paths=paths)}
+    ignore = read_ignore(project.root)
+    return sorted(name for name in names if name == FILE or ignore.takes(name, sources))
+
+
+def _pathspecs(source: str) -> tuple[str, ...]:
+    """As `own_inputs` understands a source: folders with all in them, but for bytecode."""
+    glob = any(mark in source for mark in "*?[")
+    found = (f":(glob){source}", f":(glob){source}/**") if glob else (f":(literal){source}",)
+    return (*found, ":(exclude,glob)**/__pycache__/**")
+
+
+def _names(folder: Path, *words: str, paths: Sequence[str] = ()) -> list[str]:
+    """The names that git lists. Raises UsageError where it cannot."""
+    done = _git(folder, *words, "-z", "--", *paths)
+    if done.returncode:
+        said = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        raise UsageError(f"git {words[0]} fails in {folder}: {said}", hint="Mend the repository: git fsck.")
+    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
 def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:

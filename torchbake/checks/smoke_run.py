@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from torchbake.checks.job_variables import without_job
 from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
+from torchbake.core.job_variables import without_job
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.problem import problem_of

@@ -33,7 +33,8 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
     yield from project.tags[spec.id]
     yield lock_text(project.root, spec)
-    yield from own_inputs(project.root, (*spec.own.certificates, *(file.source for file in spec.own.files)))
+    sources = (*spec.own.certificates, *(file.source for file in spec.own.files))
+    yield from own_inputs(project.root, dict.fromkeys(sources, False))
     for template in sorted(project.templates.rglob("*.j2")) if project.templates else ():
         yield f"{template.name}\n{_content(template)}"
 

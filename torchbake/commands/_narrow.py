@@ -18,8 +18,8 @@ from torchbake.oci.reference import Repository, parse_reference, parse_registry
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
 from torchbake.release.due import Finding, Release, Today, judge, newest_releases
+from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
-from torchbake.render.instructions import own_sources
 from torchbake.ui import console
 
 _PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
@@ -71,16 +71,15 @@ class DueQuestion:
     def findings(self, specs: Sequence[Spec]) -> dict[str, Finding]:
         if not self.registry:
             raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
-        own = {spec.id: self._own(spec) for spec in specs}
         where = {spec.repository: self._repository(spec) for spec in specs}
         hosts = {one.host: Transport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
-        found, refused = newest_releases(registries, [(spec.repository, own[spec.id]) for spec in specs])
+        found, refused = newest_releases(registries, list(map(self._own, specs)))
         return {
             spec.id: Finding(due=True, reason=refused[spec.repository])
             if spec.repository in refused
-            else judge(self._today(spec, specs, found, todays), found.get(own[spec.id]))
+            else judge(self._today(spec, specs, found, todays), found.get(self._own(spec)))
             for spec in specs
         }
 
@@ -91,7 +90,7 @@ class DueQuestion:
         self,
         spec: Spec,
         specs: Sequence[Spec],
-        found: Mapping[str, Release],
+        found: Mapping[tuple[str, str], Release],
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
         """The image as its files say, and what counts as its base; of one without a release no base is asked for."""
@@ -108,8 +107,9 @@ class DueQuestion:
             known |= {one.base for one in beside if one}
         return replace(today, bases=sorted(known - {""}), doubt=doubt)
 
-    def _own(self, spec: Spec) -> str:
-        return self.project.tags[spec.id][0]
+    def _own(self, spec: Spec) -> tuple[str, str]:
+        """By what its releases are known: its repository, and its own tag there."""
+        return spec.repository, self.project.tags[spec.id][0]
 
     def _inputs(self, spec: Spec, digest: str) -> str:
         base = Base(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")

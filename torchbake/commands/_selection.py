@@ -33,19 +33,25 @@ def sharded(selection: Selection, shard: tuple[int, int] | None) -> Selection:
 
 
 def _selected(project: Project, selectors: Sequence[str]) -> Selection:
-    """`@FILE` stands for the words in a file, such as `list --format ids` writes; an empty one selects nothing."""
-    words = [word for selector in selectors for word in _words(selector)]
-    return select(project.expansion.specs, words, project.tags) if words else Selection(specs=(), left_out=())
+    """`@FILE` stands for the words in a file, such as `list --format ids` writes.
+
+    Empty files select nothing, whatever is beside them: with nothing due, `publish @due.txt '!devel'` must not be all
+    but devel.
+    """
+    names = [selector for selector in selectors if selector.startswith("@")]
+    words = [word for name in names for word in _words(name)]
+    if names and not words:
+        return Selection(specs=(), left_out=())
+    others = [selector for selector in selectors if selector not in names]
+    return select(project.expansion.specs, [*words, *others], project.tags)
 
 
-def _words(selector: str) -> list[str]:
-    if not selector.startswith("@"):
-        return [selector]
+def _words(name: str) -> list[str]:
     try:
-        return read_text(Path(selector[1:])).split()
+        return read_text(Path(name[1:])).split()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"{selector}: cannot be read: {reason}.", hint="It holds words, one a line.") from None
+        raise UsageError(f"{name}: cannot be read: {reason}.", hint="It holds words, one a line.") from None
 
 
 def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:

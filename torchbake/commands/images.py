@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from torchbake.build.own_inputs import own_inputs
 from torchbake.commands._options import Format, add_format, add_registry, add_selectors, positive
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
@@ -20,6 +21,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
 from torchbake.proof.run import ProofRun
+from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path
 from torchbake.ui import console
 
@@ -127,7 +129,8 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
 
 def _files(project: Project, spec: Spec) -> str:
     dockerfile = _text(dockerfile_path(project.root, spec))
-    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec))
+    own = own_inputs(project.root, own_sources(dockerfile))
+    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec), own=own)
 
 
 def _text(path: Path) -> str:

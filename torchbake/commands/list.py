@@ -11,8 +11,9 @@ from rich.text import Text
 
 from torchbake.commands._options import add_format, add_registry, add_selectors, add_shard
 from torchbake.commands._selection import load_selection, sharded
+from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
-from torchbake.matrix.select import Selection
+from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import SIZES, InitSpec, Spec
 from torchbake.ui import console
 
@@ -37,7 +38,7 @@ class Arguments:
     bases: Literal["ask", "keep"]
     registry: str | None
     plain_http: bool
-    changed_since: str
+    changed_since: str | None
     size: Literal["small", "large"] | None
     format: Literal["table", "json", "github", "ids"]
     explain: bool
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
     )  # fmt: skip
     add_registry(parser, required=False, text="--due: where releases are: ghcr.io/acme")
-    parser.add_argument("--changed-since", default="", metavar="REF", help="only what differs from this git commit")
+    parser.add_argument("--changed-since", metavar="REF", help="only what differs from this git commit")
     parser.add_argument("--size", choices=SIZES, help="only what is built on small machines (CPU), or on large ones")
     add_format(
         parser, "table", "json", "github", "ids",
@@ -62,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Arguments) -> int:
+    idle = [name for name, said in (("--registry", args.registry), ("--bases", args.bases != "ask")) if said]
+    if idle and not args.due:
+        raise UsageError(f"{idle[0]} is of --due, without which no registry is asked.", hint="Give --due with it.")
     project, selection = load_selection(args.matrix, args.selectors)
     selection, reasons = _narrowed(args, project, selection)
     selection = sharded(selection, args.shard)  # parts are made of what is left
@@ -80,13 +84,12 @@ def run(args: Arguments) -> int:
 
 def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[Selection, Mapping[str, str]]:
     """What is left by size, change and release, and why each image is."""
-    specs = tuple(spec for spec in selection.specs if args.size in (None, spec.size))
-    selection, reasons = replace(selection, specs=specs), dict[str, str]()
-    if not (args.due or args.changed_since):
+    selection, reasons = _of_size(selection, args.size), dict[str, str]()
+    if not args.due and args.changed_since is None:
         return selection, reasons
     from torchbake.commands import _narrow  # noqa: PLC0415 - the client of a registry is not loaded for a list
 
-    if args.changed_since:
+    if args.changed_since is not None:
         selection, reasons = _narrow.narrowed(
             selection, _narrow.changed_since(project, selection.specs, args.changed_since), reasons
         )
@@ -96,6 +99,12 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         )
         selection, reasons = _narrow.narrowed(selection, question.findings(selection.specs), reasons)
     return selection, reasons
+
+
+def _of_size(selection: Selection, size: str | None) -> Selection:
+    fit = tuple(spec for spec in selection.specs if size in (None, spec.size))
+    others = (LeftOut(id=spec.id, reason=f"it is {spec.size}") for spec in selection.specs if spec not in fit)
+    return replace(selection, specs=fit, left_out=(*selection.left_out, *others))
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
@@ -111,6 +120,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "python": spec.base.python,
         "flavor": spec.flavor,
         "trim": spec.trim,
+        "constraints": spec.constraints,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
         "tags": tags,
     }

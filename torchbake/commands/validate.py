@@ -122,7 +122,7 @@ def _conclude(results: Sequence[Tested], page: Path) -> int:
 
 def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Subject]:
     words = list(dict.fromkeys(args.words))
-    references = [word for word in words if "/" in word or ":" in word]
+    references = [word for word in words if not word.startswith("@") and ("/" in word or ":" in word)]
     selectors = [word for word in words if word not in references]
     if args.expect and not references:
         raise UsageError("--expect is for image references; the matrix says itself what its images hold.")

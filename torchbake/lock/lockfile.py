@@ -56,6 +56,12 @@ class Lock:
     def nccl(self) -> str | None:
         return self._version("nvidia-nccl")
 
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Torch and the NVIDIA wheels that it needs, each as a line of a constraints file."""
+        pins = (*self.layers["torch"], *self.layers["nvidia"])
+        return tuple(f"{pin.name}=={pin.version}" for pin in pins)
+
     def _version(self, stem: str) -> str | None:
         for name, pin in self.pins.items():
             if re.fullmatch(rf"{stem}(-cu\d+)?", name):

@@ -6,6 +6,7 @@ from pathlib import Path
 from torchbake.core.suggest import nearest
 from torchbake.matrix.added_paths import taken
 from torchbake.matrix.field_types import File
+from torchbake.matrix.ignored import read_ignore
 from torchbake.matrix.model import Matrix
 from torchbake.matrix.own import places_of
 from torchbake.matrix.problems import problems
@@ -36,14 +37,14 @@ def _certificates(root: Path, at: Location, sources: tuple[str, ...]) -> Iterato
 
 def _files(root: Path, at: Location, files: tuple[File, ...]) -> Iterator[tuple[Location, str]]:
     for number, file in enumerate(files):
-        reason = _missing(root, file.source) or _not_below(root / file.source, file.target)
+        reason = _missing(root, file.source) or _not_below(root, root / file.source, file.target)
         if reason:
             yield (*at, "files", number, "source"), f"{file.source}: {reason}"
 
 
-def _not_below(folder: Path, target: str) -> str:
+def _not_below(root: Path, folder: Path, target: str) -> str:
     """Why what a folder holds cannot go into an image; empty where it can."""
-    for path in held_by(folder) if folder.is_dir() else ():
+    for path in held_by(root, folder) if folder.is_dir() else ():
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             return f"holds {name}, which is neither a file nor a folder"
@@ -54,10 +55,12 @@ def _not_below(folder: Path, target: str) -> str:
     return ""
 
 
-def held_by(folder: Path) -> Iterator[Path]:
-    """All that a folder gives to images: everything in it but bytecode, in one order."""
+def held_by(root: Path, folder: Path) -> Iterator[Path]:
+    """All that a folder gives to images, in one order: not bytecode, nor what the `.dockerignore` in ``root`` says."""
+    ignore, source = read_ignore(root), folder.relative_to(root).as_posix()
     for path in sorted(folder.rglob("*")):
-        if "__pycache__" not in path.relative_to(folder).parts:
+        bytecode = "__pycache__" in path.relative_to(folder).parts
+        if not bytecode and ignore.takes(path.relative_to(root).as_posix(), [source]):
             yield path
 
 
@@ -66,7 +69,7 @@ def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
     found: dict[str, tuple[Path, int, int]] = {}
     for file in own.files:
         source, uid = root / file.source, file.uid(own.user)
-        below = {f"/{path.relative_to(source).as_posix()}": path for path in held_by(source) if path.is_file()}
+        below = {f"/{path.relative_to(source).as_posix()}": path for path in held_by(root, source) if path.is_file()}
         for name, path in (below if source.is_dir() else {"": source}).items():
             usual = (0o755 if path.stat().st_mode & 0o111 else 0o644) | (0o020 if uid else 0)
             found[file.target + name] = (path, uid, int(file.mode, 8) if file.mode else usual)
@@ -79,7 +82,7 @@ def planned(root: Path, own: Own) -> set[str]:
     for file in own.files:
         source = root / file.source
         if source.is_dir():
-            folders = (path.relative_to(source) for path in held_by(source) if path.is_dir())
+            folders = (path.relative_to(source) for path in held_by(root, source) if path.is_dir())
             paths |= {file.target, *(f"{file.target}/{folder.as_posix()}" for folder in folders)}
     return paths - {own.user.home, own.user.workdir}  # these are there before, and stay as they are
 

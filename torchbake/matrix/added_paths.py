@@ -5,6 +5,7 @@ A function gives back the text, and raises ValueError with what is wrong.
 
 import posixpath
 import re
+from pathlib import PurePosixPath
 
 from torchbake.matrix.spec import TOOLBOX, VENV
 
@@ -61,6 +62,14 @@ _TAKEN = {
     VENV: "where the locked packages are; add to `packages`",
     TOOLBOX: "the toolkit's own",
 }
+# What Debian has of https://refspecs.linuxfoundation.org/fhs.shtml, and all that leads to the above.
+_FOLDERS = {
+    *("/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/root", "/sbin", "/srv", "/usr"),
+    *("/usr/bin", "/usr/games", "/usr/include", "/usr/lib", "/usr/libexec", "/usr/sbin", "/usr/share", "/usr/src"),
+    *("/var", "/var/backups", "/var/cache", "/var/lib", "/var/local", "/var/lock", "/var/mail", "/var/opt"),
+    *(f"/usr/local/{name}" for name in ("bin", "etc", "games", "include", "lib", "sbin", "share", "src")),
+    *(str(folder) for place in _TAKEN for folder in PurePosixPath(place).parents),
+}
 
 
 def target(text: str) -> str:
@@ -78,6 +87,11 @@ def taken(path: str) -> str:
     """Why nothing may be put at a path of an image; empty where it may."""
     place = next((place for place in _TAKEN if path == place or path.startswith(f"{place}/")), None)
     return f"{path} cannot be: {place} is {_TAKEN[place]}" if place else ""
+
+
+def standard_folder(path: str) -> bool:
+    """Whether every image has a folder at this path."""
+    return path in _FOLDERS
 
 
 def mode(text: str) -> str:

@@ -86,6 +86,7 @@ class _Expander:
             flavor=flavor,
             headers=kind.headers,
             trim=defaults.trim if row.trim is None else row.trim,
+            constraints=defaults.constraints if row.constraints is None else row.constraints,
             apt=packages.apt,
             pip=packages.pip,
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
@@ -98,7 +99,7 @@ class _Expander:
         )
         self._check_combination(at, row, spec)
         spec = self.additions.apply(spec)
-        self.problems += [((*at, key), text) for key, text in clashes_in(spec.own)]
+        self.problems += [((*at, key), text) for key, text in clashes_in(spec)]
         return spec
 
     def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
@@ -184,16 +185,17 @@ class _Additions:
         """The spec with what is added to it, and {torch} and {cuda} filled in."""
         patterns = [spec.id] if spec.id in self.images else []
         patterns += [pattern for pattern in self.globs if fnmatchcase(spec.id, pattern)]
-        packages, trim, waivers = Packages(apt=spec.apt, pip=spec.pip), spec.trim, dict(spec.waivers)
+        packages, waivers = Packages(apt=spec.apt, pip=spec.pip), dict(spec.waivers)
+        switches = {"trim": spec.trim, "constraints": spec.constraints}
         for pattern in patterns:
             self.unused.pop(pattern, None)
         additions = [self.images[pattern] for pattern in patterns]
         for addition in additions:
             packages += addition.packages
-            trim = trim if addition.trim is None else addition.trim
+            switches |= {name: said for name in switches if (said := getattr(addition, name)) is not None}
             waivers |= addition.waive
-        fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec), trim=trim)
-        fields |= {"waivers": tuple(waivers.items()), "own": add(spec.own, additions)}
+        fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec))
+        fields |= switches | {"waivers": tuple(waivers.items()), "own": add(spec.own, additions)}
         return ImageSpec(**fields)
 
 

@@ -89,6 +89,11 @@ class Defaults(Model):
 
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
     trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
+    constraints: bool = Field(
+        False,
+        description="tell pip and uv inside, and in derived images, to keep torch and CUDA's wheels as they are",
+        examples=[True],
+    )
     packages: Packages = Field(
         Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
     )
@@ -114,6 +119,7 @@ class Row(Model):
         None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
     )
     trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
+    constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[True])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
@@ -147,6 +153,7 @@ class ImageAddition(Model):
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
+    constraints: bool | None = Field(None, description="in place of what their rows say", examples=[True])
     env: Environment
     labels: Labels
     certificates: Certificates

@@ -3,6 +3,7 @@
 A function gives back the text, and raises ValueError with what is wrong.
 """
 
+from torchbake.core.job_variables import without_job
 from torchbake.core.suggest import nearest
 from torchbake.matrix.validators import one_line
 from torchbake.oci.labels import LABEL
@@ -31,6 +32,10 @@ HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PY
 # By these Python's libraries find the system's certificates in place of their own: OpenSSL's name, requests', pip's.
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
+# By these pip and uv find what they keep. uv looks into the virtual environment's own folder alone, so it takes torch
+# for missing and would install it a second time; what it excludes it takes for there.
+CONSTRAINT_VARIABLES = ("PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_EXCLUDE")
+
 # Debian's own, of base-passwd and apt: an account is in /etc/passwd once.
 _ACCOUNTS = (
     *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data"),
@@ -47,6 +52,11 @@ _RESERVED = (f"{LABEL}.", "com.docker.", "io.docker.", "org.dockerproject.")
 def variable(name: str) -> str:
     if name in FIXED:
         raise ValueError(f"{name} is the toolkit's own: {FIXED[name]}")
+    if not without_job({name: ""}):
+        raise ValueError(
+            f"{name} tells `run` of a job, and each container of the image would be part of one; set it where "
+            "containers are started"
+        )
     return name
 
 

@@ -72,8 +72,9 @@ class Own:
 class ImageSpec:
     """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
 
-    ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
-    fail, each with the reason. ``own`` is what the user adds beside packages.
+    ``constraints``: pip and uv inside it are told to keep torch. ``indexes`` have wheels of its accelerator that the
+    host's pip may not find. ``waivers`` are checks that it may fail, each with the reason. ``own`` is what the user
+    adds beside packages.
     """
 
     torch: str
@@ -85,6 +86,7 @@ class ImageSpec:
     trim: bool
     apt: tuple[str, ...]
     pip: tuple[str, ...]
+    constraints: bool = False
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
     own: Own = Own()

@@ -83,17 +83,20 @@ def format_proofs(proofs: Iterable[Proof]) -> str:
     return _PROOFS.dump_json(tuple(sorted(proofs, key=lambda proof: proof.id)), indent=2).decode() + "\n"
 
 
-def files_digest(spec: Spec, *, dockerfile: str, lock_text: str) -> str:
+def files_digest(spec: Spec, *, dockerfile: str, lock_text: str, own: Sequence[str] = ()) -> str:
     """The sha256 over what decides an image's packages: its Dockerfile, its lock, and what installs and trims wheels.
+
+    So do the user's ``own`` files, as `own_inputs` gives them.
 
     Comments and labels are not in it. For a PyTorch image the programs in /opt/torchbake are not either: the
     project's own tests run them in real images at every change, and they take part in no package. An init image is
     nothing but its program.
     """
-    names = toolkit_files(spec.kind)
+    names = toolkit_files(spec)
     decisive = names if spec.kind == "init" else [name for name in names if name.startswith("layers/")]
     steps = _LABELS.sub("", _COMMENTS.sub("", dockerfile))
-    return digest((steps, _COMMENTS.sub("", lock_text), *(name + "\n" + toolkit_file(name) for name in decisive)))
+    files = (name + "\n" + toolkit_file(name) for name in decisive)
+    return digest((steps, _COMMENTS.sub("", lock_text), *files, *own))
 
 
 def state_of(proof: Proof | None, files: str) -> State:

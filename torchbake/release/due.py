@@ -98,8 +98,8 @@ def _differs(today: Today, release: Release, known: str) -> str:
 
 def newest_releases(
     registries: Mapping[str, Registry], wanted: Sequence[tuple[str, str]]
-) -> tuple[dict[str, Release], dict[str, str]]:
-    """The newest revisions by own tag, of pairs of a repository's name and an own tag; and what was refused, by name.
+) -> tuple[dict[tuple[str, str], Release], dict[str, str]]:
+    """The newest revision of each pair of a repository's name and an own tag; and what was refused, by name.
 
     Raises RegistryError where a registry does not answer, or wants another login.
     """
@@ -120,7 +120,7 @@ def newest_releases(
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         found = pool.map(look, wanted)
-        return {own: release for (_, own), release in zip(wanted, found, strict=True) if release}, refused
+        return {pair: release for pair, release in zip(wanted, found, strict=True) if release}, refused
 
 
 def _newest(registry: Registry, holdings: Holdings, own: str, there: Sequence[str]) -> Release | None:

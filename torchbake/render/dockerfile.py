@@ -8,7 +8,7 @@ from typing import Any
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.added_paths import certificate_name
-from torchbake.matrix.settings import CA_VARIABLES
+from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
@@ -16,6 +16,7 @@ from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
+CONSTRAINTS = "/etc/torchbake/constraints.txt"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
 
@@ -84,6 +85,8 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
+        "constraints": lock.constraints if spec.constraints else (),
+        "constraints_path": CONSTRAINTS,
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
@@ -153,6 +156,8 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
         variables["TORCH_DISABLE_ADDR2LINE"] = "1"
     if spec.own.certificates:
         variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
+    if spec.constraints:
+        variables |= dict.fromkeys(CONSTRAINT_VARIABLES, CONSTRAINTS)
     if spec.headers and lock.cuda:
         variables |= {
             "CUDA_HOME": CUDA_HOME,

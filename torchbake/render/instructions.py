@@ -1,78 +1,87 @@
-"""A Dockerfile read again: its instructions, and what they take of the folder it is built in. Pure."""
+"""A Dockerfile read again as BuildKit reads it: its instructions, without the lines of here-documents. Pure."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from torchbake.errors import RenderError
 
-# What every Dockerfile of ours takes: locks, and the toolkit's own files where no build context has them.
-_OURS = ("entrypoints", "images", "layers")
-_CONTINUED = re.compile(r"\\[ \t]*\n(?:[ \t]*#.*\n)*[ \t]*")
-_MOUNT = re.compile(r"^--mount=(\S+)")
+# Rules as in BuildKit's frontend/dockerfile/parser: what continues a line, which words open here-documents.
+_ESCAPE = re.compile(r"(?i)(?:[ \t]*#[ \t]*[a-z]\w*[ \t]*=.*\n)*[ \t]*#[ \t]*escape[ \t]*=[ \t]*[^\\\s]")
+_CONTINUED = re.compile(r"(?:^|(?<=[^\\]))\\[ \t]*$")
+_COMMENT = re.compile(r"\s*#")
+_WORD = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s'"\\])+""")
+_DOCUMENT = re.compile(r"\d*<<(?P<dash>-?)(?P<end>[^<]+)")
 
 
-def instructions(dockerfile: str) -> Iterator[tuple[str, str]]:
-    """Each instruction with its words, continued lines as one; without the lines of here-documents."""
-    lines = iter(_CONTINUED.sub(" ", dockerfile).splitlines())
-    for line in lines:
-        word, _, rest = line.strip().partition(" ")
-        ends = re.findall(r"<<-?[\"']?(\w+)", rest) if word.upper() in ("RUN", "COPY", "ADD") else []
-        for end in ends:
-            while next(lines, end).strip() != end:
-                pass
-        yield word.upper(), rest.strip()
+class Instruction(NamedTuple):
+    """Its word in capitals, all that follows with continued lines as one, and the number of its first line."""
+
+    word: str
+    text: str
+    line: int
 
 
-def own_sources(dockerfile: str) -> tuple[str, ...]:
-    """What is copied or mounted from the matrix's folder, beside locks and the toolkit's files: paths and globs.
-
-    Raises RenderError where nobody could say which files those are.
-    """
-    found = {_known(source) for word, rest in instructions(dockerfile) for source in _sources(word, rest)}
-    return tuple(sorted(source for source in found if source.partition("/")[0] not in _OURS))
-
-
-def ignore_file(dockerfile: str) -> str:
-    """What stands in the `.dockerignore` of an image that takes files of one's own; empty for others."""
-    sources = own_sources(dockerfile)
-    if not sources:
-        return ""
-    kept = "".join(f"!{source}\n" for source in (*_OURS, *sources))
-    return f"# What the Dockerfile beside it copies; rendered with it by torchbake.\n*\n{kept}**/__pycache__\n"
+def instructions(dockerfile: str) -> Iterator[Instruction]:
+    """Each instruction. Raises RenderError for what BuildKit refuses, or would read by other rules."""
+    if _ESCAPE.match(dockerfile):
+        raise RenderError("The Dockerfile escapes by another character.", hint="Leave out its `# escape=`.")
+    lines = enumerate((line.rstrip("\r") for line in dockerfile.split("\n")), 1)
+    for number, line in lines:
+        if line.strip() and not _COMMENT.match(line):
+            instruction = _instruction(_joined(line, lines), number)
+            for end in _documents(instruction):
+                _pass_over(end, lines, number)
+            yield instruction
 
 
-def _sources(word: str, rest: str) -> Iterator[str]:
-    if word in ("COPY", "ADD"):
-        yield from _copied(rest)
-    elif word == "RUN":
-        while mount := _MOUNT.match(rest):
-            fields = dict(pair.partition("=")[::2] for pair in mount[1].split(","))
-            if fields.get("type", "bind") == "bind" and "from" not in fields:
-                yield fields.get("source") or fields.get("src") or "."
-            rest = rest[mount.end() :].lstrip()
+def triggered(instruction: Instruction) -> Instruction:
+    """The instruction that an ONBUILD holds."""
+    return _instruction(instruction.text, instruction.line)
 
 
-def _copied(rest: str) -> Iterator[str]:
-    flags = re.match(r"(?:--\S+\s+)*", rest)
-    end = flags.end() if flags else 0
-    if "--from=" in rest[:end]:
-        return
-    words = rest[end:]
-    paths = json.loads(words) if words.startswith("[") else shlex.split(words)
-    yield from (path for path in paths[:-1] if "://" not in path and not path.startswith(("<<", "git@")))
+def opens_document(word: str) -> bool:
+    """Whether a word of RUN, COPY or ADD opens a here-document: ``<<END``, in quotes or not, and nothing before it."""
+    match = _DOCUMENT.fullmatch(word)
+    return bool(match and len(shlex.split(match["end"])) == 1)
 
 
-def _known(source: str) -> str:
-    path = source.strip("/").removeprefix("./").rstrip("/")
-    if "$" in source:
+def _instruction(text: str, line: int) -> Instruction:
+    word, *rest = text.split(maxsplit=1)
+    return Instruction(word.upper(), rest[0].rstrip() if rest else "", line)
+
+
+def _joined(line: str, lines: Iterator[tuple[int, str]]) -> str:
+    """A line with those that continue it, but comments and empty ones between them."""
+    text = ""
+    while end := _CONTINUED.search(line):
+        text += line[: end.start()]
+        line = next((more for _, more in lines if more.strip() and not _COMMENT.match(more)), "")
+    return text + line
+
+
+def _documents(instruction: Instruction) -> list[str]:
+    """The words that open here-documents."""
+    if instruction.word == "ONBUILD" and instruction.text:
+        return _documents(triggered(instruction))
+    if instruction.word not in ("RUN", "COPY", "ADD") or "<<" not in instruction.text:
+        return []
+    if _WORD.sub("", instruction.text).strip():
         raise RenderError(
-            f"A Dockerfile copies {source}, and nobody can say which file that is.", hint="Write its path in full."
+            f"Line {instruction.line} of the Dockerfile has a quote without its end, and nobody can say whether `<<` "
+            "is in it.",
+            hint="Close it, or write another one.",
         )
-    if path in ("", ".") or ".." in path.split("/"):
+    return [word for word in _WORD.findall(instruction.text) if opens_document(word)]
+
+
+def _pass_over(word: str, lines: Iterator[tuple[int, str]], number: int) -> None:
+    match = _DOCUMENT.fullmatch(word)
+    assert match
+    (end,) = shlex.split(match["end"])
+    if not any((line.lstrip("\t") if match["dash"] else line) == end for _, line in lines):
         raise RenderError(
-            f"A Dockerfile copies {source}, all of the matrix's folder or what is outside of it.",
-            hint="Name what the image needs, such as COPY src /app/src: any change of it is another image.",
+            f"Line {number} of the Dockerfile opens a here-document by {word}, and no line is its end.",
+            hint=f"Add the line: {end}",
         )
-    return path

@@ -40,7 +40,20 @@ def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
         raise RenderError(f"{where}: {error}", hint="Correct the template.") from None
 
 
-class _Toolkit(jinja2.FileSystemLoader):
+class _Folders(jinja2.FileSystemLoader):
+    """Templates in UTF-8. Raises RenderError for another file, with the line."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        try:
+            return super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            found = (Path(folder, template) for folder in self.searchpath)
+            file = next((path for path in found if path.is_file()), template)
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise RenderError(f"{file}:{line}: is not UTF-8.", hint="Save the template in UTF-8.") from None
+
+
+class _Toolkit(_Folders):
     """The toolkit's templates by names that keep their prefix, unlike those of jinja2.PrefixLoader."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
@@ -61,7 +74,7 @@ def _environment(own: Path | None) -> jinja2.Environment:
     folders = [*([own] if own else []), TOOLKIT / "templates"]
     environment = _Environment(
         bytecode_cache=_compiled_templates(),
-        loader=jinja2.ChoiceLoader([_Toolkit(TOOLKIT / "templates"), jinja2.FileSystemLoader(folders)]),
+        loader=jinja2.ChoiceLoader([_Toolkit(TOOLKIT / "templates"), _Folders(folders)]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         keep_trailing_newline=True,
@@ -91,12 +104,18 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
     assert loader is not None
     source, file, _ = loader.get_source(environment, name)
     tree = environment.parse(source, name, file)
-    extended = next((node.template for node in tree.body if isinstance(node, nodes.Extends)), None)
+    extends = next((node for node in tree.body if isinstance(node, nodes.Extends)), None)
+    extended = extends.template if extends else None
     if name in below:
         raise RenderError(f"{file}: extends itself, by way of others.", hint="Let one of them extend the toolkit's.")
     own = {block.name for block in tree.find_all(nodes.Block)}
     if not isinstance(extended, nodes.Const):
         return own
+    if not isinstance(extended.value, str):
+        raise RenderError(
+            f"{file}:{extended.lineno}: extends {extended.value!r}, which is no name of a template.",
+            hint=f'Write: {{% extends "toolkit/{Path(name).name}" %}}',
+        )
     known = _blocks_of(environment, environment.join_path(extended.value, name), (*below, name))
     for node in tree.body:
         if isinstance(node, nodes.Block) and node.name not in known:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchbake.core.files import read_text, write_text
-from torchbake.render.instructions import ignore_file
+from torchbake.errors import RenderError
+from torchbake.matrix.ignored import read_ignore
+from torchbake.render.build_context import ignore_file, own_sources
 
 
 def stale(path: Path, dockerfile: str) -> dict[Path, str]:
@@ -12,7 +14,12 @@ def stale(path: Path, dockerfile: str) -> dict[Path, str]:
 
     Raises RenderError for a Dockerfile of which nobody can say what it copies.
     """
-    wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignore_file(dockerfile)}
+    try:
+        sources = own_sources(dockerfile)
+    except RenderError as error:
+        raise RenderError(f"{path.parent.name}: {error.message}", hint=error.hint) from None
+    ignored = ignore_file(sources, read_ignore(path.parents[2])) if sources else ""
+    wanted = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignored}
     return {file: text for file, text in wanted.items() if on_disk(file) != text}
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from . import cpus, space
-from .advice import advice_of
+from . import cpus, driver, space
+from .advice import advice_of, advice_on_driver
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
@@ -85,6 +85,9 @@ def _main(arguments: list[str]) -> int:
             _become(contract, job, state)
         said = [_summary(contract), found.sentence, cores.sentence, f"OMP_NUM_THREADS={threads}" if threads else ""]
         log(f"run: {'; '.join(filter(None, said))}")
+        gpus = count_gpus(os.environ)
+        if gpus and (advice := advice_on_driver(gpus, driver.missing(os.environ))):
+            log(f"run: {advice}")
         return _start(contract, job, state, threads)
     finally:
         state.remove()

@@ -1,6 +1,7 @@
 """Images whose Python packages are not those that were locked, or not whole."""
 
 from tests.e2e.broken import SITE, Broken, as_root
+from torchbake.render.dockerfile import CONSTRAINTS
 
 _EXTRA = "Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n"
 # Everything keeps its size, because the size in RECORD is a check of its own.
@@ -43,6 +44,13 @@ BROKEN = {
         what="a package that is not in the lock",
         files={"METADATA": _EXTRA},
         dockerfile=f"COPY METADATA {SITE}/extra-1.0.dist-info/METADATA\n",
+    ),
+    "python.constraints": Broken(
+        what="the constraints name another torch than the one that is there",
+        row="constraints: true",
+        files={"constraints.txt": "torch==2.13.0\n"},
+        dockerfile=f"COPY --chmod=0644 constraints.txt {CONSTRAINTS}\n"
+        f"ENV PIP_CONSTRAINT={CONSTRAINTS} UV_CONSTRAINT={CONSTRAINTS} UV_EXCLUDE={CONSTRAINTS}\n",
     ),
     "python.requirements": _by("jinja2 wants a markupsafe that there is not", _NEEDS_MORE),
     "python.records": Broken(

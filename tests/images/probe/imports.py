@@ -29,7 +29,6 @@ SYMTAB = 2  # a section's type: https://refspecs.linuxfoundation.org/elf/gabi4+/
 
 def load_modules(names: list[str]) -> dict[str, Any]:
     errors, seconds = {}, {}
-    sys.stdout = sys.stderr  # what a module prints is not ours to say
     # pip last: once it is loaded, setuptools is kept from bringing its own distutils (_distutils_hack, spec_for_pip).
     for name in sorted(names, key=lambda name: (name != "torch", name == "pip", name)):
         start = time.monotonic()
@@ -38,7 +37,6 @@ def load_modules(names: list[str]) -> dict[str, Any]:
         except BaseException as error:
             errors[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         seconds[name] = round(time.monotonic() - start, 3)
-    sys.stdout = sys.__stdout__
     return {"errors": errors, "seconds": seconds}
 
 
@@ -140,5 +138,8 @@ def names_functions(path: str) -> bool:
 
 if __name__ == "__main__":
     os.environ["TORCH_SHOW_CPP_STACKTRACES"] = "1"  # torch looks once
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a module prints, and be it when Python ends, is not ours to say
     facts = load_modules(json.loads(sys.argv[1]))
-    json.dump({**facts, "traces": list(traces()), "torch": torch_facts(), "cuda": cuda_facts()}, sys.stdout)
+    json.dump({**facts, "traces": list(traces()), "torch": torch_facts(), "cuda": cuda_facts()}, answer)
+    answer.close()

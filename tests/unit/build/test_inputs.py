@@ -17,7 +17,7 @@ from torchbake.matrix.spec import Own, OwnFile, Spec
 from torchbake.render.dockerfile import dockerfile_path
 
 TEXTS = {"dockerfile": "FROM x", "lock_text": "torch", "builder_lock": "uv", "base_digest": "sha256:1"}
-FILES = {kind: inputs.toolkit_files(kind) for kind in ("pytorch", "init")}
+FILES = {spec.kind: inputs.toolkit_files(spec) for spec in (image(), init_image())}
 
 
 def digest_of(spec: Spec, **changes: Any) -> str:
@@ -54,7 +54,7 @@ def test_what_puts_own_files_into_an_image_is_in_the_digest_of_such_images_alone
     plain, own = image(), image(own=Own(files=(OwnFile(source="a", target="/a"),)))
     before = digest_of(plain), digest_of(own)
     real = inputs.toolkit_file
-    monkeypatch.setattr(inputs, "toolkit_file", lambda path: real(path) + "#" * (path == inputs.OWN_FILES))
+    monkeypatch.setattr(inputs, "toolkit_file", lambda path: real(path) + "#" * (path == "layers/own-files"))
     assert [one != other for one, other in zip(before, (digest_of(plain), digest_of(own)), strict=True)] == [
         False,
         True,

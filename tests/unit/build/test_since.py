@@ -1,13 +1,16 @@
 """What of an image differs from an earlier commit; git itself is asked by tests/e2e/test_list.py."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL, edited, image, init_image
-from torchbake.build.since import Earlier, Files, _specs, why_changed
+from torchbake.build.since import Earlier, Files, _specs, changed_below, files_of, why_changed
 from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import load_project
 
 OURS = image()
 FOLDER = Path("/work/images") / OURS.id
@@ -55,3 +58,26 @@ def test_a_matrix_of_then_is_read_by_the_rules_of_now() -> None:
         assert not specs
         assert problem
     assert _specs(None, path) == ({}, "")
+
+
+def test_what_puts_own_files_into_an_image_is_one_of_the_files_of_such_images_alone(tmp_path: Path) -> None:
+    matrix = small_project(tmp_path / "project").root / "matrix.yaml"
+    (matrix.parent / "a.txt").write_text("a")
+    script = TOOLKIT / "layers/own-files"
+    assert script not in files_of(load_project(matrix))[RUNTIME]
+    own = "    files: [{source: a.txt, target: /etc/a.txt}]\n"
+    matrix.write_text(matrix.read_text().replace("    accelerator: cpu\n", f"    accelerator: cpu\n{own}"))
+    assert script in files_of(load_project(matrix))[RUNTIME]
+
+
+def test_of_own_files_those_count_that_images_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = load_project(small_project(tmp_path / "project").root / "matrix.yaml")
+    names = b"src/a\0src/.env\0.dockerignore\0"
+
+    def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(words, 0, stdout={"diff": names, "ls-files": b""}.get(words[0], b"c0ffee\n"))
+
+    monkeypatch.setattr("torchbake.build.since._git", git)
+    assert changed_below(project, "main", ("src",)) == [".dockerignore", "src/.env", "src/a"]
+    (project.root / ".dockerignore").write_text("*\n!src\n**/.env\n")
+    assert changed_below(project, "main", ("src",)) == [".dockerignore", "src/a"]

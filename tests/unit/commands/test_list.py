@@ -188,3 +188,27 @@ def test_a_file_of_ids_is_taken_where_words_are_and_an_empty_one_selects_nothing
         out(capsys, command, f"@{file}", *more, "--matrix", MATRIX)
     said = err(capsys, "list", f"@{tmp_path}/none", "--matrix", MATRIX, code=UsageError.exit_code)
     assert "No such file" in said
+
+
+@pytest.mark.parametrize("words", [("--registry", "ghcr.io/acme"), ("--bases", "keep")], ids=lambda words: words[0])
+def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str, str]) -> None:
+    said = err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
+    assert f"{words[0]} is of --due" in said
+
+
+def test_what_is_of_another_size_is_told_as_left_out(capsys: Streams) -> None:
+    told = json.loads(out(capsys, "list", "all", "--size", "small", "--matrix", MATRIX, "--format", "json"))
+    others = {image["id"] for image in told["excluded"] if image["reason"].endswith("it is large")}
+    whole = json.loads(out(capsys, "list", "all", "--matrix", MATRIX, "--format", "json"))["images"]
+    assert others == {image["id"] for image in whole} - {image["id"] for image in told["images"]} != set()
+
+
+@pytest.mark.parametrize("more", [(), ("!devel",), ("debian12",), ("all",)], ids=" ".join)
+def test_an_empty_file_of_words_selects_nothing_whatever_is_beside_it(
+    capsys: Streams, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "due.txt"
+    file.write_text("\n")
+    assert out(capsys, "list", f"@{file}", *more, "--matrix", MATRIX, "--format", "ids") == ""
+    file.write_text(f"{CPU}\n{DEVEL}\n")
+    assert out(capsys, "list", f"@{file}", "!devel", "--matrix", MATRIX, "--format", "ids") == f"{CPU}\n"

@@ -9,6 +9,7 @@ from tests.unit.conftest import edited
 from torchbake.errors import MatrixError
 from torchbake.matrix.added_files import planned, promised
 from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import Own, OwnFile
 
 CPU = "    accelerator: cpu\n"
 LINE = 1 + edited(CPU, f"{CPU}# here\n").splitlines().index("# here")
@@ -149,3 +150,13 @@ def test_what_is_wrong_with_files_is_told(line: str, words: str, folder: Path) -
     (folder / "opt/venv").mkdir(parents=True)
     (folder / "opt/venv/x").write_text("x")
     assert words in problem_of(folder, line)
+
+
+def test_what_the_dockerignore_leaves_out_of_a_folder_is_not_promised(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    for name in ("a", ".env"):
+        (tmp_path / "x" / name).write_text(name)
+    own = Own(files=(OwnFile(source="x/", target="/srv/x"),))
+    assert set(promised(tmp_path, own)) == {"/srv/x/a", "/srv/x/.env"}
+    (tmp_path / ".dockerignore").write_text("**/.env\n")
+    assert set(promised(tmp_path, own)) == {"/srv/x/a"}

@@ -104,6 +104,18 @@ def test_a_row_and_an_image_may_keep_what_trim_would_drop() -> None:
     }
 
 
+def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:
+    def wanting(expansion: Expansion) -> set[str]:
+        return {spec.accelerator.kind for spec in expansion.specs if isinstance(spec, ImageSpec) and spec.constraints}
+
+    everywhere = edited("defaults:\n", "defaults:\n  constraints: true\n")
+    assert wanting(expand_text()) == set()
+    assert wanting(expand_text(everywhere)) == {"cpu", "cuda"}
+    row = "    accelerator: cuda12.8\n"
+    assert wanting(expand_text(edited(row, f"{row}    constraints: false\n", everywhere))) == {"cpu"}
+    assert wanting(with_images('  "*cuda*": {constraints: true}')) == {"cuda"}
+
+
 @pytest.mark.parametrize(("line", "cudnn"), [("", "9"), ("    cudnn: 8\n", "8")])
 def test_a_rows_cudnn_is_its_own_or_the_default(line: str, cudnn: str) -> None:
     expansion = expand_text(edited("    accelerator: cuda12.8\n", f"    accelerator: cuda12.8\n{line}"))
@@ -216,6 +228,24 @@ def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> Non
     words = 'env: {MAX_TOKENS: "512"}\n    waive: {metadata.env-secrets: a number of words}'
     specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
     assert dict(specs[0].own.env) == {"MAX_TOKENS": "512"}
+
+
+def test_what_only_looks_like_a_secret_in_a_value_is_waived_where_it_stands() -> None:
+    words = 'labels: {a: "https://user:password@example.com"}\n    waive: {metadata.env-secrets: an example}'
+    specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
+    assert dict(specs[0].own.labels) == {"a": "https://user:password@example.com"}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS"])
+def test_a_variable_that_tells_of_no_job_may_be_set(name: str) -> None:
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    env: {{{name}: x}}\n")
+    assert dict(expand_text(text).specs[0].own.env) == {name: "x"}
+
+
+def test_a_folder_may_go_where_a_folder_is_and_files_below_one() -> None:
+    words = "files: [{source: a/, target: /app}, {source: b/, target: /etc}, {source: c, target: /app/c}]"
+    text = edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")
+    assert len(expand_text(text).specs[0].own.files) == 3
 
 
 def test_an_init_image_has_labels_of_its_own() -> None:

@@ -10,6 +10,7 @@ from torchbake import cli
 from torchbake.errors import MatrixError
 from torchbake.matrix.project import load_project
 
+LEAK = "gh" + "p_" + "0123456789abcdefghijklmnopqrstuvwxyz"  # in two parts, for scanners
 HERE = "# <- here"  # marks the line that the message must name
 
 
@@ -193,6 +194,17 @@ OWN = [
     own("env: [A=x]", "rows.0.env", "mapping"),
     own("env: {PATH: /x}", "rows.0.env.PATH", "PATH is the toolkit's own", "/usr/local/bin"),
     own("env: {HF_TOKEN: x}", "rows.0.env.HF_TOKEN", "looks like a secret", "metadata.env-secrets"),
+    *(
+        own(f"env: {{{name}: '1'}}", f"rows.0.env.{name}", f"{name} tells `run` of a job", "containers are started")
+        for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "NNODES", "MODE", "SLURM_NODEID", "PET_NNODES", "JOB_TOKEN")
+    ),
+    own("env: {URL: 'https://u:geheim@h/'}", "rows.0.env.URL", "what URL holds looks like a secret", "waive"),
+    own(f"env: {{A: {LEAK}}}", "rows.0.env.A", "what A holds looks like a secret"),
+    own(f"labels: {{com.acme: {LEAK}}}", "rows.0.labels.com.acme", "what com.acme holds looks like a secret"),
+    broken(
+        "secret of an init image", INIT, INIT.replace("}", f", labels: {{a: {LEAK}}}}} {HERE}"),
+        "init.volume-permissions.labels.a", "what a holds looks like a secret",
+    ),
     own("labels: {Team: x}", "rows.0.labels.Team", "form"),
     own("labels: {a..b: x}", "rows.0.labels.a..b", "form"),
     own("labels: {org.torchbake.id: x}", "rows.0.labels.org.torchbake.id", "the toolkit's own"),
@@ -223,6 +235,16 @@ OWN = [
         for taken in ("/proc/x", "/sys/x", "/dev/x", "/opt/venv/x", "/opt/torchbake", "/pytorch/x", "/bin/tini")
     ),
     file("job.py", "/etc/ssl/certs/x.pem", ".target", "name yours in `certificates`"),
+    *(
+        own(
+            f"files: [{{source: a/job.py, target: {folder}}}]",
+            "rows.0.files",
+            f"{folder} is a folder; write the name of a/job.py in it too: {folder}/job.py",
+        )
+        for folder in ("/etc", "/usr/bin", "/app", "/home/torch", "/opt", "/var/lib", "/usr/local/lib", "/etc/ssl")
+    ),
+    own("files: [{source: a, target: /x}, {source: b/, target: /x/y/z}]", "rows.0.files", "/x/y/z cannot be, as /x is"),
+    own("files: [{source: a, target: /x/y}, {source: b, target: /x}]", "rows.0.files", "/x/y cannot be, as /x is"),
     file("job.py", "/x, mode: 4755", ".mode", "form"),
     file("job.py", "/x, mode: 0648", ".mode", "form"),
     file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),
@@ -240,6 +262,10 @@ OWN = [
     broken(
         "certificates and their variable", CPU,
         f"{CPU}    certificates: [x.pem]\n    env: {{SSL_CERT_FILE: /x}} {HERE}\n", "rows.0.env", "SSL_CERT_FILE",
+    ),
+    broken(
+        "constraints and their variable", CPU,
+        f"{CPU}    constraints: true\n    env: {{UV_CONSTRAINT: /x}} {HERE}\n", "rows.0.env", "UV_CONSTRAINT",
     ),
     broken(
         "env of an init image", INIT, INIT.replace("}", f", env: {{A: x}}}} {HERE}"), "init.volume-permissions.env",

@@ -1,16 +1,21 @@
 """Records of images that were built, tested and released: what they are worth later, and their page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.build.test_prepare import job
+from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL
 from torchbake.build.inputs import toolkit_file
 from torchbake.cli import main
+from torchbake.commands.images import _files
 from torchbake.errors import CheckError
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.proof.record import Proof, Seconds, State, files_digest, format_proofs, page, parse_proofs, state_of
 
@@ -80,6 +85,34 @@ def test_labels_and_comments_decide_no_package(specs: tuple[Spec, ...]) -> None:
     same = files_digest(spec, dockerfile='FROM x\nLABEL a="2"\nRUN y\n', lock_text="torch==2\n")
     assert known == same
     assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != known
+
+
+def test_own_files_and_what_puts_them_there_decide_too(
+    specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = next(spec for spec in specs if isinstance(spec, ImageSpec))
+    own = replace(plain, own=Own(files=(OwnFile(source="a", target="/a"),)))
+    known = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
+    assert files_digest(plain, dockerfile="FROM x", lock_text="", own=("b",)) != known[0]
+    monkeypatch.setattr(
+        "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith("own-files") * "#"
+    )
+    changed = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
+    assert [one != other for one, other in zip(known, changed, strict=True)] == [False, True]
+
+
+def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
+    matrix = small_project(tmp_path / "project").root / "matrix.yaml"
+    (matrix.parent / "a.txt").write_text("a")
+    own = "    files: [{source: a.txt, target: /etc/a.txt}]\n"
+    matrix.write_text(matrix.read_text().replace("    accelerator: cpu\n", f"    accelerator: cpu\n{own}"))
+    project = load_project(matrix)
+    job(project)
+    spec = next(spec for spec in project.expansion.specs if spec.id == RUNTIME)
+    before = _files(project, spec)
+    assert _files(project, spec) == before
+    (matrix.parent / "a.txt").write_text("b")
+    assert _files(project, spec) != before
 
 
 def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.registries import MemoryRegistry, Store
 from tests.unit.release.test_publisher import OURS, Place
 from torchbake.errors import LockError, RegistryError
 from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
@@ -77,8 +78,8 @@ def test_the_newest_revision_is_read_with_its_record(place: Place, keep: bool) -
     place.publish(second := place.candidate("b"), keep=keep)
     found, refused = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS), ("pytorch", "another")])
     assert not refused
-    assert set(found) == {OURS}
-    one = found[OURS]
+    assert set(found) == {("pytorch", OURS)}
+    one = found["pytorch", OURS]
     assert one.image
     assert (one.tag.revision, one.image.digest, one.recorded) == (1, second.digest, True)
 
@@ -87,7 +88,14 @@ def test_a_release_without_a_record_was_interrupted(place: Place) -> None:
     place.publish(place.candidate())
     place.store.tags.pop(f"{OURS}-r0.release")
     found, _ = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS)])
-    assert not found[OURS].recorded
+    assert not found["pytorch", OURS].recorded
+
+
+def test_images_of_one_version_in_two_repositories_are_two(place: Place) -> None:
+    place.publish(place.candidate())
+    registries = {"pytorch": place.registry(), "another": MemoryRegistry(Store())}
+    found, _ = newest_releases(registries, [("another", OURS), ("pytorch", OURS)])
+    assert set(found) == {("pytorch", OURS)}
 
 
 @pytest.mark.parametrize("status", [403, 401, 500])

@@ -19,7 +19,7 @@ from torchbake.errors import RenderError
 from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.settings import CA_VARIABLES, FIXED, HARMLESS
+from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES, FIXED, HARMLESS
 from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec, User
 from torchbake.render import templates as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
@@ -52,6 +52,8 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
+    "cpu-constraints": (image("2.13.0", "cpu", constraints=True), lock("cpu")),
+    "cuda-constraints": (image(constraints=True), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
     "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
@@ -142,7 +144,7 @@ def test_every_stage_that_is_copied_from_or_mounted_is_there(name: str) -> None:
 
 @every_image
 def test_the_first_tool_is_installed_by_hash(name: str) -> None:
-    (line,) = [line for line in text_of(name).splitlines() if "pip install" in line]
+    (line,) = [line for line in text_of(name).splitlines() if "pip install" in line and not line.startswith("#")]
     assert "--require-hashes" in line
 
 
@@ -219,7 +221,12 @@ def test_ones_own_labels_are_promised_of_what_a_registry_serves() -> None:
 @every_case
 def test_every_variable_of_the_toolkit_is_fixed_or_harmless(name: str) -> None:
     own = {key for key, _ in CASES[name][0].own.env}
-    assert promise_of(text_of(name)).environment.keys() - own <= {*FIXED, *HARMLESS, *CA_VARIABLES}
+    assert promise_of(text_of(name)).environment.keys() - own <= {
+        *FIXED,
+        *HARMLESS,
+        *CA_VARIABLES,
+        *CONSTRAINT_VARIABLES,
+    }
     assert not set(FIXED) & set(HARMLESS)
 
 
@@ -246,6 +253,18 @@ def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> Non
 def test_without_trim_nothing_is_dropped() -> None:
     assert "trim.toml" in text_of("cuda-runtime")
     assert "trim" not in text_of("cuda-untrimmed")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str) -> None:
+    text, found = text_of(f"{kind}-constraints"), lock(kind)
+    (path, lines) = re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL)[0]
+    kept = [line for line in lines.splitlines() if not line.startswith("#")]
+    assert kept == [f"{pin.name}=={pin.version}" for name in ("torch", "nvidia") for pin in found.layers[name]]
+    assert "PIP_CONSTRAINT= pip install" in lines
+    variables = promise_of(text).environment
+    assert variables["PIP_CONSTRAINT"] == variables["UV_CONSTRAINT"] == variables["UV_EXCLUDE"] == path
+    assert "CONSTRAINT" not in text_of(f"{kind}-runtime")
 
 
 def test_headers_are_in_devel_images_alone() -> None:

@@ -116,12 +116,28 @@ def test_what_a_template_sets_is_promised(rendered: Write) -> None:
         (f"{OURS}{{% block end %}}\n", r"j2:2: Unexpected end of template"),
         (f"{OURS}{{% block end %}}\n\n{{% if %}}{{% endblock %}}", r"j2:4: "),
         ('{% extends "pytroch.Dockerfile.j2" %}', "no such template; did you mean pytorch.Dockerfile.j2"),
+        ("{# #}\n{% extends 5 %}", "j2:2: extends 5, which is no name of a template"),
+        ('{% extends ["a", 5] %}', "j2:1: "),
+        ('{% extends "" %}', "no such template"),
+        (f"{OURS}{{% block end %}}\n{{% include 5 %}}{{% endblock %}}", "j2:3: "),
+        (f"{OURS}{{% block end %}}\n{{% import 5 as x %}}{{% endblock %}}", "j2:3: "),
         ('{% extends "toolkit/nothing.j2" %}', "templates/nothing.j2: no such template"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_line(text: str, words: str, rendered: Write) -> None:
     with pytest.raises(RenderError, match=words) as caught:
         rendered(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["pytorch", "other"])
+def test_a_template_that_is_not_utf_8_is_told_with_file_and_line(name: str, rendered: Write, tmp_path: Path) -> None:
+    rendered(OURS)
+    (tmp_path / "pytorch.Dockerfile.j2").write_text('{% include "other.Dockerfile.j2" %}')
+    path = tmp_path / f"{name}.Dockerfile.j2"
+    path.write_bytes(b"{# #}\n{# \xe4 #}\n")
+    with pytest.raises(RenderError, match=f"^{path}:2: is not UTF-8") as caught:
+        render(*CASES["cpu-runtime"], tmp_path)
     assert caught.value.hint
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from entrypoints.pytorch.launch.dialects import DIALECTS
-from torchbake.checks.job_variables import without_job
 from torchbake.checks.smoke_jobs import Job, Layout, nodes_of
+from torchbake.core.job_variables import without_job
 
 RANK = {**contract_of({"NNODES": "1"}).rank_environment(0), "JOB_TOKEN": "secret", "TORCHELASTIC_RUN_ID": "x"}
 NAMES = {name.replace("<role>", "worker").replace("<label>", "http") for item in DIALECTS for name in item.VARIABLES}

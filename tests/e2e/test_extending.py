@@ -1,0 +1,138 @@
+"""Images derived from ours, by the Dockerfiles of docs/extending.md to the letter.
+
+Handed in as secrets, which leave no trace: this host's certificates and package index. The page's images are those of a
+matrix with `constraints: true`, and its uv is this host's.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, images_of, torchbake
+from torchbake.hostconfig.proxies import proxy_variables
+
+pytestmark = pytest.mark.render
+
+REPOSITORY = "torchbake-test/extended/pytorch"
+PAGE = (ROOT / "docs/extending.md").read_text()
+DOCKERFILES = dict(
+    zip(("pip", "lent-pip", "uv", "venv"), re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE), strict=True)
+)
+UV = "ghcr.io/astral-sh/uv"
+BUNDLE = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+TARGETS = {"ca": "/etc/ssl/certs/ca-certificates.crt", "pip": "/etc/pip.conf", "uv": "/etc/uv/uv.toml"}
+ADDED = {"pip": "einops", "lent-pip": "einops", "uv": "accelerate", "venv": "accelerate"}
+
+Run = Callable[..., str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where images are derived: the matrix of those that they begin with, and a folder with the secrets and a uv."""
+
+    matrix: Path
+    refs: dict[str, str]
+    folder: Path
+
+    def build(self, dockerfile: str, tag: str) -> Completed:
+        """As the page has it, but for the names of images and what this host must hand in."""
+        for page, row in (("2.13.0-cpu-devel", DEVEL), ("2.13.0-cpu-runtime", CPU)):
+            dockerfile = dockerfile.replace(f"ghcr.io/acme/pytorch:{page}", self.refs[row])
+        mounts = " ".join(f"--mount=type=secret,id={name},target={to},mode=0444" for name, to in TARGETS.items())
+        dockerfile = re.sub(r"(?m)^RUN ", f"RUN {mounts} ", dockerfile)
+        secrets = (word for name in TARGETS for word in ("--secret", f"id={name},src={self.folder / name}"))
+        proxies = (word for name in proxy_variables() for word in ("--build-arg", name))
+        context = ("--build-context", f"{UV}={self.folder / 'tools'}", str(self.folder / "tools"))
+        return subprocess.run(
+            ["docker", "build", "--network", "host", *secrets, *proxies, "-t", tag, "-f", "-", *context],
+            input=dockerfile, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Site:
+    folder, uv = tmp_path_factory.mktemp("extending"), shutil.which("uv")
+    if not uv:
+        pytest.skip("not run: the page's uv is this host's, and there is none; pip has it")
+    matrix = _matrix(folder / "images-of-ours", bases)
+    (folder / "tools").mkdir()
+    shutil.copy(Path(uv).resolve(), folder / "tools/uv")
+    index = os.environ.get("PIP_INDEX_URL", "")
+    (folder / "ca").write_bytes(BUNDLE.read_bytes())
+    (folder / "pip").write_text(f"[global]\ncert = {TARGETS['ca']}\n" + (f"index-url = {index}\n" if index else ""))
+    (folder / "uv").write_text("native-tls = true\n" + (f'index-url = "{index}"\n' if index else ""))
+    built = images_of(torchbake("build", CPU, DEVEL, "--matrix", str(matrix), "--format", "json"))
+    return Site(matrix=matrix, refs={name: image["ref"] for name, image in built.items()}, folder=folder)
+
+
+def _matrix(folder: Path, bases: Path) -> Path:
+    """The repository's matrix with constraints, in a repository of its own."""
+    text = (ROOT / "matrix.yaml").read_text()
+    for old, new in (
+        ("repository: torchbake/pytorch\n", f"repository: {REPOSITORY}\n"),
+        ("\ndefaults:\n", "\ndefaults:\n  constraints: true\n"),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / ".torchbake").mkdir(parents=True)
+    (folder / ".torchbake/bases").symlink_to(bases)
+    for name in (CPU, DEVEL):
+        shutil.copytree(ROOT / "images" / name, folder / "images" / name)
+    shutil.copy(ROOT / "images/builder.lock", folder / "images/builder.lock")
+    (folder / "matrix.yaml").write_text(text)
+    return folder / "matrix.yaml"
+
+
+@pytest.fixture(params=DOCKERFILES)
+def derived(request: pytest.FixtureRequest, site: Site) -> Iterator[tuple[str, str]]:
+    """One of the page's images: which, and its reference."""
+    name, ref = request.param, f"torchbake-test/extending:{request.param}"
+    done = site.build(DOCKERFILES[name], ref)
+    assert done.returncode == 0, done.stderr
+    yield name, ref
+    subprocess.run(["docker", "rmi", "-f", ref], capture_output=True, check=False)
+
+
+def test_what_was_installed_is_there_and_torch_is_the_images(derived: tuple[str, str], site: Site, run: Run) -> None:
+    name, ref = derived
+    script = f"import {ADDED[name]}, torch; print(torch.__version__, torch.__file__)"
+    assert run(ref, "python", "-c", script) == "2.13.0+cpu /pytorch/torch/__init__.py"
+    assert run(ref, "id", "-u") == "1001"
+    waived = ["python.locked", *(["metadata.env"] if name == "venv" else [])]
+    reasons = (word for check in waived for word in ("--waive", f"{check}=the page says so"))
+    done = torchbake("test", "--image", ref, "--matrix", str(site.matrix), "--skip", "smoke.*", *reasons)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pip_does_not_replace_torch_and_names_the_constraint(site: Site) -> None:
+    begin, said = f"FROM {site.refs[DEVEL]}\nUSER root\nRUN ", "The user requested (constraint) torch==2.13.0+cpu"
+    assert said in PAGE
+    refused = site.build(f"{begin}pip install --no-cache-dir 'torch==2.9.0'\n", "torchbake-test/extending:refused")
+    assert refused.returncode != 0
+    assert said in refused.stderr, refused.stderr
+
+
+def test_uv_leaves_torch_alone_whoever_asks_for_it(site: Site, run: Run) -> None:
+    """It says that there is nothing to do; without the image's variables it would replace torch."""
+    mounted = {str(site.folder / "tools"): {"bind": "/opt/tools", "mode": "ro"}}
+    command = "/opt/tools/uv pip install --no-cache --offline 'torch==2.9.0' 2>&1"
+    assert "Checked 1 package" in run(site.refs[CPU], "sh", "-c", command, volumes=mounted)
+    lifted = f"UV_EXCLUDE= {command} || true"
+    assert "torch==2.13.0+cpu" in run(site.refs[CPU], "sh", "-c", lifted, volumes=mounted)
+    freed = f"UV_CONSTRAINT= UV_EXCLUDE= {command} || true"
+    assert "2.13.0+cpu" not in run(site.refs[CPU], "sh", "-c", freed, volumes=mounted)
+
+
+def test_without_root_pip_says_what_the_page_says(site: Site) -> None:
+    refused = site.build(
+        f"FROM {site.refs[DEVEL]}\nRUN pip install --no-cache-dir einops\n", "torchbake-test/extending:refused"
+    )
+    assert refused.returncode != 0
+    assert "Permission denied: '/opt/venv/" in refused.stderr
+    assert "Permission denied: '/opt/venv/" in PAGE

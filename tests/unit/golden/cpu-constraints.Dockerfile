@@ -1,0 +1,115 @@
+# Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`.
+#
+# 2.13.0-cpu-runtime-debian12: torch 2.13.0+cpu, Python 3.11
+# By hand: docker build -f images/2.13.0-cpu-runtime-debian12/Dockerfile -t my-pytorch .
+
+FROM debian:bookworm-slim AS base
+
+# The toolkit's own files. A build context of the same name takes this stage's place.
+FROM scratch AS toolkit
+COPY entrypoints /entrypoints
+COPY layers /layers
+
+# Wheels from folders of the host: empty by hand, filled by a build context of the same name.
+FROM scratch AS wheels
+WORKDIR /builder
+WORKDIR /torch
+WORKDIR /site
+
+# --- python: the base's own interpreter, certificates, an init for PID 1, and the user
+FROM base AS python
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install ca-certificates python3 tini \
+    && echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
+    && install -d -o 1001 -g 0 -m 0775 /home/torch /app
+
+# --- builder: uv, which installs the wheels; nothing of it reaches the image
+FROM python AS builder
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install binutils python3-venv
+COPY images/builder.lock /tmp/builder.lock
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
+    python3 -m venv /opt/uv \
+    && /opt/uv/bin/pip install --no-cache-dir --find-links /run/wheels --require-hashes -r /tmp/builder.lock \
+    && python3 -m venv --without-pip /opt/venv
+
+# One list for each layer, so that a change of one does not build the others again.
+FROM builder AS locks
+COPY images/2.13.0-cpu-runtime-debian12/requirements.lock /tmp/requirements.lock
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    python3 /run/wheels.py split /tmp/requirements.lock /locks
+
+# --- torch: torch itself, and triton with it
+FROM builder AS torch
+COPY --from=locks /locks/torch.lock /locks/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    python3 /run/wheels.py layers /locks/torch.lock /pytorch --trim /run/trim.toml
+
+# --- site: everything else, in a virtual environment that finds the layers above
+FROM builder AS site
+COPY --from=locks /locks/site.lock /locks/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /pytorch --trim /run/trim.toml
+
+# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same.
+FROM python
+COPY --from=torch /layers/torch /pytorch
+COPY --from=site /opt/venv /opt/venv
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
+COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
+# What this image was built and tested with. pip and uv keep these packages when they install others, because
+# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
+# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.13.0+cpu
+EOF
+ENV HOME="/home/torch" \
+    LANG="C.UTF-8" \
+    PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PIP_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    PYTHONDONTWRITEBYTECODE="1" \
+    PYTHONUNBUFFERED="1" \
+    PYTHON_VERSION="3.11" \
+    TORCHBAKE_ID="2.13.0-cpu-runtime-debian12" \
+    TORCH_DISABLE_ADDR2LINE="1" \
+    UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
+    VIRTUAL_ENV="/opt/venv"
+ARG BASE_DIGEST=""
+ARG BASE_NAME="debian:bookworm-slim"
+ARG BASE_SOURCE="registry"
+ARG CREATED=""
+ARG INPUTS=""
+ARG REVISION=""
+LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
+      org.opencontainers.image.base.name="${BASE_NAME}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.licenses="BSD-3-Clause" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="https://example.com/acme" \
+      org.opencontainers.image.title="PyTorch 2.13.0 cpu runtime" \
+      org.opencontainers.image.version="2.13.0-cpu-runtime-debian12" \
+      org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.flavor="runtime" \
+      org.torchbake.id="2.13.0-cpu-runtime-debian12" \
+      org.torchbake.inputs="${INPUTS}" \
+      org.torchbake.python="3.11" \
+      org.torchbake.torch="2.13.0+cpu"
+WORKDIR /app
+USER 1001
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
+CMD ["python"]

@@ -1,0 +1,137 @@
+"""What a Dockerfile takes of the folder it is built in, read off its text."""
+
+import pytest
+
+from torchbake.errors import RenderError
+from torchbake.matrix.ignored import DockerIgnore
+from torchbake.render.build_context import ignore_file, own_sources
+
+TEXT = """\
+FROM scratch AS toolkit
+COPY entrypoints /entrypoints
+FROM x
+copy --chown=1:1 a/b.txt ./c/ /there/
+COPY --from=toolkit /entrypoints/x /x
+COPY ["d e.txt", "f", "/x/"]
+ADD https://example.com/x.tar g.tar /x/
+RUN --mount=type=cache,target=/c --mount=type=bind,source=h,target=/h --mount=src=i,target=/i \\
+    # a comment
+    --mount=type=bind,from=toolkit,source=/j,target=/j true
+FROM y AS Locks
+COPY images/x/requirements.lock /tmp/
+RUN <<END
+COPY not-this /x
+END
+COPY <<text /k
+COPY nor-this /x
+text
+COPY conf/*.yaml /etc/
+"""
+
+
+def test_what_is_copied_and_mounted_is_found_and_nothing_else() -> None:
+    assert tuple(own_sources(TEXT)) == ("a/b.txt", "c", "conf/*.yaml", "d e.txt", "f", "g.tar", "h", "i")
+
+
+def test_what_is_not_copied_is_left_out_of_the_build() -> None:
+    assert own_sources("FROM x AS builder\nCOPY images/builder.lock /tmp\n") == {}
+    lines = ignore_file(own_sources(TEXT), DockerIgnore()).splitlines()
+    assert lines[1:5] == ["*", "!entrypoints", "!images", "!layers"]
+    assert {"!a/b.txt", "!conf/*.yaml"} <= set(lines)
+
+
+def test_what_the_projects_own_dockerignore_leaves_out_stays_out() -> None:
+    ignore = DockerIgnore(lines=("*", "!src", "**/.env", "layers"))
+    lines = ignore_file(["files/.env", "src"], ignore).splitlines()[1:]
+    ours = ["!entrypoints", "!images", "!layers"]
+    named = ["!files/.env", "!src"]
+    assert lines == ["*", *ours, *named, *ignore.lines, *ours, "!files/.env", "**/__pycache__"]
+    docker = DockerIgnore(lines=tuple(lines))
+    kept = ("files/.env", "src/a", "src/b/c", "layers/own-files", "images/x/Dockerfile")
+    assert [path for path in (*kept, "src/.env", "src/b/.env", "other") if not docker.leaves_out(path)] == [*kept]
+
+
+@pytest.mark.parametrize("path", ["entrypoints/mine", "layers", "images/builder.lock", "images/x/requirements.lock"])
+@pytest.mark.parametrize("line", ["COPY {} /x", "RUN --mount=type=bind,source={},target=/x true"])
+def test_what_only_our_own_stages_take_is_the_users_in_any_other(path: str, line: str) -> None:
+    assert tuple(own_sources(f"FROM x\n{line.format(path)}\n")) == (path,)
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("RUN --network=none --mount=type=bind,source=src,target=/x true", ["src"]),
+        ("RUN --mount=TYPE=bind,SRC=src,target=/x --security=sandbox true --mount=source=no", ["src"]),
+        ("COPY\tsrc\t/x", ["src"]),
+        ("COPY --link --chown=1:0 src /x", ["src"]),
+        ("COPY a\\\n\n   # a comment\n\n  b /x\nCOPY c /x", ["a", "b", "c"]),
+        ("COPY src/\\\nmain.py /x", ["src/main.py"]),
+        ("COPY [a-z]*.txt /x/", ["[a-z]*.txt"]),
+        ("COPY 'a' \"b\" /x/", ["a", "b"]),
+        ("COPY a//b/./c /x", ["a/b/c"]),
+        ("ONBUILD COPY src /x", []),
+        ("ONBUILD COPY src /x\nFROM y", ["src"]),
+        ("ONBUILD RUN <<END\nCOPY no /x\nEND\nCOPY src /x", ["src"]),
+        ("RUN python3 -c 'print(1<<20)'\nCOPY src /x", ["src"]),
+        ("RUN echo $((1<<N))\nCOPY src /x", ["src"]),
+        ('RUN cat <<<"foo"\nCOPY src /x', ["src"]),
+        ("RUN <<'END-OF' cat\nCOPY no /x\nEND-OF\nCOPY src /x", ["src"]),
+        ('RUN 3<<-END <<"TWO" cat\n\tEND\nCOPY no /x\nTWO\nCOPY src /x', ["src"]),
+        ("ENV A=<<END\nCOPY src /x", ["src"]),
+        ("COPY <<'a' b /x/\nCOPY no /x\na\nCOPY src /x", ["b", "src"]),
+        ("RUN echo it is \\\\\nCOPY src /x", ["src"]),
+    ],
+)
+def test_a_dockerfile_is_read_as_docker_reads_it(line: str, paths: list[str]) -> None:
+    assert list(own_sources(f"FROM x\n{line}\n")) == paths
+
+
+@pytest.mark.parametrize(
+    ("line", "modes"),
+    [
+        ("COPY src /x", True),
+        ("COPY --chmod=0644 src /x", False),
+        ("COPY --chmod=go-w src /x", True),
+        ("COPY --chmod=0644 src /x\nCOPY src /y", True),
+        ("RUN --mount=source=src,target=/x cp /x /y", True),
+        ("RUN --mount=type=bind,source=src,target=/run/own-2 true", False),
+    ],
+)
+def test_it_is_known_whose_modes_an_image_has(line: str, modes: bool) -> None:
+    assert own_sources(f"FROM x\n{line}\n") == {"src": modes}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("COPY . /x", "COPY / /x", "COPY ./ /x", "COPY * /x", "COPY ../x /x", "COPY a/../../x /x", "COPY $FILE /x"),
+        *("RUN --mount=target=/x true", "COPY it's /x", 'COPY "a b" /x', 'COPY ["a" "b"]', "COPY a**b /x"),
+        *("COPY a[!b] /x", "COPY a[^b] /x", "COPY a\\*b /x", "COPY [1, 2] /x"),
+    ],
+)
+def test_what_nobody_could_put_into_a_digest_is_refused_with_its_line(line: str) -> None:
+    with pytest.raises(RenderError, match="Line 3 of the Dockerfile copies"):
+        own_sources(f"FROM x\n# why\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "RUN cat <<END\nRUN true\n",
+            "Line 2 of the Dockerfile opens a here-document by <<END, and no line is its end",
+        ),
+        ("RUN cat <<END\n END\n", "opens a here-document"),
+        ("RUN echo it's <<END\nEND\n", "Line 2 of the Dockerfile has a quote without its end"),
+        ('RUN --mount="source=src,target=/x" true\n', "Line 2 of the Dockerfile has the flag --mount"),
+    ],
+)
+def test_what_docker_refuses_or_reads_by_other_rules_is_refused(text: str, words: str) -> None:
+    with pytest.raises(RenderError, match=words):
+        own_sources(f"FROM x\n{text}")
+
+
+def test_another_character_to_escape_by_is_refused() -> None:
+    assert own_sources("# syntax=docker/dockerfile:1\n# escape=\\\nFROM x\n") == {}
+    with pytest.raises(RenderError, match="escapes by another character"):
+        own_sources("# syntax=docker/dockerfile:1\n# escape=`\nFROM x\n")
