@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from torchbake.checks.job_variables import without_job
+from torchbake.core.job_variables import without_job
 from torchbake.core.secret_names import looks_secret
 from torchbake.core.suggest import nearest
 from torchbake.matrix.validators import one_line

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.checks.job_variables import _module
+from torchbake.core.job_variables import _module
 from torchbake.errors import JobError
 from torchbake.jobs import validators
 from torchbake.jobs.model import Job, load_job, read_job
