@@ -25,6 +25,7 @@ def _number(pattern: str) -> WithJsonSchema:
 
 
 Text = Annotated[str, AfterValidator(validators.word)]
+Public = Annotated[str, AfterValidator(validators.public)]
 Name = Annotated[str, AfterValidator(validators.name)]
 ObjectName = Annotated[str, AfterValidator(validators.object_name)]
 Mode = Annotated[
@@ -41,8 +42,8 @@ Cpu = Annotated[str, Field(pattern=validators.CPU), _number(validators.CPU)]
 Quantity = Annotated[str, Field(pattern=validators.QUANTITY), _number(validators.QUANTITY)]
 _Key = Annotated[str, AfterValidator(validators.label_key)]
 Labels = dict[_Key, Annotated[str, AfterValidator(validators.label_value)]]
-Annotations = dict[_Key, str]
-Values = dict[Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.variable)], str]
+Annotations = dict[_Key, Public]
+Values = dict[Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.variable)], Public]
 _ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

@@ -21,6 +21,7 @@ from torchbake.jobs.field_types import (
     Name,
     ObjectName,
     Processes,
+    Public,
     Resources,
     SecretKey,
     Text,
@@ -53,7 +54,7 @@ class Job(Keys):
     module: Annotated[str, AfterValidator(validators.module)] | None = Field(
         None, description="a module that is started in place of a script, as by python -m", examples=["package.train"]
     )
-    args: tuple[str, ...] = Field((), description="the words that the script gets", examples=[["--epochs", "3"]])
+    args: tuple[Public, ...] = Field((), description="the words that the script gets", examples=[["--epochs", "3"]])
     mode: Mode | None = Field(
         None,
         description="standalone or distributed; if not set: distributed with several nodes, with `processes` or "

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from torchbake.core.job_variables import without_job
 from torchbake.core.secret_names import looks_secret
+from torchbake.core.secret_values import secret_text
 from torchbake.core.suggest import nearest
 from torchbake.matrix.validators import one_line
 
@@ -81,6 +82,16 @@ def variable(text: str) -> str:
         example = f"{{{text}: {{secret: NAME, key: KEY}}}}"
         raise ValueError(f"{text} looks like a secret, which all who read the manifest would see: secrets: {example}")
     _not_a_launchers(text)
+    return text
+
+
+def public(text: str) -> str:
+    """A text that stands in the manifest as it is."""
+    if secret_text(text):
+        raise ValueError(
+            "holds a key, a token or a password, which all who read the manifest would see: make it a variable of "
+            "`secrets`"
+        )
     return text
 
 

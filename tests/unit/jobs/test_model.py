@@ -108,6 +108,8 @@ BROKEN = {
     "variable of torchrun": ("env: {PET_NNODES: 2}", "env.PET_NNODES: PET_NNODES is the launcher's to set"),
     "no variable": ("env: {MY-VAR: 2}", "env.MY-VAR: 'MY-VAR' does not fit the form"),
     "secret in env": ("env: {HF_TOKEN: hf_x}", "env.HF_TOKEN: HF_TOKEN looks like a secret, which all who read"),
+    "token in env": (f"env: {{HUB: hf_{'a' * 34}}}", "job.yaml:4: env.HUB: holds a key, a token or a password"),
+    "password in args": ("args: [--db, 'pg://ann:hunter2@h/x']", "job.yaml:4: args.1: holds a key, a token or"),
     "env and secret": ("env: {A: b}\nsecrets: {A: {secret: a, key: b}}", "env.A: is a variable of `secrets` too"),
     "secret without key": ("secrets: {A: {secret: a}}", "secrets.A.key: is missing"),
     "memory": ("resources: {memory: 8GB}", "resources.memory: '8GB' does not fit the form"),
