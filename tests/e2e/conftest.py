@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -26,10 +25,6 @@ CPU = "2.13.0-cpu-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
 CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 INIT = "volume-permissions"
-
-# What a shell starts in the background ignores Ctrl-C, and so would all that these tests start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Completed = subprocess.CompletedProcess[str]
 
