@@ -189,6 +189,10 @@ def test_all_that_a_build_reads_before_it_decides_is_in_it(
 
 
 def _is_ours(path: Path, project: Path) -> bool:
-    """Python's own files, and what is derived of ours under their digests, count by what they were made from."""
+    """What is derived of ours under its digest counts by what it was made from, and packages by their versions.
+
+    nox keeps the environment of these tests, with its packages, in the toolkit's own folder.
+    """
     derived = path.suffix == ".pyc" or path.is_relative_to(TOOLKIT / ".torchbake/templates")
-    return not derived and any(path.is_relative_to(folder) for folder in (project, TOOLKIT, PACKAGE))
+    inside = any(path.is_relative_to(folder) for folder in (project, TOOLKIT, PACKAGE))
+    return inside and not derived and not path.is_relative_to(sys.prefix)
