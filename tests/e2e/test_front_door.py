@@ -161,7 +161,7 @@ def test_without_its_packages_the_module_says_what_to_do() -> None:
     [
         ("nox -s rend", {"render"}),
         ("nox -s build -- --dry", {"--dry-run"}),
-        ("nox -s list -- cpu --format ", {"table", "json", "github"}),
+        ("nox -s list -- cpu --format ", {"table", "json", "github", "ids"}),
         ("nox -s list -- 2.13.0-cpu-run", {"2.13.0-cpu-runtime-debian12"}),
         ("nox -s test -- cuda12 '!de", {"!devel", "!debian12", "!debian13"}),
     ],
