@@ -65,5 +65,5 @@ class Verification:
             if problem and problem.unknown:  # cosign failed before it had seen a signature
                 return f"its {name}: {problem.sentence}"
             if problem:
-                return f"its {name} ({digest}) is {problem.reason}"
+                return f"its {name} ({digest}) is {problem.sentence}"
         return ""
