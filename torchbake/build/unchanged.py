@@ -7,7 +7,7 @@ holds names and digests, nothing of the host's settings.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -83,12 +83,14 @@ def ask(matrix: Path, words: object) -> Question | None:
         return None
     name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
     file = _state(matrix) / "unchanged" / f"{name}.json"
-    listing = Listing(address) if file.exists() else None  # it comes while the sources are read
+    record = _recorded(file)
+    # It comes while the sources are read.
+    listing = Listing(address, [tag for image in record[1] for tag in image.tags]) if record else None
     try:
         sources = sources_digest(matrix)
     except (OSError, ValueError):
         return None
-    return Question(matrix=matrix, file=file, sources=sources, needed=_read(file, sources), listing=listing)
+    return Question(matrix=matrix, file=file, sources=sources, needed=_fitting(record, sources), listing=listing)
 
 
 def judged(needed: Iterable[Needed], images: Mapping[str, Image], sizes: Mapping[str, int]) -> list[Result] | None:
@@ -104,27 +106,31 @@ def judged(needed: Iterable[Needed], images: Mapping[str, Image], sizes: Mapping
     return results
 
 
-def _write(file: Path, sources: str, needed: Iterable[Needed]) -> None:
+def _write(file: Path, sources: str, needed: Sequence[Needed]) -> None:
     from torchbake.core.files import write_text  # noqa: PLC0415 - a build with nothing to do writes nothing
 
     images = [asdict(one) for one in needed]
-    write_text(file, json.dumps({"digest": _sealed(sources, images), "images": images}, indent=2) + "\n")
+    write_text(file, json.dumps({"digest": _sealed(sources, needed), "images": images}, indent=2) + "\n")
 
 
-def _read(file: Path, sources: str) -> tuple[Needed, ...] | None:
-    """What is recorded for these sources; None where nothing is, or not all of it as it was written."""
+def _recorded(file: Path) -> tuple[str, tuple[Needed, ...]] | None:
+    """A record's seal and what it holds, whatever the sources are now; None where there is none, or half of one."""
     try:
         record = read_object(file.read_bytes())
-        if record["digest"] == _sealed(sources, record["images"]):
-            return tuple(Needed(**{**image, "tags": tuple(image["tags"])}) for image in record["images"])
+        needed = tuple(Needed(**{**image, "tags": tuple(map(str, image["tags"]))}) for image in record["images"])
+        return str(record["digest"]), needed
     except (OSError, ValueError, LookupError, TypeError):
-        pass
-    return None
+        return None
 
 
-def _sealed(sources: str, images: object) -> str:
+def _fitting(record: tuple[str, tuple[Needed, ...]] | None, sources: str) -> tuple[Needed, ...] | None:
+    """What is recorded, if it is of these sources and as it was written."""
+    return record[1] if record and record[0] == _sealed(sources, record[1]) else None
+
+
+def _sealed(sources: str, needed: Iterable[Needed]) -> str:
     """Of other sources, or of other images, it would be another."""
-    return digest((sources, json.dumps(images)))
+    return digest((sources, json.dumps([asdict(one) for one in needed])))
 
 
 def _has_templates(matrix: Path) -> bool:

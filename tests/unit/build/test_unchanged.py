@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,11 +84,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     class Listing:
         """The engine's answer, without its socket."""
 
-        def __init__(self, address: str) -> None:
+        def __init__(self, address: str, tags: Sequence[str]) -> None:
             site.asked.append(address)
+            self.tags = tags
 
         def images(self) -> dict[str, Image] | None:
-            return None if site.silent else daemon.engine.images()
+            there = daemon.engine.images()
+            return None if site.silent else {tag: there[tag] for tag in self.tags if tag in there}
 
     monkeypatch.setattr(unchanged, "Listing", Listing)
     monkeypatch.setattr(ahead, "connect", lambda: daemon.engine)
@@ -282,7 +284,7 @@ def test_a_record_of_which_any_character_is_another_is_none(site: Site) -> None:
     site.build(INIT)
     sources = sources_digest(site.project.document.path)
     text = site.record.read_text()
-    whole = unchanged._read(site.record, sources)
+    whole = unchanged._fitting(unchanged._recorded(site.record), sources)
     assert whole
     file = site.project.state / "damaged.json"
     for other in damaged(text):

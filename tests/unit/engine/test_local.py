@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,20 +16,23 @@ LIST = json.dumps([ENTRY, {"Id": "sha256:2", "RepoTags": None, "Labels": None, "
 OK = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
 
-def said(answer: str) -> dict[str, Image] | None:
-    """What is understood of an engine's answer."""
+def said(answer: str, heard: list[str] | None = None) -> dict[str, Image] | None:
+    """What is understood of an engine's answer; ``heard`` is what it was asked."""
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
         with theirs:
-            while not theirs.recv(4096).endswith(b"\r\n\r\n"):
-                pass
+            asked = b""
+            while not asked.endswith(b"\r\n\r\n"):
+                asked += theirs.recv(4096)
+            if heard is not None:
+                heard.append(unquote(asked.decode().partition(" HTTP")[0]))
             theirs.sendall(answer.encode())
 
     thread = threading.Thread(target=serve)
     thread.start()
     with ours:
-        images = images_over(ours)
+        images = images_over(ours, ("acme/pytorch:a", "acme/pytorch:b"))
     thread.join()
     return images
 
@@ -36,7 +40,9 @@ def said(answer: str) -> dict[str, Image] | None:
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_images_are_known_by_each_of_their_tags(version: str) -> None:
     image = Image(digest="sha256:1", tags=("acme/pytorch:a", "acme/pytorch:b"), labels={"x": "y"}, size_bytes=3)
-    assert said(OK.replace("1.0", version) + LIST) == {"acme/pytorch:a": image, "acme/pytorch:b": image}
+    heard: list[str] = []
+    assert said(OK.replace("1.0", version) + LIST, heard) == {"acme/pytorch:a": image, "acme/pytorch:b": image}
+    assert heard == ['GET /images/json?filters={"reference": ["acme/pytorch:a", "acme/pytorch:b"]}']
 
 
 @pytest.mark.parametrize(
