@@ -27,6 +27,12 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def commit(folder: Path, message: str) -> None:
+    """All that is there."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", message)
+
+
 def listed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torchbake", "list", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
@@ -43,8 +49,7 @@ def repository(tmp_path: Path) -> Path:
         if (TOOLKIT / "images" / name).exists():
             (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "images" / name).write_bytes((TOOLKIT / "images" / name).read_bytes())
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "then")
+    commit(folder, "then")
     git(folder, "tag", "then")
     return folder
 
@@ -67,8 +72,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_nothing_has_changed_since_the_commit_itself(repository: Path, changed: Changed) -> None:
     (repository / "README.md").write_text("no input of an image")
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "now")
+    commit(repository, "now")
     assert changed() == changed(since="HEAD^") == {}
     done = listed(repository, *WORDS, "--changed-since", "then", "--format", "github")
     assert (done.returncode, done.stdout) == (0, '{"include": []}\n')
@@ -104,8 +108,7 @@ def test_files_and_templates_of_ones_own_count(repository: Path, changed: Change
     (repository / "conf/a.ini").write_text("a = 1\n")
     edit(repository / "matrix.yaml", "defaults:\n", "defaults:\n  files: [{source: conf/, target: /etc/acme}]\n")
     render(repository)
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "files")
+    commit(repository, "files")
     assert changed(CPU, since="HEAD") == {}
     (repository / "conf/b.ini").write_text("b = 2\n")
     assert changed(CPU, since="HEAD") == {CPU: "changed: conf/b.ini"}
@@ -131,8 +134,7 @@ def test_a_folder_that_a_glob_names_counts_with_all_in_it(repository: Path, chan
     (repository / "conf.d").mkdir()
     (repository / "conf.d/a.ini").write_text("a = 1\n")
     render(repository)
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "templates")
+    commit(repository, "templates")
     assert changed(CPU, since="HEAD") == {}
     (repository / "conf.d/a.ini").write_text("a = 2\n")
     assert changed(CPU, since="HEAD") == {CPU: "changed: conf.d/a.ini"}
@@ -146,10 +148,8 @@ def test_a_toolkit_that_only_lies_there_is_taken_as_it_is(repository: Path, plac
     (repository / ".gitignore").write_text("toolkit/\n" if place == "ignored" else "")
     if place == "submodule":
         git(tree, "init", "-q")
-        git(tree, "add", "-A")
-        git(tree, "commit", "-qm", "the toolkit")
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "with it")
+        commit(tree, "the toolkit")
+    commit(repository, "with it")
     command = [sys.executable, "-m", "torchbake", "list", INIT, "--changed-since", "HEAD", "--format", "ids"]
     env = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True, timeout=120, check=False)

@@ -26,6 +26,7 @@ from tests.images.entries import WHITEOUT, Entry, Kind, entries_of
 from torchbake.engine.client import Engine
 from torchbake.engine.content_store import stored
 from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Manifest
 
 _BLOCK = 1 << 20
 _KINDS: dict[bytes, Kind] = {
@@ -63,8 +64,8 @@ def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[s
 def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
     """Read what is missing, and no further than that."""
     waiting = set(missing)
-    layout = stored(Engine(client), image_id)
-    with contextlib.closing(_stored(layout, image_id, skip) if layout else _saved(client, image_id, skip)) as blobs:
+    at_hand = stored(Engine(client), image_id)
+    with contextlib.closing(_stored(*at_hand, skip) if at_hand else _saved(client, image_id, skip)) as blobs:
         for blob, file in blobs:
             layer = _layer(file, blob)
             if layer and layer.diff_id in waiting:
@@ -75,10 +76,9 @@ def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip:
     raise LayersError(f"the engine gives no layer {sorted(waiting)[0]}")
 
 
-def _stored(layout: Layout, image_id: str, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
+def _stored(layout: Layout, manifest: Manifest, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
     """The layers of an image, with their digests, where the engine keeps them."""
-    manifest = layout.find(image_id)
-    for blob in manifest.layers if manifest else ():
+    for blob in manifest.layers:
         if blob.digest not in skip:
             with layout.path(blob.digest).open("rb") as file:
                 yield blob.digest, file
@@ -98,7 +98,7 @@ def _saved(client: docker.DockerClient, image_id: str, skip: set[str]) -> Genera
 
 def _layer(blob: IO[bytes], name: str) -> Layer | None:
     """A blob as a layer; None for what is none."""
-    buffered = blob if isinstance(blob, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, blob), _BLOCK)
+    buffered = cast(io.BufferedReader, blob)  # as are files, and members of an archive
     head = buffered.peek(512)
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         plain: Any = zstandard.ZstdDecompressor().stream_reader(buffered, read_size=_BLOCK, read_across_frames=True)

@@ -29,9 +29,13 @@ _FETCH = "Fetch it: git fetch origin main. A checkout of CI may hold the last co
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """A project at an earlier commit. ``specs`` are by id; ``problem``: why its matrix cannot be read."""
+    """A project at an earlier commit. ``specs`` are by id; ``problem``: why its matrix cannot be read.
+
+    ``commit`` is the full name of ``ref``; empty for what came before the first commit.
+    """
 
     ref: str
+    commit: str
     files: Files
     specs: Mapping[str, Spec]
     problem: str = ""
@@ -89,7 +93,7 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
     commit; the name of no commit, all zeros, is what came before the first: GitHub gives it for a new branch.
     """
     if set(ref) == {"0"}:
-        return Earlier(ref="no commit", files={}, specs={})
+        return Earlier(ref="no commit", commit="", files={}, specs={})
     top, commit = _repository(project.root), _commit(project.root, ref)
     matrix = project.document.path.absolute()
     inside = {path: _below(path, top) for path in {*paths, matrix}}
@@ -99,15 +103,15 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
     found = _contents(top, commit, {path: name for path, name in inside.items() if name})
     same = read_now([path for path, name in inside.items() if not name])
     specs, problem = _specs(found.get(matrix), matrix)
-    return Earlier(ref=ref, files={**same, **found}, specs=specs, problem=problem)
+    return Earlier(ref=ref, commit=commit, files={**same, **found}, specs=specs, problem=problem)
 
 
-def changed_below(project: Project, ref: str, sources: Collection[str]) -> list[str]:
-    """The files that an image takes of the matrix's folder, by path or glob, and that differ from a commit, by name."""
-    if not sources or set(ref) == {"0"}:
+def changed_below(project: Project, then: Earlier, sources: Collection[str]) -> list[str]:
+    """The files that an image takes of the matrix's folder, by path or glob, and that differ from then, by name."""
+    if not sources or not then.commit:
         return []
     paths = [f":(literal){FILE}", *(each for source in sources for each in _pathspecs(source))]
-    questions = ("diff", "--name-only", "--relative", _commit(project.root, ref)), ("ls-files", "--others")
+    questions = ("diff", "--name-only", "--relative", then.commit), ("ls-files", "--others")
     names = {name for words in questions for name in _names(project.root, *words, paths=paths)}
     ignore = read_ignore(project.root)
     return sorted(name for name in names if name == FILE or ignore.takes(name, sources))

@@ -17,7 +17,7 @@ from torchbake.build.result import Result, read_sizes, sizes_file, up_to_date
 from torchbake.build.sources import sources_digest
 from torchbake.core.digest import digest
 from torchbake.core.json_text import read_object
-from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.core.paths import state_of, templates_of
 from torchbake.engine.image import Image, holds
 from torchbake.engine.local import Listing, local_address
 from torchbake.errors import TorchbakeError
@@ -35,6 +35,14 @@ class Needed:
     ref: str
     tags: tuple[str, ...]
     inputs: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a build has prepared, under its seal: the digest of this and of the sources that it was prepared of."""
+
+    seal: str
+    needed: tuple[Needed, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +87,13 @@ class Question:
 def ask(matrix: Path, words: object) -> Question | None:
     """Begin to ask about a build of ``words``, which say what is selected; None where only the ordinary way will do."""
     address = local_address()
-    if address is None or _has_templates(matrix):
+    if address is None or templates_of(matrix.absolute().parent):  # templates may copy any file of a project
         return None
     name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
     file = _state(matrix) / "unchanged" / f"{name}.json"
     record = _recorded(file)
     # It comes while the sources are read.
-    listing = Listing(address, [tag for image in record[1] for tag in image.tags]) if record else None
+    listing = Listing(address, [tag for image in record.needed for tag in image.tags]) if record else None
     try:
         sources = sources_digest(matrix)
     except (OSError, ValueError):
@@ -113,30 +121,24 @@ def _write(file: Path, sources: str, needed: Sequence[Needed]) -> None:
     write_text(file, json.dumps({"digest": _sealed(sources, needed), "images": images}, indent=2) + "\n")
 
 
-def _recorded(file: Path) -> tuple[str, tuple[Needed, ...]] | None:
-    """A record's seal and what it holds, whatever the sources are now; None where there is none, or half of one."""
+def _recorded(file: Path) -> Record | None:
+    """A record, whatever the sources are now; None where there is none, or half of one."""
     try:
         record = read_object(file.read_bytes())
         needed = tuple(Needed(**{**image, "tags": tuple(map(str, image["tags"]))}) for image in record["images"])
-        return str(record["digest"]), needed
+        return Record(seal=str(record["digest"]), needed=needed)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def _fitting(record: tuple[str, tuple[Needed, ...]] | None, sources: str) -> tuple[Needed, ...] | None:
+def _fitting(record: Record | None, sources: str) -> tuple[Needed, ...] | None:
     """What is recorded, if it is of these sources and as it was written."""
-    return record[1] if record and record[0] == _sealed(sources, record[1]) else None
+    return record.needed if record and record.seal == _sealed(sources, record.needed) else None
 
 
 def _sealed(sources: str, needed: Iterable[Needed]) -> str:
     """Of other sources, or of other images, it would be another."""
     return digest((sources, json.dumps([asdict(one) for one in needed])))
-
-
-def _has_templates(matrix: Path) -> bool:
-    """Whether there are templates of the project's own, which may copy any of its files."""
-    folder = matrix.absolute().parent / "templates"
-    return folder != TOOLKIT / "templates" and folder.exists()
 
 
 def _state(matrix: Path) -> Path:

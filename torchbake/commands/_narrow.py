@@ -41,15 +41,16 @@ def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str
     files = files_of(project)
     every = {path for spec in specs for path in files[spec.id]}
     now, then = read_now(every), read_earlier(project, ref, every)
+    below = cache(partial(changed_below, project, then))  # git is asked once for images that take the same files
 
     def find(spec: Spec) -> Finding:
         try:  # as it would be rendered now, whatever is on the disk
             text = render(spec, lock_of(project, spec), project.templates)
-            own = own_sources(text)
+            own = tuple(own_sources(text))
         except (LockError, RenderError) as error:
             return Finding(due=True, reason=error.message.partition("\n")[0])
         rendered = {**now, dockerfile_path(project.root, spec): text.encode()}
-        reason = why_changed(spec, files[spec.id], rendered, then) or told(changed_below(project, ref, own))
+        reason = why_changed(spec, files[spec.id], rendered, then) or told(below(own))
         return Finding(due=bool(reason), reason=reason or f"as at {ref}")
 
     return {spec.id: find(spec) for spec in specs}

@@ -15,6 +15,12 @@ def state_of(root: Path) -> Path:
     return root / ".torchbake"
 
 
+def templates_of(root: Path) -> Path | None:
+    """A project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
+    folder = root / "templates"
+    return folder if folder.is_dir() and root != TOOLKIT else None
+
+
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:

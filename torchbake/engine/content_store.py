@@ -10,6 +10,7 @@ from pathlib import Path
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Manifest
 
 _STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI image layout are
 # dockerd's own containerd keeps its data below dockerd's; one that the system runs keeps it here:
@@ -17,18 +18,16 @@ _STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI i
 _OF_THE_SYSTEM = Path("/var/lib/containerd")
 
 
-def stored(engine: Engine, digest: str) -> Layout | None:
-    """Where the engine keeps an image, with all of its blobs, if they can be read there. None: ask the engine."""
+def stored(engine: Engine, digest: str) -> tuple[Layout, Manifest] | None:
+    """Where the engine keeps an image, and its manifest, if all its blobs can be read there. None: ask the engine."""
     try:
         if not is_local(engine) or not engine.containerd_store:
             return None
         folders = (engine.folder / "containerd/daemon" / _STORE, _OF_THE_SYSTEM / _STORE)
     except EngineError:
         return None
-    layouts = (Layout(folder=folder) for folder in folders)
-    return next((layout for layout in layouts if _readable(layout, digest)), None)
-
-
-def _readable(layout: Layout, digest: str) -> bool:
-    manifest = layout.find(digest)
-    return manifest is not None and all(os.access(layout.path(blob.digest), os.R_OK) for blob in manifest.blobs)
+    for layout in (Layout(folder=folder) for folder in folders):
+        manifest = layout.find(digest)
+        if manifest and all(os.access(layout.path(blob.digest), os.R_OK) for blob in manifest.blobs):
+            return layout, manifest
+    return None

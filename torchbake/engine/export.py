@@ -80,10 +80,10 @@ class EngineSource:
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         at_hand = stored(self.engine, digest)
-        manifest = at_hand.find(digest) if at_hand else None
-        if at_hand and manifest:
-            return Content(manifest=manifest, folder=at_hand.blobs)
-        return self._saved(digest, folder, wanted)
+        if at_hand is None:
+            return self._saved(digest, folder, wanted)
+        layout, manifest = at_hand
+        return Content(manifest=manifest, folder=layout.blobs)
 
     def _saved(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         """What `docker save` writes, which is the whole image, whatever is wanted."""

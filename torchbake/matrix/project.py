@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.core.paths import state_of, templates_of
 from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
@@ -31,9 +31,7 @@ class Project:
 
     @property
     def templates(self) -> Path | None:
-        """The project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
-        folder = self.root / "templates"
-        return folder if folder.is_dir() and self.root != TOOLKIT else None
+        return templates_of(self.root)
 
     @property
     def layout(self) -> Path:

@@ -16,7 +16,7 @@ OURS = image()
 FOLDER = Path("/work/images") / OURS.id
 PATHS = (FOLDER / "Dockerfile", FOLDER / "requirements.lock", Path("/work/images/builder.lock"), TOOLKIT / "layers/a")
 NOW = dict.fromkeys(PATHS, b"the same")
-THEN = Earlier(ref="main", files=NOW, specs={OURS.id: OURS})
+THEN = Earlier(ref="main", commit="c0ffee", files=NOW, specs={OURS.id: OURS})
 
 
 def test_nothing_has_changed_where_row_and_files_are_the_same() -> None:
@@ -78,6 +78,6 @@ def test_of_own_files_those_count_that_images_get(tmp_path: Path, monkeypatch: p
         return subprocess.CompletedProcess(words, 0, stdout={"diff": names, "ls-files": b""}.get(words[0], b"c0ffee\n"))
 
     monkeypatch.setattr("torchbake.build.since._git", git)
-    assert changed_below(project, "main", ("src",)) == [".dockerignore", "src/.env", "src/a"]
+    assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/.env", "src/a"]
     (project.root / ".dockerignore").write_text("*\n!src\n**/.env\n")
-    assert changed_below(project, "main", ("src",)) == [".dockerignore", "src/a"]
+    assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/a"]
