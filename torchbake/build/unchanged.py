@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from torchbake.core.digest import digest
 from torchbake.core.json_text import read_object
 from torchbake.core.paths import state_of, templates_of
 from torchbake.engine.image import Image, holds
-from torchbake.engine.local import Listing, local_address
+from torchbake.engine.local import Inquiry, image_at, local_address
 from torchbake.errors import TorchbakeError
 from torchbake.oci.labels import INPUTS
 
@@ -49,26 +50,26 @@ class Record:
 class Question:
     """A build that may have nothing to do. ``sources`` are as they were before anything else was read of them.
 
-    ``needed`` and ``listing`` are there where a former build of the same words and sources was recorded.
+    ``needed`` and ``inquiry`` are there where a former build of the same words and sources was recorded.
     """
 
     matrix: Path
     file: Path
     sources: str
     needed: tuple[Needed, ...] | None = None
-    listing: Listing | None = None
+    inquiry: Inquiry | None = None
 
     def results(self) -> list[Result] | None:
         """What the ordinary way would say of each image; None unless every one of them is up to date."""
-        if self.needed is None or self.listing is None:
+        if self.needed is None or self.inquiry is None:
             return None
-        from torchbake.hostconfig.pip_config import read_pip_config  # noqa: PLC0415 - while the engine makes its list
+        from torchbake.hostconfig.pip_config import read_pip_config  # noqa: PLC0415 - while the engine answers
 
         try:
             read_pip_config()  # what cannot be read there is an error of every build
         except (TorchbakeError, OSError):
             return None
-        images = self.listing.images()
+        images = self.inquiry.images()
         return None if images is None else judged(self.needed, images, read_sizes(sizes_file(_state(self.matrix))))
 
     def remember(self, prepared: "Iterable[Prepared]", results: Iterable[Result]) -> None:
@@ -92,13 +93,13 @@ def ask(matrix: Path, words: object) -> Question | None:
     name = digest((matrix.name, json.dumps(words))).removeprefix("sha256:")[:16]
     file = _state(matrix) / "unchanged" / f"{name}.json"
     record = _recorded(file)
-    # It comes while the sources are read.
-    listing = Listing(address, [tag for image in record.needed for tag in image.tags]) if record else None
+    # It answers while the sources are read.
+    inquiry = Inquiry(partial(image_at, address), [image.ref for image in record.needed]) if record else None
     try:
         sources = sources_digest(matrix)
     except (OSError, ValueError):
         return None
-    return Question(matrix=matrix, file=file, sources=sources, needed=_fitting(record, sources), listing=listing)
+    return Question(matrix=matrix, file=file, sources=sources, needed=_fitting(record, sources), inquiry=inquiry)
 
 
 def judged(needed: Iterable[Needed], images: Mapping[str, Image], sizes: Mapping[str, int]) -> list[Result] | None:

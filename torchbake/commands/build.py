@@ -106,7 +106,7 @@ def _question(args: Arguments) -> "Question | None":
 
 
 def _answer(unchanged: "Question") -> "list[Result] | None":
-    from torchbake.ui import console  # noqa: F401, PLC0415 - loaded while the engine makes its list
+    from torchbake.ui import console  # noqa: F401, PLC0415 - loaded while the engine answers
 
     return unchanged.results()
 

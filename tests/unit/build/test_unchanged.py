@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,18 +82,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     hold_all(daemon, project)
     site = Site(project=project, daemon=daemon, capsys=capsys, monkeypatch=monkeypatch)
 
-    class Listing:
+    class Inquiry:
         """The engine's answer, without its socket."""
 
-        def __init__(self, address: str, tags: Sequence[str]) -> None:
-            site.asked.append(address)
+        def __init__(self, ask: partial[Image | None], tags: Sequence[str]) -> None:
+            site.asked.append(ask.args[0])
             self.tags = tags
 
         def images(self) -> dict[str, Image] | None:
             there = daemon.engine.images()
-            return None if site.silent else {tag: there[tag] for tag in self.tags if tag in there}
+            if site.silent or any(tag not in there for tag in self.tags):
+                return None
+            return {tag: there[asked] for asked in self.tags for tag in there[asked].tags}
 
-    monkeypatch.setattr(unchanged, "Listing", Listing)
+    monkeypatch.setattr(unchanged, "Inquiry", Inquiry)
     monkeypatch.setattr(ahead, "connect", lambda: daemon.engine)
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/engine.sock")
     return site
@@ -346,12 +349,16 @@ def test_no_setting_of_the_host_is_recorded(site: Site) -> None:
 _ANSWERS = """
 import json, socketserver, sys, threading
 from pathlib import Path
+from urllib.parse import unquote
 matrix, address, images = sys.argv[1:]
 class Answer(socketserver.StreamRequestHandler):
     def handle(self):
+        tag = unquote(self.rfile.readline().decode().split()[1]).removeprefix("/images/").removesuffix("/json")
         while self.rfile.readline().strip():
             pass
-        self.wfile.write(b"HTTP/1.0 200 OK\\r\\n\\r\\n" + Path(images).read_bytes())
+        image = next(image for image in json.loads(Path(images).read_text()) if tag in image["RepoTags"])
+        answer = {{**image, "Config": {{"Labels": image["Labels"]}}}}
+        self.wfile.write(b"HTTP/1.0 200 OK\\r\\n\\r\\n" + json.dumps(answer).encode())
 server = socketserver.ThreadingUnixStreamServer(address, Answer)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 from torchbake import cli

@@ -9,40 +9,47 @@ from urllib.parse import unquote
 import pytest
 
 from torchbake.engine.image import Image
-from torchbake.engine.local import SOCKET, images_over, local_address
+from torchbake.engine.local import SOCKET, Inquiry, image_over, local_address
 
-ENTRY = {"Id": "sha256:1", "RepoTags": ["acme/pytorch:a", "acme/pytorch:b"], "Labels": {"x": "y"}, "Size": 3}
-LIST = json.dumps([ENTRY, {"Id": "sha256:2", "RepoTags": None, "Labels": None, "Size": 4}])
+TAG = "acme/pytorch:a"
+ENTRY = {"Id": "sha256:1", "RepoTags": [TAG, "acme/pytorch:b"], "Config": {"Labels": {"x": "y"}}, "Size": 3}
+TEXT = json.dumps(ENTRY)
 OK = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
 
-def said(answer: str, heard: list[str] | None = None) -> dict[str, Image] | None:
+def said(answer: str, heard: list[str] | None = None) -> Image | None:
     """What is understood of an engine's answer; ``heard`` is what it was asked."""
     ours, theirs = socket.socketpair()
-
-    def serve() -> None:
-        with theirs:
-            asked = b""
-            while not asked.endswith(b"\r\n\r\n"):
-                asked += theirs.recv(4096)
-            if heard is not None:
-                heard.append(unquote(asked.decode().partition(" HTTP")[0]))
-            theirs.sendall(answer.encode())
-
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=answered, args=(theirs, answer, heard))
     thread.start()
     with ours:
-        images = images_over(ours, ("acme/pytorch:a", "acme/pytorch:b"))
+        image = image_over(ours, TAG)
     thread.join()
-    return images
+    return image
+
+
+def answered(connection: socket.socket, answer: str, heard: list[str] | None = None) -> None:
+    with connection:
+        asked = b""
+        while not asked.endswith(b"\r\n\r\n"):
+            asked += connection.recv(4096)
+        if heard is not None:
+            heard.append(unquote(asked.decode().partition(" HTTP")[0]))
+        connection.sendall(answer.encode())
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_images_are_known_by_each_of_their_tags(version: str) -> None:
-    image = Image(digest="sha256:1", tags=("acme/pytorch:a", "acme/pytorch:b"), labels={"x": "y"}, size_bytes=3)
+def test_an_image_is_known_with_all_of_its_tags(version: str) -> None:
     heard: list[str] = []
-    assert said(OK.replace("1.0", version) + LIST, heard) == {"acme/pytorch:a": image, "acme/pytorch:b": image}
-    assert heard == ['GET /images/json?filters={"reference": ["acme/pytorch:a", "acme/pytorch:b"]}']
+    image = said(OK.replace("1.0", version) + TEXT, heard)
+    assert image == Image(digest="sha256:1", tags=(TAG, "acme/pytorch:b"), labels={"x": "y"}, size_bytes=3)
+    assert heard == [f"GET /images/{TAG}/json"]
+
+
+def test_an_image_may_have_no_labels() -> None:
+    image = said(OK + TEXT.replace('{"x": "y"}', "null"))
+    assert image
+    assert image.labels == {}
 
 
 @pytest.mark.parametrize(
@@ -51,23 +58,33 @@ def test_images_are_known_by_each_of_their_tags(version: str) -> None:
         "",
         "SSH-2.0-OpenSSH_9.2\r\n",
         OK,
-        OK + LIST[:-1],
-        OK.replace("200", "500") + LIST,
-        OK.replace("HTTP", "HELLO") + LIST,
-        OK.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n") + f"{len(LIST):x}\r\n{LIST}\r\n0\r\n\r\n",
+        OK + TEXT[:-1],
+        OK.replace("200", "404") + TEXT,
+        OK.replace("HTTP", "HELLO") + TEXT,
+        OK.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n") + f"{len(TEXT):x}\r\n{TEXT}\r\n0\r\n\r\n",
         OK + "null",
         OK + "[1]",
-        OK + "[[]]",
-        OK + '[{"Id": "sha256:1"}]',
-        OK + '[{"Id": "sha256:1", "RepoTags": 3, "Size": 1}]',
-        OK + LIST.replace('"sha256:1"', "[]"),
-        OK + LIST.replace('{"x": "y"}', "[1]"),
+        OK + '{"Id": "sha256:1"}',
+        OK + TEXT.replace(TAG, "acme/pytorch:c"),
+        OK + TEXT.replace(f'["{TAG}", "acme/pytorch:b"]', "3"),
+        OK + TEXT.replace('"sha256:1"', "[]"),
+        OK + TEXT.replace('{"x": "y"}', "[1]"),
         OK + "[" * 100_000,
     ],
     ids=lambda answer: answer[-20:],
 )
-def test_what_is_no_whole_list_is_none(answer: str) -> None:
+def test_what_is_no_whole_image_is_none(answer: str) -> None:
     assert said(answer) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_all_are_there_or_there_is_no_answer(count: int) -> None:
+    tags = tuple(f"acme/pytorch:{number}" for number in range(count))
+    image = Image(digest="sha256:1", tags=(*tags, "acme/pytorch:too"), labels={}, size_bytes=3)
+    assert Inquiry(lambda tag: image, tags).images() == dict.fromkeys(image.tags, image)
+    for missing in tags:
+        there = dict.fromkeys(set(tags) - {missing}, image)
+        assert Inquiry(there.get, tags).images() is None
 
 
 @pytest.mark.parametrize(
