@@ -29,6 +29,10 @@ INIT = "volume-permissions"
 Completed = subprocess.CompletedProcess[str]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--apart", action="store_true", help="a broken image for each check, in place of one for many")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """`-m release` runs the tests that are mainly about the room torchbake/release."""
     for room in ROOMS:

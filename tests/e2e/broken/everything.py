@@ -1,4 +1,7 @@
-"""Every broken image by its check."""
+"""Every broken image by its check, and which of them can be one image."""
+
+from collections import defaultdict
+from collections.abc import Iterable
 
 from tests.e2e.broken import (
     Broken,
@@ -26,3 +29,26 @@ BROKEN: dict[str, Broken] = {
     **volume_permissions.BROKEN,
     **smoke.BROKEN,
 }
+
+# None of them hides another, or sets off its check. Only those of one base and one choice of checks can be together.
+TOGETHER = (
+    (*(name for name in metadata.BROKEN if name != "metadata.content"),),
+    (*files.BROKEN, "own.certificates", "process.layers"),
+    ("own.files", "python.constraints"),
+    (*users.BROKEN,),
+    (
+        *("metadata.content", "libraries.ldd", "libraries.ldd-path", "parts.traces"),
+        *(name for name, one in python.BROKEN.items() if one.base == "cpu" and not one.row),
+    ),
+    (*(name for name, one in BROKEN.items() if one.base == "cuda"),),
+    (*(name for name, one in smoke.BROKEN.items() if one.base == "cpu"),),
+)
+
+
+def groups_of(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """The images that are made to have each of these broken: together where that can be, in the order given."""
+    first = {name: group[0] for group in TOGETHER for name in group}
+    groups = defaultdict[str, list[str]](list)
+    for name in names:
+        groups[first.get(name, name)].append(name)
+    return [tuple(group) for group in groups.values()]

@@ -1,6 +1,6 @@
 """Images in which the loader does not find what it needs, or finds the wrong one."""
 
-from tests.e2e.broken import SITE, Broken, as_root
+from tests.e2e.broken import SITE, Broken
 
 # A small part, because the copy that a layer makes of a large one is files.waste.
 _HALF_CUDNN = """\
@@ -14,16 +14,15 @@ os.truncate(path, size)
 BROKEN = {
     "libraries.ldd": Broken(
         what="a library is gone that git's https needs",
-        dockerfile=as_root("rm /usr/lib/x86_64-linux-gnu/libcurl-gnutls.so.*"),
+        commands=("rm /usr/lib/x86_64-linux-gnu/libcurl-gnutls.so.*",),
     ),
     "libraries.ldd-path": Broken(
         what="a package brings a libz of its own, which is none",
-        dockerfile=as_root(f"cp /lib/x86_64-linux-gnu/libutil.so.1 {SITE}/numpy.libs/libz.so.1"),
+        commands=(f"cp /lib/x86_64-linux-gnu/libutil.so.1 {SITE}/numpy.libs/libz.so.1",),
     ),
     "libraries.cuda": Broken(
         what="a part of cuDNN, which is loaded late, is damaged",
         base="cuda",
-        files={"break.py": _HALF_CUDNN},
-        dockerfile="USER 0\nRUN --mount=target=/run/break python3 /run/break/break.py\nUSER 1001\n",
+        script=_HALF_CUDNN,
     ),
 }

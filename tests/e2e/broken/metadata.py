@@ -1,6 +1,6 @@
 """Images that say of themselves what is not so."""
 
-from tests.e2e.broken import Broken, as_root
+from tests.e2e.broken import Broken
 
 _WRONG_TORCH = """\
 import glob, pathlib, re
@@ -13,35 +13,35 @@ for compiled in glob.glob("/pytorch/torch/__pycache__/version.*.pyc"):
 
 BROKEN = {
     "metadata.labels": Broken(
-        what="a label names another license", dockerfile='LABEL org.opencontainers.image.licenses="MIT"\n'
+        what="a label names another license", settings=('LABEL org.opencontainers.image.licenses="MIT"',)
     ),
     "metadata.origin": Broken(
-        what="the revision is not filled in", dockerfile='LABEL org.opencontainers.image.revision=""\n'
+        what="the revision is not filled in", settings=('LABEL org.opencontainers.image.revision=""',)
     ),
     "metadata.content": Broken(
         what="torch is of another version than its wheel and the label say",
-        files={"break.py": _WRONG_TORCH},
-        dockerfile="USER 0\nRUN --mount=target=/run/break python3 /run/break/break.py\nUSER 1001\n",
+        script=_WRONG_TORCH,
     ),
     "metadata.tags": Broken(
         what="the CPU image carries a tag of a CUDA row",
-        dockerfile="LABEL broken=tags\n",
+        settings=("LABEL broken=tags",),
         tag="pytorch:2.7.1-cuda12.6-cudnn9-runtime-debian12",
     ),
-    "metadata.user": Broken(what="USER is a name", dockerfile="USER torch\n"),
+    "metadata.user": Broken(what="USER is a name", settings=("USER torch",)),
     "metadata.entrypoint": Broken(
         what="the init has an option more",
-        dockerfile='ENTRYPOINT ["/usr/bin/tini", "-g", "-w", "--", "/opt/torchbake/entrypoint"]\nCMD ["python"]\n',
+        settings=('ENTRYPOINT ["/usr/bin/tini", "-g", "-w", "--", "/opt/torchbake/entrypoint"]', 'CMD ["python"]'),
     ),
-    "metadata.cmd": Broken(what="CMD is a shell", dockerfile='CMD ["bash"]\n'),
-    "metadata.workdir": Broken(what="WORKDIR is another", dockerfile="WORKDIR /tmp\n"),
-    "metadata.ports": Broken(what="a port is declared", dockerfile="EXPOSE 8888\n"),
-    "metadata.volumes": Broken(what="a volume is declared", dockerfile="VOLUME /srv\n"),
-    "metadata.env": Broken(what="a variable more", dockerfile="ENV OMP_NUM_THREADS=1\n"),
-    "metadata.env-secrets": Broken(what="a token in ENV", dockerfile="ENV WANDB_API_KEY=0123456789abcdef\n"),
+    "metadata.cmd": Broken(what="CMD is a shell", settings=('CMD ["bash"]',)),
+    "metadata.workdir": Broken(what="WORKDIR is another", settings=("WORKDIR /tmp",)),
+    "metadata.ports": Broken(what="a port is declared", settings=("EXPOSE 8888",)),
+    "metadata.volumes": Broken(what="a volume is declared", settings=("VOLUME /srv",)),
+    "metadata.env": Broken(what="a variable more", settings=("ENV OMP_NUM_THREADS=1",)),
+    "metadata.env-secrets": Broken(what="a token in ENV", settings=("ENV WANDB_API_KEY=0123456789abcdef",)),
     "metadata.history-secrets": Broken(
         what="a password as a build argument",
-        dockerfile="ARG INDEX_PASSWORD=hunter2\n" + as_root(": > /opt/index"),
+        dockerfile="ARG INDEX_PASSWORD=hunter2\n",
+        commands=(": > /opt/index",),
     ),
-    "metadata.extras": Broken(what="a stop signal that nobody asked for", dockerfile="STOPSIGNAL SIGINT\n"),
+    "metadata.extras": Broken(what="a stop signal that nobody asked for", settings=("STOPSIGNAL SIGINT",)),
 }

@@ -1,6 +1,6 @@
 """Images that do not behave as a process should, or weigh too much."""
 
-from tests.e2e.broken import COPY_ENTRYPOINT, Broken, entrypoint
+from tests.e2e.broken import Broken
 
 # It forwards signals, reaps orphans and keeps exit codes; but it is a script, and slow, and can be killed by a syntax.
 _SCRIPT_INIT = """\
@@ -36,22 +36,19 @@ BROKEN = {
     ),
     "process.signals": Broken(
         what="the command ignores SIGTERM, because its parent did",
-        files=entrypoint("trap '' TERM"),
-        dockerfile=COPY_ENTRYPOINT,
+        entrypoint=("trap '' TERM",),
     ),
     "process.zombies": Broken(
         what="a wrapper adopts orphans, and never reaps them",
-        files=entrypoint('case $1 in sh) ;; *) exec "$@" ;; esac', end=_ADOPT),
-        dockerfile=COPY_ENTRYPOINT,
+        entrypoint=('case $1 in sh) ;; *) exec "$@" ;; esac',),
+        end=_ADOPT,
     ),
     "process.exit-codes": Broken(
         what="every failure is exit 1",
-        files=entrypoint(_EXEC_SLEEP, end='"$@" || exit 1'),
-        dockerfile=COPY_ENTRYPOINT,
+        entrypoint=(_EXEC_SLEEP,),
+        end='"$@" || exit 1',
     ),
-    "process.start": Broken(
-        what="it waits before it starts", files=entrypoint("sleep 2.5"), dockerfile=COPY_ENTRYPOINT
-    ),
+    "process.start": Broken(what="it waits before it starts", entrypoint=("sleep 2.5",)),
     "process.size": Broken(
         what="1 MB that nobody needs",
         base="init",

@@ -1,6 +1,6 @@
 """Images whose Python packages are not those that were locked, or not whole."""
 
-from tests.e2e.broken import SITE, Broken, as_root
+from tests.e2e.broken import SITE, Broken
 from torchbake.render.dockerfile import CONSTRAINTS
 
 _EXTRA = "Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n"
@@ -35,42 +35,39 @@ for compiled in glob.glob("/pytorch/torch/__pycache__/version.*.pyc"):
 
 
 def _by(what: str, script: str) -> Broken:
-    run = "USER 0\nRUN --mount=target=/run/break python3 /run/break/break.py\nUSER 1001\n"
-    return Broken(what=what, files={"break.py": script}, dockerfile=run)
+    return Broken(what=what, script=script)
 
 
 BROKEN = {
     "python.locked": Broken(
         what="a package that is not in the lock",
-        files={"METADATA": _EXTRA},
-        dockerfile=f"COPY METADATA {SITE}/extra-1.0.dist-info/METADATA\n",
+        copies={f"{SITE}/extra-1.0.dist-info/METADATA": _EXTRA},
     ),
     "python.constraints": Broken(
         what="the constraints name another torch than the one that is there",
         row="constraints: true",
-        files={"constraints.txt": "torch==2.13.0\n"},
-        dockerfile=f"COPY --chmod=0644 constraints.txt {CONSTRAINTS}\n"
-        f"ENV PIP_CONSTRAINT={CONSTRAINTS} UV_CONSTRAINT={CONSTRAINTS} UV_EXCLUDE={CONSTRAINTS}\n",
+        copies={CONSTRAINTS: "torch==2.13.0\n"},
+        settings=(f"ENV PIP_CONSTRAINT={CONSTRAINTS} UV_CONSTRAINT={CONSTRAINTS} UV_EXCLUDE={CONSTRAINTS}",),
     ),
     "python.requirements": _by("jinja2 wants a markupsafe that there is not", _NEEDS_MORE),
     "python.records": Broken(
-        what="a file of a wheel is gone", dockerfile=as_root(f"rm {SITE}/networkx-*.dist-info/licenses/LICENSE.txt")
+        what="a file of a wheel is gone", commands=(f"rm {SITE}/networkx-*.dist-info/licenses/LICENSE.txt",)
     ),
     "python.imports": _by("networkx cannot be imported", _NO_IMPORT),
     "python.build": _by("torch says that it is built for CUDA", _OTHER_BUILD),
     "python.cpu-only": Broken(
         what="a CUDA runtime in a CPU image",
-        dockerfile=as_root("mkdir -p /usr/local/cuda/lib64", "cp /lib/x86_64-linux-gnu/libutil.so.1 "
-                           "/usr/local/cuda/lib64/libcudart.so.12"),
+        commands=("mkdir -p /usr/local/cuda/lib64", "cp /lib/x86_64-linux-gnu/libutil.so.1 "
+                           "/usr/local/cuda/lib64/libcudart.so.12",),
     ),
     "python.one-cuda": Broken(
         what="a runtime of CUDA 11 beside that of CUDA 12",
         base="cuda",
-        dockerfile=as_root("mkdir -p /opt/old", "cp /lib/x86_64-linux-gnu/libutil.so.1 /opt/old/libcudart.so.11.0"),
+        commands=("mkdir -p /opt/old", "cp /lib/x86_64-linux-gnu/libutil.so.1 /opt/old/libcudart.so.11.0",),
     ),
     "python.duplicates": Broken(
         what="a second NCCL, as apt would install it",
         base="cuda",
-        dockerfile=as_root("cp /lib/x86_64-linux-gnu/libutil.so.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2"),
+        commands=("cp /lib/x86_64-linux-gnu/libutil.so.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2",),
     ),
 }  # fmt: skip

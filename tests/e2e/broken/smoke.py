@@ -2,20 +2,14 @@
 
 from pathlib import Path
 
-from tests.e2e.broken import SITE, Broken
+from tests.e2e.broken import Broken
 
 _SABOTAGE = (Path(__file__).parents[1] / "sabotage/sitecustomize.py").read_text()
+_FILES = {"sabotage.py": _SABOTAGE, "sabotage.pth": "import sabotage\n"}
 
 
 def _sabotaged(what: str, sabotage: str, *, base: str = "cpu") -> Broken:
-    return Broken(
-        what=what,
-        base=base,
-        # A .pth file imports it: Debian's own sitecustomize comes before one in a virtual environment.
-        files={"sabotage.py": _SABOTAGE, "sabotage.pth": "import sabotage\n"},
-        dockerfile=f"COPY --chmod=0644 sabotage.py sabotage.pth {SITE}/\nENV SABOTAGE={sabotage}\n",
-        only="smoke.*",
-    )
+    return Broken(what=what, base=base, files=_FILES, sabotage=sabotage, only="smoke.*")
 
 
 BROKEN = {
@@ -25,7 +19,7 @@ BROKEN = {
     "smoke.export": _sabotaged("torch.load runs whatever a file says", "anything_is_unpickled"),
     "smoke.loader": _sabotaged("tensors of workers are not in shared memory", "samples_come_unshared"),
     "smoke.versions": Broken(
-        what="a label promises another Python", dockerfile='LABEL org.torchbake.python="3.10"\n', only="smoke.*"
+        what="a label promises another Python", settings=('LABEL org.torchbake.python="3.10"',), only="smoke.*"
     ),
     "smoke.ddp": _sabotaged("messages between ranks do not come", "messages_do_not_come"),
     "smoke.examples": _sabotaged("a loss has no slope", "losses_have_no_slope"),

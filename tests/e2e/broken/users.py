@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable
 
-from tests.e2e.broken import COPY_ENTRYPOINT, Broken, as_root, entrypoint
+from tests.e2e.broken import Broken
 
 
 def _by(what: str, lines: Iterable[str]) -> Broken:
-    return Broken(what=what, files=entrypoint(*lines), dockerfile=COPY_ENTRYPOINT)
+    return Broken(what=what, entrypoint=tuple(lines))
 
 
 BROKEN = {
     "users.default": _by("its own user loses the working directory", ['[ "$(id -u)" = 1001 ] && chmod 0555 /app']),
-    "users.account": Broken(
-        what="its user goes by another name", dockerfile=as_root("sed -i 's/^torch:/other:/' /etc/passwd")
-    ),
+    "users.account": Broken(what="its user goes by another name", commands=("sed -i 's/^torch:/other:/' /etc/passwd",)),
     "users.arbitrary": _by("it refuses uids that it does not know", ['[ "$(id -u)" -lt 10000 ] || exit 1']),
     "users.fsgroup": _by(
         "what it writes is private, so a shared volume is not shared", ['[ "$(id -g)" = 0 ] || umask 0077']

@@ -1,14 +1,16 @@
-"""Builds a broken image, runs every image check on it, and removes it."""
+"""Builds images that are broken, runs every image check on them, and removes them."""
 
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.broken import Broken
+from tests.e2e.broken import Broken, context_of, dockerfile_of
+from tests.e2e.broken.everything import BROKEN
 from torchbake.checks.verdict import CheckResult, Outcome, read_results
 from torchbake.core.paths import TOOLKIT
 
@@ -54,51 +56,54 @@ def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.y
     return Report(checks=checks, log=(done.stdout + done.stderr)[-3000:])
 
 
-def break_and_judge(name: str, broken: Broken, base: Base) -> Report:
-    """Build a broken image, judge it, and remove it."""
-    tags = [f"{REPOSITORY}/broken:{name}", *([f"{REPOSITORY}/{broken.tag}"] if broken.tag else [])]
+def break_and_judge(names: Sequence[str], base: Base) -> Report:
+    """Build an image that is broken in these ways, judge it, and remove it."""
+    ones = [BROKEN[name] for name in names]
+    tags = [f"{REPOSITORY}/broken:{names[0]}", *(f"{REPOSITORY}/{one.tag}" for one in ones if one.tag)]
     try:
-        _build(broken, base.ref, tags)
+        _build(ones, base.ref, tags)
         with tempfile.TemporaryDirectory() as folder:
-            return judge(tags[0], base.row, broken.only, _matrix(broken, base.row, Path(folder)))
+            return judge(tags[0], base.row, ones[0].only, _matrix(ones, base.row, Path(folder)))
     finally:
         subprocess.run(["docker", "rmi", "-f", *tags], capture_output=True, check=False)
 
 
-def _matrix(broken: Broken, row: str, folder: Path) -> Path:
+def _matrix(ones: Sequence[Broken], row: str, folder: Path) -> Path:
     """The matrix that promises the image: the repository's, or one in a folder of its own that promises more."""
-    text = (TOOLKIT / "matrix.yaml").read_text()
-    if not broken.row:
+    more = ", ".join(one.row for one in ones if one.row)
+    if not more:
         return TOOLKIT / "matrix.yaml"
+    text = (TOOLKIT / "matrix.yaml").read_text()
     assert "\nimages:" not in text, "matrix.yaml has `images:` already; put what is added here below that"
     (folder / "images").symlink_to(TOOLKIT / "images")
-    for name, content in broken.beside.items():
+    for name, content in (item for one in ones for item in one.beside.items()):
         (folder / name).write_text(content)
     path = folder / "matrix.yaml"
-    path.write_text(f'{text}\nimages:\n  "{row}": {{{broken.row}}}\n')
+    path.write_text(f'{text}\nimages:\n  "{row}": {{{more}}}\n')
     return path
 
 
-def _build(broken: Broken, base: str, tags: list[str]) -> None:
+def _build(ones: Sequence[Broken], base: str, tags: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in broken.files.items():
+        for name, text in context_of(ones).items():
+            Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
             Path(folder, name).write_text(text)
-        if broken.program:
-            _compile(broken, Path(folder, "volume-permissions"))
+        if program := {before: after for one in ones for before, after in one.program.items()}:
+            _compile(program, Path(folder, "volume-permissions"))
         command = ["docker", "build", "-q", "--provenance=false", *(word for tag in tags for word in ("-t", tag))]
-        dockerfile = f"FROM {base}\n{broken.dockerfile}"
+        dockerfile = f"FROM {base}\n{dockerfile_of(ones)}"
         done = subprocess.run(
             [*command, "-f", "-", folder], input=dockerfile, capture_output=True, text=True, check=False
         )
     assert done.returncode == 0, done.stderr
 
 
-def _compile(broken: Broken, target: Path) -> None:
+def _compile(program: Mapping[str, str], target: Path) -> None:
     """The init image's program with its mistake; every text that is replaced must be there once."""
     compiler = shutil.which("musl-gcc") or shutil.which("gcc")
     assert compiler, "no C compiler; install musl-tools (or gcc)"
     texts = {path.name: path.read_text() for path in SOURCES.iterdir()}
-    for before, after in broken.program.items():
+    for before, after in program.items():
         times = sum(text.count(before) for text in texts.values())
         assert times == 1, f"{json.dumps(before)} stands {times} times in {SOURCES.name}"
         texts = {name: text.replace(before, after) for name, text in texts.items()}

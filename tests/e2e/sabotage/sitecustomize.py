@@ -1,4 +1,4 @@
-"""Breaks one thing of torch, which the variable SABOTAGE names, in every Python that has this folder in PYTHONPATH."""
+"""Breaks things of torch, which the variable SABOTAGE names, in every Python that has this folder in PYTHONPATH."""
 
 import importlib.util
 import os
@@ -166,7 +166,8 @@ class _After(MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             execute(module)
-            globals()[os.environ["SABOTAGE"]](module)
+            for sabotage in os.environ["SABOTAGE"].split(","):
+                globals()[sabotage](module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
