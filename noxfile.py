@@ -74,7 +74,8 @@ def e2e(session: nox.Session) -> None:
     """Test with the real engine: builds real images and looks inside them; a file or a test: nox -s e2e -- PATH"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "torchbake", "setup")
-    session.run("pytest", "-s", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e"))
+    words = ["-m", "not long", *chosen(session.posargs, "tests/e2e")]  # pytest takes the last -m
+    session.run("pytest", "-s", "--durations=60", "--durations-min=5", *words)
 
 
 @nox.session(default=False)

@@ -118,7 +118,7 @@ def _option(name: str, value: str) -> tuple[str, str]:
     return "--env", f"{name}={value}"
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", UBUNTU])
+@pytest.mark.parametrize("suite", ["bookworm", "trixie", pytest.param(UBUNTU, marks=pytest.mark.long)])
 def test_the_first_commands_of_the_readme_end_with_an_image(
     suite: str, published: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:
