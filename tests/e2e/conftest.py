@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`-m release` runs the tests that are mainly about the room torchbake/release; `-m long` those that `nox` leaves."""
+    """`-m release` runs the tests mainly about the room torchbake/release; `-m long` those that `nox` leaves out."""
     config.addinivalue_line("markers", "long: minutes for a case that others nearly cover; a release asks for it")
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: about {room}")
