@@ -57,11 +57,11 @@ def marks(job: Job) -> dict[str, Any]:
 
 
 def template(
-    task: Task, env: Mapping[str, str], *, port_name: str, container: str = CONTAINER, **more: Any
+    task: Task, env: Mapping[str, str], *, port_name: str = "", container: str = CONTAINER, **more: Any
 ) -> dict[str, Any]:
     """A pod template; ``more`` are keys of its spec that are not the same under every launcher.
 
-    Without the name of a port its container names none.
+    Without a name the port is not listed: that is for people and for an operator which looks it up, and opens nothing.
     """
     job = task.job
     spec = {

@@ -25,7 +25,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
     """What is applied, in this order."""
     job = task.job
     env = variables(job) | counts(job) | master(job, f"{_jobset.master_host(job)}.{job.name}")
-    template = _pod.template(task, env, port_name=_pod.MASTER, restartPolicy="Never")
+    template = _pod.template(task, env, restartPolicy="Never")
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",

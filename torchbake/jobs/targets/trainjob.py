@@ -52,7 +52,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
 def _runtime(task: Task) -> dict[str, Any]:
     """All that is not counted: Trainer sets how many pods there are, and the port."""
     job = task.job
-    template = _pod.template(task, variables(job), port_name="", container=_jobset.NODE, restartPolicy="Never")
+    template = _pod.template(task, variables(job), container=_jobset.NODE, restartPolicy="Never")
     spec = job_spec(job, template, indexed=True, counted=False)
     return {
         "apiVersion": _API,
