@@ -29,7 +29,7 @@ EXAMPLES = (
 )
 
 
-SCHEMAS = ("kubernetes",)
+SCHEMAS = {"kubernetes": "", "kubernetes-1.20": "oldest", "jobset": "", "trainjob": ""}  # of which Kubernetes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def _hold(target: Target, manifest: str) -> None:
         raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {', '.join(SCHEMAS)}")
     from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
 
-    console.say(f"Kubernetes {check_manifest(manifest)} takes it, by its schema.")
+    console.say(f"{check_manifest(manifest, SCHEMAS[target.NAME])} takes it, by its schema.")
 
 
 def _check(args: Arguments, file: str) -> None:
