@@ -10,7 +10,8 @@ from torchbake.commands._options import Format, add_format, add_registry
 from torchbake.commands._selection import repository_of
 from torchbake.core.suggest import nearest
 from torchbake.errors import JobError, UsageError
-from torchbake.jobs.expressible import Target, impossible, sayable, unsaid
+from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
+from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.manual import schema_text
 from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.prepare import Refer, prepare
@@ -23,6 +24,7 @@ from torchbake.ui import console
 EXAMPLES = (
     "nox -s job -- show docker job.yaml | sh",
     "nox -s job -- show kubernetes job.yaml | kubectl apply --server-side -f -",
+    "nox -s job -- show kubernetes job.yaml --kustomize base && kubectl apply --server-side -k base",
     "nox -s job -- check job.yaml",
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
@@ -39,6 +41,7 @@ class Arguments:
     registry: str | None
     lenient: bool
     check: bool
+    kustomize: Path | None
     format: Format
 
 
@@ -50,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
     parser.add_argument("--lenient", action="store_true", help="show: warn of what the target cannot say, and go on")
     parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
+    parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
     add_format(parser, text="targets: of the result")
 
 
@@ -69,6 +73,8 @@ def run(args: Arguments) -> int:
 def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
     target, path = _target(name), Path(file)
+    if args.kustomize and not isinstance(target, OfKubernetes):
+        raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     job, document = load_job(path)
     never, unsayable = impossible(job, target), unsaid(job, target)
     if never or (unsayable and not args.lenient):
@@ -80,6 +86,10 @@ def _show(args: Arguments, name: str, file: str) -> None:
     manifest = target.render(task)
     if args.check:
         _hold(target, manifest)
+    if args.kustomize:
+        written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
+        console.say(f"Wrote {written}.")
+        return
     print(manifest, end="")
 
 
