@@ -46,6 +46,15 @@ def test_pods_pass_pod_security_restricted(target: str, case: str) -> None:
     assert [problem for pod in found for problem in unrestricted(pod)] == []
 
 
+@pytest.mark.parametrize("target", ["kubernetes", "jobset", "trainjob"])
+def test_exit_codes_are_those_of_the_pods_own_container(target: str) -> None:
+    """Kubernetes counts no exit code of a container that is not there."""
+    manifest = TARGETS[target].render(task_of(text_of("ddp")))
+    (pod,) = pods_of(manifest)
+    (container,) = pod["containers"]
+    assert manifest.count("containerName:") == manifest.count(f"containerName: {container['name']}\n") == 1
+
+
 @pytest.mark.parametrize("target", OF_KUBERNETES)
 def test_a_name_that_no_service_can_have_is_refused(target: str) -> None:
     digit = LEAST.replace("mnist", "3d-unet") + "nodes: 2\n"
