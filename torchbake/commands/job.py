@@ -24,7 +24,7 @@ from torchbake.ui import console
 EXAMPLES = (
     "nox -s job -- show docker job.yaml | sh",
     "nox -s job -- show kubernetes job.yaml | kubectl apply --server-side -f -",
-    "nox -s job -- show kubernetes job.yaml --kustomize base && kubectl apply --server-side -k base",
+    "nox -s job -- show kubernetes job.yaml --kustomize base",
     "nox -s job -- check job.yaml",
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
