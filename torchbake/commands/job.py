@@ -10,7 +10,8 @@ from torchbake.commands._options import Format, add_format, add_registry
 from torchbake.commands._selection import repository_of
 from torchbake.core.suggest import nearest
 from torchbake.errors import JobError, UsageError
-from torchbake.jobs.expressible import Target, impossible, sayable, unsaid
+from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
+from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.manual import schema_text
 from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.prepare import Refer, prepare
@@ -23,13 +24,14 @@ from torchbake.ui import console
 EXAMPLES = (
     "nox -s job -- show docker job.yaml | sh",
     "nox -s job -- show kubernetes job.yaml | kubectl apply --server-side -f -",
+    "nox -s job -- show kubernetes job.yaml --kustomize base",
     "nox -s job -- check job.yaml",
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
 )
 
 
-SCHEMAS = ("kubernetes",)
+SCHEMAS = {"kubernetes": "", "kubernetes-1.20": "oldest", "jobset": "", "trainjob": ""}  # of which Kubernetes
 
 
 OF_COMPOSE = ("compose", "swarm")
@@ -42,6 +44,7 @@ class Arguments:
     registry: str | None
     lenient: bool
     check: bool
+    kustomize: Path | None
     format: Format
 
 
@@ -53,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
     parser.add_argument("--lenient", action="store_true", help="show: warn of what the target cannot say, and go on")
     parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
+    parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
     add_format(parser, text="targets: of the result")
 
 
@@ -72,6 +76,8 @@ def run(args: Arguments) -> int:
 def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
     target, path = _target(name), Path(file)
+    if args.kustomize and not isinstance(target, OfKubernetes):
+        raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     job, document = load_job(path)
     never, unsayable = impossible(job, target), unsaid(job, target)
     if never or (unsayable and not args.lenient):
@@ -83,6 +89,10 @@ def _show(args: Arguments, name: str, file: str) -> None:
     manifest = target.render(task)
     if args.check:
         _hold(target, manifest)
+    if args.kustomize:
+        written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
+        console.say(f"Wrote {written}.")
+        return
     print(manifest, end="")
 
 
@@ -97,7 +107,7 @@ def _hold(target: Target, manifest: str) -> None:
         raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {known}")
     from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
 
-    console.say(f"Kubernetes {check_manifest(manifest)} takes it, by its schema.")
+    console.say(f"{check_manifest(manifest, SCHEMAS[target.NAME])} takes it, by its schema.")
 
 
 def _check(args: Arguments, file: str) -> None:

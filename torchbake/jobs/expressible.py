@@ -5,7 +5,7 @@ A target declares it beside its code (`CANNOT`, `NEEDS`, `MOST_NODES`); it can s
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -48,6 +48,14 @@ class Target(Protocol):
 
     def render(self, task: Task) -> str:
         """The manifest. Of what the target cannot express it says nothing."""
+
+
+@runtime_checkable
+class OfKubernetes(Target, Protocol):
+    """A target whose manifest is objects of Kubernetes, be they an operator's."""
+
+    def objects(self, task: Task) -> list[dict[str, Any]]:
+        """What is applied, in this order."""
 
 
 def unsaid(job: Job, target: Target) -> list[Problem]:

@@ -1,4 +1,7 @@
-"""Manifests against Kubernetes' own schemas, which `kubernetes-validate` brings along: no cluster, no network."""
+"""Manifests against the schemas that packages bring along: no cluster, no network.
+
+Kubernetes' own are in `kubernetes-validate`. An operator's kinds have none there, but models of their own.
+"""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,18 +10,21 @@ from typing import Any
 import yaml
 
 from torchbake.errors import InstallError, JobError
+from torchbake.jobs.operator_schema import check_object, has_model
+
+OLDEST = "oldest"  # in place of a version: the oldest that the package has
 
 
 def check_manifest(text: str, version: str = "") -> str:
-    """Hold every object against the schema of a version of Kubernetes, else the newest, and give back which.
+    """Hold every object against its operator's model, or the schema of a version of Kubernetes, else of the newest.
 
-    Keys that the schema does not know count as wrong. Raises JobError, and InstallError without the package.
+    Keys that these do not know count as wrong. Gives back whose they are. Raises JobError, and InstallError without a
+    package.
     """
-    schemas = _package()
-    version = version or str(schemas.latest_version())
+    takers = list[str]()
     for manifest in yaml.safe_load_all(text):
-        _check(schemas, manifest, version)
-    return version
+        takers.append(check_object(manifest) if has_model(manifest) else _check(manifest, version))
+    return " and ".join(dict.fromkeys(takers))
 
 
 def _package() -> ModuleType:
@@ -31,7 +37,10 @@ def _package() -> ModuleType:
         ) from None
 
 
-def _check(schemas: ModuleType, manifest: dict[str, Any], version: str) -> None:
+def _check(manifest: dict[str, Any], version: str) -> str:
+    schemas = _package()
+    versions = schemas.utils.all_versions()
+    version = {"": versions[-1], OLDEST: versions[0]}.get(version, version)
     what = f"{manifest['kind']} {manifest['metadata']['name']}"
     try:
         schemas.validate(manifest, version, strict=True)
@@ -40,3 +49,4 @@ def _check(schemas: ModuleType, manifest: dict[str, Any], version: str) -> None:
         raise JobError(f"{what}: {place}: Kubernetes {version} does not take this: {error.message}") from None
     except (schemas.utils.SchemaNotFoundError, schemas.utils.VersionNotSupportedError) as error:
         raise JobError(f"{what}: {error.message}.", hint="Leave --check out.") from None
+    return f"Kubernetes {version}"

@@ -119,3 +119,13 @@ def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
     _, err = told(capsys, "check", "job.yaml")
     assert "docker: can say all of it" in err
     assert "kubernetes: job.yaml:5: files.folder: " in err
+
+
+def test_a_kustomize_base_is_written_in_place_of_stdout(here: Path, capsys: Streams) -> None:
+    manifest, _ = told(capsys, "show", "kubernetes", "job.yaml")
+    out, err = told(capsys, "show", "kubernetes", "job.yaml", "--kustomize", "base")
+    assert (out, err) == ("", "Wrote base/manifest.yaml, base/kustomization.yaml.\n")
+    assert list(yaml.safe_load_all((here / "base/manifest.yaml").read_text())) == list(yaml.safe_load_all(manifest))
+    _, err = told(capsys, "show", "compose", "job.yaml", "--kustomize", "other", code=2)
+    assert "--kustomize is for objects of Kubernetes, and compose writes none." in err
+    assert not (here / "other").exists()

@@ -39,20 +39,67 @@ def of_compose(text: str, task: Task) -> list[Env]:
 
 def of_kubernetes(text: str, task: Task) -> list[Env]:
     """An Indexed Job's pods have their index besides; a pod that is alone has not."""
-    job = next(each for each in yaml.safe_load_all(text) if each["kind"] == "Job")["spec"]
-    env = _of_pod(job["template"])
-    if job.get("completionMode") != "Indexed":
-        return [env]
+    job = _object(text, "Job")
+    if job["spec"].get("completionMode") != "Indexed":
+        return [_of_pod(job["spec"]["template"])]
+    assert job["spec"]["completions"] == job["spec"]["parallelism"]
+    return _of_indexed_job(job["metadata"]["name"], job["spec"]["template"], job["spec"]["completions"])
+
+
+def _of_indexed_job(name: str, template: Mapping[str, Any], count: int) -> list[Env]:
+    env = _of_pod(template)
+    return [env | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"} for index in range(count)]
+
+
+def of_kubernetes_1_20(text: str, task: Task) -> list[Env]:
+    """Each Job has one pod, whose host name is the one that its template says."""
+    jobs = [each for each in yaml.safe_load_all(text) if each["kind"] == "Job"]
+    templates = [job["spec"]["template"] for job in jobs]
+    hosts = [template["spec"].get("hostname", "any") for template in templates]
+    return [_of_pod(template) | {"HOSTNAME": host} for template, host in zip(templates, hosts, strict=True)]
+
+
+def of_jobset(text: str, task: Task) -> list[Env]:
+    """kubernetes-sigs/jobset: pkg/controllers/jobset_controller.go (constructJob), pkg/util/placement. No variables."""
+    jobset = _object(text, "JobSet")
+    (replicated,) = jobset["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    assert job["completionMode"] == "Indexed"
     assert job["completions"] == job["parallelism"]
-    name = task.job.name
-    return [
-        env | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"} for index in range(job["completions"])
-    ]
+    name = f"{jobset['metadata']['name']}-{replicated['name']}-0"
+    return _of_indexed_job(name, job["template"], job["completions"])
+
+
+def of_trainjob(text: str, task: Task) -> list[Env]:
+    """kubeflow/trainer (2.0 to 2.3): pkg/runtime/framework/plugins/torch/torch.go, pkg/constants/constants.go."""
+    job, runtime = _object(text, "TrainJob"), _object(text, "TrainingRuntime")
+    name, trainer = job["metadata"]["name"], job["spec"]["trainer"]
+    assert job["spec"]["runtimeRef"] == {"kind": runtime["kind"], "name": runtime["metadata"]["name"]}
+    assert "torch" in runtime["spec"]["mlPolicy"]
+    (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    labels = replicated["template"]["metadata"]["labels"]
+    assert labels["trainer.kubeflow.org/trainjob-ancestor-step"] == "trainer"
+    template = replicated["template"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["name"] == replicated["name"] == "node"
+    common = {
+        "PET_NNODES": str(trainer["numNodes"]),
+        "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
+        "PET_MASTER_ADDR": f"{name}-node-0-0.{name}",
+        "PET_MASTER_PORT": "29500",
+    }
+    envs = _of_indexed_job(f"{name}-node-0", template, trainer["numNodes"])
+    return [{**env, **common, "PET_NODE_RANK": env["JOB_COMPLETION_INDEX"]} for env in envs]
+
+
+def _object(text: str, kind: str) -> Any:
+    (found,) = [each for each in yaml.safe_load_all(text) if each["kind"] == kind]
+    return found
 
 
 def of_pytorchjob(text: str, task: Task) -> list[Env]:
     """kubeflow/training-operator (release 1.9): pkg/controller.v1/pytorch/envvar.go, master.go and elastic.go."""
-    job = next(each for each in yaml.safe_load_all(text) if each["kind"] == "PyTorchJob")
+    job = _object(text, "PyTorchJob")
     name, spec = job["metadata"]["name"], job["spec"]
     replicas = spec["pytorchReplicaSpecs"]
     master, worker = replicas.get("Master"), replicas.get("Worker", {"replicas": 0})
@@ -163,7 +210,10 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "docker": of_docker,
     "compose": of_compose,
     "kubernetes": of_kubernetes,
+    "kubernetes-1.20": of_kubernetes_1_20,
+    "jobset": of_jobset,
     "pytorchjob": of_pytorchjob,
+    "trainjob": of_trainjob,
     "openpai": of_openpai,
     "openpai-v1": of_openpai_v1,
     "swarm": of_swarm,
@@ -175,7 +225,10 @@ MASTERS = {
     "docker": "mnist-0",
     "compose": "mnist-0",
     "kubernetes": "mnist-0.mnist",
+    "kubernetes-1.20": "mnist-0.mnist",
+    "jobset": "mnist-node-0-0.mnist",
     "pytorchjob": "mnist-master-0",
+    "trainjob": "mnist-node-0-0.mnist",
     "openpai": "10.2.0.5",
     "openpai-v1": "10.2.0.5",
     "swarm": "node-0",
@@ -183,4 +236,4 @@ MASTERS = {
     "torchrun": "gpu01",
 }
 ELASTIC_MASTERS = {**MASTERS, "pytorchjob": "mnist-worker-0"}  # its elastic jobs have no Master
-PORTS = {"openpai": PAI_PORT, "openpai-v1": PAI_PORT}
+PORTS = {"openpai": PAI_PORT, "openpai-v1": PAI_PORT, "trainjob": 29500}

@@ -1,13 +1,14 @@
 """Every manifest is one that Kubernetes takes, by its own schemas, and what is not is told by its place."""
 
 import sys
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.unit.jobs.cases import CASES, task_of, text_of
 from torchbake.errors import InstallError, JobError
-from torchbake.jobs.kubernetes_schema import check_manifest
+from torchbake.jobs.kubernetes_schema import OLDEST, check_manifest
 from torchbake.jobs.targets import TARGETS
 
 MANIFESTS = {case: TARGETS["kubernetes"].render(task_of(text_of(case))) for case in CASES}
@@ -16,24 +17,55 @@ ELASTIC = "1.31"  # the first with success policies on by default
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_newest_kubernetes_takes_it(case: str) -> None:
-    assert check_manifest(MANIFESTS[case]) >= "1.37"
+    assert check_manifest(MANIFESTS[case]) >= "Kubernetes 1.37"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_older_ones_take_it_too(case: str) -> None:
     version = ELASTIC if case == "elastic" else "1.28"
-    assert check_manifest(MANIFESTS[case], version) == version
+    assert check_manifest(MANIFESTS[case], version) == f"Kubernetes {version}"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_pods_of_a_pytorchjob_are_pods_of_kubernetes(case: str) -> None:
-    """The operator's own kinds have no schema here; what it hands to Kubernetes has one."""
-    *others, job = yaml.safe_load_all(TARGETS["pytorchjob"].render(task_of(text_of(case))))
-    replicas = job["spec"]["pytorchReplicaSpecs"].values()
-    pods = [{"apiVersion": "v1", "kind": "Pod", **replica["template"]} for replica in replicas]
-    named = [pod | {"metadata": pod["metadata"] | {"name": "pod"}} for pod in pods]
-    assert named
-    check_manifest(yaml.safe_dump_all([*others, *named]))
+def test_one_job_a_node_is_nothing_that_an_old_kubernetes_does_not_know(case: str) -> None:
+    manifest = TARGETS["kubernetes-1.20"].render(task_of(text_of(case)))
+    assert check_manifest(manifest, OLDEST) == "Kubernetes 1.25.0"  # the package has no older one
+    check_manifest(manifest)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_job_a_node_has_no_key_that_came_after_kubernetes_1_20(case: str) -> None:
+    objects = yaml.safe_load_all(TARGETS["kubernetes-1.20"].render(task_of(text_of(case))))
+    specs = [each["spec"] for each in objects if each["kind"] == "Job"]
+    assert specs
+    assert {key for spec in specs for key in spec} <= {"backoffLimit", "activeDeadlineSeconds", "template"}
+
+
+def handed_on(manifest: str) -> list[Any]:
+    """What an operator hands to Kubernetes of its own kinds, which have no schema there; and the rest."""
+    objects = list[Any]()
+    for each in yaml.safe_load_all(manifest):
+        spec = each.get("spec", {})
+        if each["kind"] == "PyTorchJob":
+            templates = [replica["template"] for replica in spec["pytorchReplicaSpecs"].values()]
+            objects += [{"apiVersion": "v1", "kind": "Pod", **template} for template in templates]
+        elif each["kind"] in ("JobSet", "TrainingRuntime"):
+            jobset = spec["template"]["spec"] if each["kind"] == "TrainingRuntime" else spec
+            objects += [
+                {"apiVersion": "batch/v1", "kind": "Job", **job["template"]} for job in jobset["replicatedJobs"]
+            ]
+        elif each["kind"] != "TrainJob":
+            objects.append(each)
+    return [each | {"metadata": {"name": "any"} | each["metadata"]} for each in objects]
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "jobset", "trainjob"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_an_operator_hands_to_kubernetes_is_taken(target: str, case: str) -> None:
+    objects = handed_on(TARGETS[target].render(task_of(text_of(case))))
+    assert {each["kind"] for each in objects} & {"Pod", "Job"}
+    for version in ("", ELASTIC if case == "elastic" else "1.28"):
+        check_manifest(yaml.safe_dump_all(objects), version)
 
 
 def test_a_key_that_it_does_not_know_is_told_with_its_place() -> None:
@@ -48,13 +80,42 @@ def test_a_value_of_another_type_is_told_with_its_place() -> None:
         check_manifest(wrong)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_an_operators_objects_are_held_against_its_models_and_the_others_against_kubernetes(case: str) -> None:
+    for target in ("jobset", "trainjob"):
+        takers = check_manifest(TARGETS[target].render(task_of(text_of(case)))).split(" and ")
+        assert takers[-1].startswith("kubeflow-trainer-api 2.")
+        others = ["Kubernetes"] if case in ("standalone", "everything") else []  # these have a ConfigMap
+        assert [taker.split()[0] for taker in takers[:-1]] == others
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "replicas: 1",
+            "replicsa: 1",
+            r"JobSet mnist: spec\.replicatedJobs\.0\.replicsa: kubeflow-.* does not know this",
+        ),
+        ("replicas: 1", "replicas: one", r"JobSet mnist: .*replicas: kubeflow-.* does not take this: .*integer"),
+        ("backoffLimit: 12", "backofLimit: 12", r"JobSet mnist: .*\.spec\.backofLimit: .* does not know this"),
+    ],
+)
+def test_what_an_operator_does_not_know_is_told_with_its_place(old: str, new: str, message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        check_manifest(TARGETS["jobset"].render(task_of(text_of("ddp"))).replace(old, new))
+
+
 def test_a_kind_without_a_schema_is_an_error_and_no_pass() -> None:
     with pytest.raises(JobError, match="PyTorchJob"):
         check_manifest("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\n")
 
 
-def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kubernetes_validate", None)
+@pytest.mark.parametrize(
+    ("package", "target"), [("kubernetes_validate", "kubernetes"), ("kubeflow_trainer_api", "trainjob")]
+)
+def test_without_the_package_it_says_how_to_get_it(package: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InstallError) as caught:
-        check_manifest(MANIFESTS["standalone"])
+        check_manifest(TARGETS[target].render(task_of(text_of("ddp"))))
     assert "torchbake[jobs]" in caught.value.sentence

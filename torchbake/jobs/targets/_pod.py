@@ -6,9 +6,10 @@ as root with three capabilities, and `hostPath`.
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchbake.jobs.expressible import Cannot
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.yaml_text import without_nothing
@@ -16,9 +17,32 @@ from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of
 from torchbake.jobs.validators import JOB_FOLDER
 
 CONTAINER = "pytorch"
+MASTER = "master"  # the port that nodes must reach
 _GPU = "nvidia.com/gpu"
 _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
 _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
+
+
+def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], bool] = lambda _: True) -> Cannot:
+    """The names that pods, and the Service by which they find each other, cannot have.
+
+    ``last`` is the longest name of a pod's host, and ``host`` its form in words.
+    """
+    return Cannot(
+        key="name",
+        why=f"a pod's host is {host} and takes 63 characters, and a Service's name begins with a letter: shorten or "
+        "change it",
+        when=lambda job: len(last(job)) > 63 or (job.name[0].isdigit() and service(job)),
+        only=f"that makes {host} longer than 63 characters, or begins with a digit",
+    )
+
+
+def security(task: Task) -> str:
+    """What an administrator would ask, as a sentence."""
+    roots = "volume-permissions runs as root, with CHOWN, FOWNER and DAC_OVERRIDE" if task.fixed else ""
+    hosts = "a volume is a hostPath" if any(volume.host_path for volume in task.job.volumes) else ""
+    but = " and ".join(filter(None, (roots, hosts)))
+    return f'Pod Security "restricted"{" would refuse this: " + but if but else " takes this"}.'
 
 
 def metadata(job: Job, name: str) -> dict[str, Any]:
@@ -32,8 +56,13 @@ def marks(job: Job) -> dict[str, Any]:
     return without_nothing({"labels": labels, "annotations": job.annotations})
 
 
-def template(task: Task, env: Mapping[str, str], *, port_name: str, **more: Any) -> dict[str, Any]:
-    """A pod template; ``more`` are keys of its spec that are not the same under every launcher."""
+def template(
+    task: Task, env: Mapping[str, str], *, port_name: str = "", container: str = CONTAINER, **more: Any
+) -> dict[str, Any]:
+    """A pod template; ``more`` are keys of its spec that are not the same under every launcher.
+
+    Without a name the port is not listed: that is for people and for an operator which looks it up, and opens nothing.
+    """
     job = task.job
     spec = {
         **more,
@@ -55,7 +84,7 @@ def template(task: Task, env: Mapping[str, str], *, port_name: str, **more: Any)
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "initContainers": [_permissions(task)] if task.fixed else [],
-        "containers": [_container(task, env, port_name)],
+        "containers": [_container(task, env, container, port_name)],
         "volumes": _volumes(task),
     }
     return {"metadata": marks(job), "spec": without_nothing(spec)}
@@ -67,19 +96,19 @@ def _as_written(model: Any) -> dict[str, Any]:
     return found
 
 
-def _container(task: Task, env: Mapping[str, str], port_name: str) -> dict[str, Any]:
+def _container(task: Task, env: Mapping[str, str], name: str, port_name: str) -> dict[str, Any]:
     job = task.job
     secrets = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
         for name, each in job.secrets.items()
     ]
     container = {
-        "name": CONTAINER,
+        "name": name,
         "image": task.image,
         "imagePullPolicy": "IfNotPresent",
         "args": [_escaped(word) for word in job.command],
         "env": [{"name": name, "value": _escaped(value)} for name, value in env.items()] + secrets,
-        "ports": [{"name": port_name, "containerPort": job.port}] if job.distributed else [],
+        "ports": [{"name": port_name, "containerPort": job.port}] if job.distributed and port_name else [],
         "resources": _resources(job),
         "readinessProbe": {
             "exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5,
@@ -159,6 +188,17 @@ def _volumes(task: Task) -> list[dict[str, Any]]:
         claim = {"persistentVolumeClaim": {"claimName": claim_of(job, volume)}}
         volumes.append({"name": name, **({"hostPath": {"path": volume.host_path}} if volume.host_path else claim)})
     return volumes
+
+
+def service(job: Job, selector: Mapping[str, str]) -> dict[str, Any]:
+    """Names for the pods, also for those that are not ready."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": dict(selector),
+        "ports": [{"name": MASTER, "port": job.port}],
+    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(job, job.name), "spec": spec}
 
 
 def files_of(job: Job) -> str:

@@ -17,12 +17,7 @@ ABOUT = "a PyTorchJob of Kubeflow's training operator, with its ConfigMap and cl
 MOST_NODES = model.MOST_NODES
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
-    Cannot(
-        key="name",
-        why="a pod's host is the name with -worker- and its number, and takes 63 characters: shorten the name",
-        when=lambda job: len(f"{job.name}-worker-{job.most_nodes}") > 63,
-        only="of more than 63 characters with -worker- and a number",
-    ),
+    _pod.named("NAME-worker-NUMBER", lambda job: f"{job.name}-worker-{job.most_nodes}"),
     Cannot(
         key="restarts",
         why="the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic",
@@ -35,7 +30,12 @@ _PORT = "pytorchjob-port"  # the operator makes MASTER_PORT of the port of this 
 
 
 def render(task: Task) -> str:
-    return documents([*_pod.surroundings(task), _job(task)])
+    return documents(objects(task))
+
+
+def objects(task: Task) -> list[dict[str, Any]]:
+    """What is applied, in this order."""
+    return [*_pod.surroundings(task), _job(task)]
 
 
 def _job(task: Task) -> dict[str, Any]:

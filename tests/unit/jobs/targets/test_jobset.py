@@ -1,0 +1,72 @@
+"""What a JobSet promises beside its contract, and what all targets of Kubernetes' kind promise of names and power."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
+from tests.unit.jobs.pods import pods_of
+from tests.unit.jobs.targets.test_kubernetes import POWERFUL, unrestricted
+from torchbake.jobs.expressible import OfKubernetes, unsaid
+from torchbake.jobs.targets import TARGETS, jobset, kubernetes
+
+OF_KUBERNETES = [name for name, target in TARGETS.items() if isinstance(target, OfKubernetes)]
+
+
+def job_spec(manifest: str) -> Any:
+    """The Job that Kubernetes gets, without its pods."""
+    *_, found = yaml.safe_load_all(manifest)
+    if found["kind"] == "JobSet":
+        (replicated,) = found["spec"]["replicatedJobs"]
+        found = replicated["template"]
+    return {key: value for key, value in found["spec"].items() if key != "template"}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("standalone", "one-node")])
+def test_its_job_ends_and_restarts_as_a_job_of_kubernetes_does(case: str) -> None:
+    task = task_of(text_of(case))
+    assert job_spec(jobset.render(task)) == job_spec(kubernetes.render(task))
+
+
+def test_pods_have_names_before_they_are_ready() -> None:
+    (found,) = yaml.safe_load_all(jobset.render(task_of(text_of("ddp"))))
+    assert found["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+
+
+def test_the_targets_of_kubernetes_kind_are_known() -> None:
+    assert OF_KUBERNETES == ["kubernetes", "kubernetes-1.20", "jobset", "pytorchjob", "trainjob"]
+
+
+@pytest.mark.parametrize("target", OF_KUBERNETES)
+@pytest.mark.parametrize("case", sorted(set(CASES) - POWERFUL))
+def test_pods_pass_pod_security_restricted(target: str, case: str) -> None:
+    found = pods_of(TARGETS[target].render(task_of(text_of(case))))
+    assert found
+    assert [problem for pod in found for problem in unrestricted(pod)] == []
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "jobset", "trainjob"])
+def test_exit_codes_are_those_of_the_pods_own_container(target: str) -> None:
+    """Kubernetes counts no exit code of a container that is not there."""
+    manifest = TARGETS[target].render(task_of(text_of("ddp")))
+    (pod,) = pods_of(manifest)
+    (container,) = pod["containers"]
+    assert manifest.count("containerName:") == manifest.count(f"containerName: {container['name']}\n") == 1
+
+
+@pytest.mark.parametrize("target", OF_KUBERNETES)
+def test_a_name_that_no_service_can_have_is_refused(target: str) -> None:
+    digit = LEAST.replace("mnist", "3d-unet") + "nodes: 2\n"
+    ((place, why),) = unsaid(job_of(digit), TARGETS[target])
+    assert place == ("name",)
+    assert "begins with a letter" in why
+
+
+@pytest.mark.parametrize("target", ["jobset", "trainjob"])
+@pytest.mark.parametrize(("nodes", "longest"), [(1, 63 - len("-node-0-0-abcde")), (11, 63 - len("-node-0-10-abcde"))])
+def test_a_name_too_long_for_a_jobsets_pods_is_refused(target: str, nodes: int, longest: int) -> None:
+    """kubernetes-sigs/jobset: pkg/webhooks/jobset_webhook.go adds five letters to the longest name."""
+    name, more = "m" * longest, f"nodes: {nodes}\n"
+    assert unsaid(job_of(LEAST.replace("mnist", name) + more), TARGETS[target]) == []
+    assert unsaid(job_of(LEAST.replace("mnist", f"{name}m") + more), TARGETS[target])

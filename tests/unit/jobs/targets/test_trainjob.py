@@ -1,0 +1,50 @@
+"""What a TrainJob promises beside its contract."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
+from tests.unit.jobs.pods import pods_of, variables_of
+from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.targets import trainjob
+
+# What Trainer sets; a job that said it too could contradict it.
+TRAINERS = {"NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "ELASTIC"}
+
+
+def objects(text: str) -> dict[str, Any]:
+    return {each["kind"]: each for each in yaml.safe_load_all(trainjob.render(task_of(text)))}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_trainer_sets_is_not_said_and_what_it_refuses_neither(case: str) -> None:
+    (pod,) = pods_of(trainjob.render(task_of(text_of(case))))
+    names = set(variables_of(pod))
+    assert "MODE" in names
+    assert TRAINERS.isdisjoint(names)
+    assert not [name for name in names if name.startswith("PET_")]
+
+
+def test_the_runtime_is_of_the_jobs_namespace_and_counts_nothing() -> None:
+    found = objects(text_of("ddp"))
+    assert found["TrainJob"]["spec"]["trainer"] == {"numNodes": 4, "numProcPerNode": 2}
+    (node,) = found["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"]
+    assert not {"completions", "parallelism"} & set(node["template"]["spec"])
+
+
+def test_each_gpu_has_a_process_where_it_is_auto() -> None:
+    text = LEAST.replace("8Gi}", "8Gi, gpu: 4}") + "processes: auto\n"
+    assert unsaid(job_of(text), trainjob) == []
+    assert objects(text)["TrainJob"]["spec"]["trainer"]["numProcPerNode"] == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [("elastic: 1:2", "elastic"), ("processes: auto", "processes"), ("port: 5000", "port")],
+)
+def test_what_trainer_decides_by_itself_is_refused(more: str, key: str) -> None:
+    ((place, _),) = unsaid(job_of(LEAST + more), trainjob)
+    assert place == (key,)
+    assert unsaid(job_of(LEAST + "processes: 2\nport: 29500"), trainjob) == []

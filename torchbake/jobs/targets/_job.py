@@ -1,0 +1,45 @@
+"""The Job of a group of nodes, as Kubernetes runs it alone and within a JobSet. Pure.
+
+A pod whose node was lost is made again, as are the others, which `run` ends for that; a script that fails ends the Job.
+"""
+
+from typing import Any
+
+from torchbake.jobs.model import Job
+from torchbake.jobs.targets.yaml_text import without_nothing
+
+# With these `run` ends where nodes did not find each other, or one was lost, and 143 is SIGTERM: a drained node.
+# docs/env-contract.md has them all. Any other code is the script's own.
+NODES_FAILED = (83, 84, 87, 89, 143)
+ELASTIC = "An elastic job ends with its node 0: Kubernetes 1.31 or newer."
+
+
+def job_spec(job: Job, template: dict[str, Any], *, indexed: bool, counted: bool = True) -> dict[str, Any]:
+    """The spec of a Job around a pod template, which has one container.
+
+    ``indexed`` gives each pod a number and a host name; ``counted`` says how many there are, unless a launcher does.
+    """
+    (container,) = template["spec"]["containers"]
+    count = job.most_nodes if indexed and counted else None
+    spec = {
+        "completionMode": "Indexed" if indexed else None,
+        "completions": count,
+        "parallelism": count,
+        "backoffLimit": job.restarts * job.most_nodes,  # each pod that ends so counts
+        "activeDeadlineSeconds": job.timeouts.job,
+        "podFailurePolicy": _failures(job, container["name"]),
+        "successPolicy": {"rules": [{"succeededIndexes": "0"}]} if job.elastic and count else None,
+        "template": template,
+    }
+    return without_nothing(spec)
+
+
+def _failures(job: Job, container: str) -> dict[str, Any]:
+    """In this order: a pod that its node took along does not count; any code of the script's own ends the job."""
+    lost = {"action": "Ignore" if job.restarts else "FailJob", "onPodConditions": [_DISRUPTED]}
+    failed = {"containerName": container, "operator": "NotIn", "values": list(NODES_FAILED)}
+    # Nothing in the list means the same as no list, which the schemas of Kubernetes 1.28 and older do not take.
+    return {"rules": [lost, {"action": "FailJob", "onExitCodes": failed, "onPodConditions": []}]}
+
+
+_DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
