@@ -4,7 +4,7 @@
 {{- if .Values.elastic -}}
 {{- splitList ":" .Values.elastic | last -}}
 {{- else -}}
-{{- .Values.worldSize | int -}}
+{{- .Values.worldSize | int | max 1 -}}
 {{- end -}}
 {{- end -}}
 

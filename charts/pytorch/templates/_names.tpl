@@ -26,18 +26,21 @@
 
 {{/* Which pods are this release's. */}}
 {{- define "pytorch.selector" -}}
-app.kubernetes.io/name: {{ include "pytorch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- $own := dict "app.kubernetes.io/name" (include "pytorch.name" .) "app.kubernetes.io/instance" .Release.Name -}}
+{{- toYaml (merge (pick .Values.commonLabels "app.kubernetes.io/name" "app.kubernetes.io/instance") $own) -}}
+{{- end -}}
+
+{{/* Labels: the user's come before the chart's. */}}
+{{- define "pytorch.labels" -}}
+{{- $own := include "pytorch.selector" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .Release.Service -}}
+{{- toYaml (merge (deepCopy .Values.commonLabels) $own) -}}
 {{- end -}}
 
 {{/* Of a pod: nothing that another version of the chart would change. */}}
 {{- define "pytorch.podMarks" -}}
 labels:
-  {{- include "pytorch.selector" . | nindent 2 }}
-  app.kubernetes.io/managed-by: {{ .Release.Service }}
-  {{- with .Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "pytorch.labels" . | nindent 2 }}
 {{- with .Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -46,14 +49,10 @@ annotations:
 
 {{/* Of all other objects: dict root, name, and annotations of its own. */}}
 {{- define "pytorch.metadata" -}}
+{{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
 name: {{ .name }}
 labels:
-  {{- include "pytorch.selector" .root | nindent 2 }}
-  app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-  helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-  {{- with .root.Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- merge (include "pytorch.labels" .root | fromYaml) (dict "helm.sh/chart" $chart) | toYaml | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
