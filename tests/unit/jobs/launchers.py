@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import helm_python
 import yaml
 
+from tests.unit.charts.helm import objects
 from torchbake.jobs.task import Task
 
 Env = Mapping[str, str]
@@ -47,6 +49,11 @@ def of_kubernetes(text: str, task: Task) -> list[Env]:
     return [
         env | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"} for index in range(job["completions"])
     ]
+
+
+def of_helm(text: str, task: Task) -> list[Env]:
+    """What the chart makes of these values is Kubernetes'."""
+    return of_kubernetes(yaml.safe_dump_all(objects(helm_python.values_from_yaml(text)).values()), task)
 
 
 def of_pytorchjob(text: str, task: Task) -> list[Env]:
@@ -120,6 +127,7 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "docker": of_docker,
     "compose": of_compose,
     "kubernetes": of_kubernetes,
+    "helm": of_helm,
     "pytorchjob": of_pytorchjob,
     "openpai": of_openpai,
     "openpai-v1": of_openpai_v1,
@@ -129,6 +137,7 @@ MASTERS = {
     "docker": "mnist-0",
     "compose": "mnist-0",
     "kubernetes": "mnist-0.mnist",
+    "helm": "mnist-0.mnist",
     "pytorchjob": "mnist-master-0",
     "openpai": "10.2.0.5",
     "openpai-v1": "10.2.0.5",
