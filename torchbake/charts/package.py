@@ -14,7 +14,9 @@ import yaml
 from torchbake.errors import PublishError
 from torchbake.oci.reference import Reference
 
-_VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")  # SemVer 2, as Helm wants
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
+)  # SemVer 2, as Helm wants
 _SKIPPED = ("__pycache__",)
 Place = tuple[str, ...]
 

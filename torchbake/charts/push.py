@@ -30,7 +30,7 @@ def push(registry: Registry, package: Package, signer: Signer) -> tuple[Manifest
         if there not in (None, manifest.digest):
             raise PublishError(
                 f"{registry.repository}:{tag} is there with other content ({there}).",
-                hint="A version is written once: give another, --version, or raise the chart's own.",
+                hint="A version is written once: give another, --chart-version, or raise the chart's own.",
             )
         if there is None:
             for content in (package.data, config):

@@ -38,7 +38,7 @@ class Arguments(Signing):
     words: tuple[str, ...]
     registry: str
     chart: Path
-    version: str
+    chart_version: str
     output: Path
 
 
@@ -51,10 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     folder = TOOLKIT / "charts/pytorch"
     parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a chart that began as this one")
     parser.add_argument(
-        "--version", default="", metavar="VERSION", help="of the package (default: the chart's, and + the image's tag)"
+        "--chart-version",
+        default="",
+        metavar="VERSION",
+        help="of the package (default: the chart's, and + the image's tag)",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("."), metavar="FOLDER", help="package: where it goes (default: here)"
+        "--output", type=Path, default=Path(), metavar="FOLDER", help="package: where it goes (default: here)"
     )
     add_signing(parser)
 
@@ -89,7 +92,7 @@ def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
 
 
 def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
-    """Against the newest release: an older chart is named by --version."""
+    """The chart of the newest release, or the one that --chart-version names."""
     verifier = trust_of(args)
     made = _made(args, selectors, verifier)
     repository = _repository(args, made)
@@ -124,7 +127,7 @@ def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Pa
         names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
         raise UsageError(f"A chart has one image, and these are {len(specs)} ({names}): name one.")
     images = [_released(args, spec, verifier) for spec in (specs[0], _init(project))]
-    return package(args.chart, dict(zip(IMAGES, images, strict=True)), args.version)
+    return package(args.chart, dict(zip(IMAGES, images, strict=True)), args.chart_version)
 
 
 def _init(project: Project) -> Spec:

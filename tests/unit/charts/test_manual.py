@@ -1,4 +1,4 @@
-"""The chart's README, its schema and its values have the same parameters; none names a version that is not the matrix's."""
+"""README, schema and values of the chart have the same parameters, and its images are those of the matrix."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -145,8 +145,18 @@ def broken(data: bytes) -> Callable[[Served], None]:
         (broken(gzip.compress(b"no archive")), "holds no chart"),
         (lambda served: served.store(CHARTS).tags.clear(), "is not there"),
     ],
-    ids=["moved tag", "image gone", "another's image", "another version", "no chart", "rolling", "no gzip", "no tar", "gone"],
-)  # fmt: skip
+    ids=[
+        "moved",
+        "image gone",
+        "another's image",
+        "another version",
+        "no chart",
+        "rolling",
+        "no gzip",
+        "no tar",
+        "gone",
+    ],
+)
 def test_what_is_wrong_with_it_is_told(spoil: Callable[[Served], None], said: str) -> None:
     served = Served()
     served.push()

@@ -1,6 +1,7 @@
 """Helm: values of the chart `charts/pytorch`, which then makes the objects of `kubernetes`. Pure.
 
-What the chart would decide otherwise than `job show kubernetes` is said: the probes, and that the Job has the job's name.
+What the chart would decide otherwise than `job show kubernetes` is said: the probes, and that the Job has the job's
+name.
 """
 
 import base64
@@ -100,7 +101,9 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _volumes(task: Task, pod: dict[str, Any]) -> dict[str, Any]:
     """The job's, in its own words; the chart's own claim is none of them."""
-    volumes = [volume.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for volume in task.job.volumes]
+    volumes = [
+        volume.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for volume in task.job.volumes
+    ]
     fixing = {}
     if task.fixed:
         fixing = {"image": _image(task.init_image), "resources": pod["initContainers"][0]["resources"]}

@@ -21,6 +21,7 @@ PROBE = {"exec": {"command": ["true"]}, "periodSeconds": 77}
 BESIDE = {"name": "beside", "image": "team/beside:7"}
 RULE: dict[str, Any] = {"ports": [{"port": 9100}]}
 POLICY = {"networkPolicy": {"enabled": True}}
+BUDGET = {"podDisruptionBudget": {"enabled": True}}
 DIGEST = f"sha256:{'a' * 64}"
 
 # By parameter: its other value; what else must be set for it to count; and what is found in the output, the value
@@ -114,7 +115,7 @@ OTHERS: dict[str, tuple[Any, Mapping[str, Any], Any]] = {
     ),
     "priorityClassName": ("research", {}, {"priorityClassName": "research"}),
     "podDisruptionBudget.enabled": (True, GROUP, {"minAvailable": 2}),
-    "podDisruptionBudget.minAvailable": (1, merged(GROUP, {"podDisruptionBudget": {"enabled": True}}), {"minAvailable": 1}),
+    "podDisruptionBudget.minAvailable": (1, merged(GROUP, BUDGET), {"minAvailable": 1}),
     "initContainers": ([BESIDE], {}, {"initContainers": [BESIDE]}),
     "sidecars": ([BESIDE], {}, {"initContainers": [{**BESIDE, "restartPolicy": "Always"}]}),
     "commonLabels": ({"team": "vision"}, {}, {"team": "vision"}),

@@ -17,9 +17,18 @@ from torchbake.jobs.task import Task
 HELMS = ("helm.sh/chart", "app.kubernetes.io/instance")  # what Helm says of itself; docs/chart.md
 BY_HELM = "app.kubernetes.io/managed-by"
 MORE = {
-    "literal texts": "args: [$(A), $$B, '{{ .Values }}', '1e3', y]\nenv: {A: $(X), B: '{{ fail \"no\" }}', C: '1e3', D: n}",
-    "claims": "nodes: 2\nvolumes: [{size: 1Gi, mountPath: /a, accessMode: ReadWriteOncePod}, {size: 2Gi, mountPath: /b}, "
-    "{claim: made, size: 3Gi, mountPath: /c}, {claim: there, mountPath: /d, permissions: fix}]",
+    "literal texts": """\
+args: [$(A), $$B, '{{ .Values }}', '1e3', y]
+env: {A: $(X), B: '{{ fail "no" }}', C: '1e3', D: n}
+""",
+    "claims": """\
+nodes: 2
+volumes:
+  - {size: 1Gi, mountPath: /a, accessMode: ReadWriteOncePod}
+  - {size: 2Gi, mountPath: /b}
+  - {claim: made, size: 3Gi, mountPath: /c}
+  - {claim: there, mountPath: /d, permissions: fix}
+""",
     "configMap": "files: {configMap: mnist-files}",
     "no restarts": "restarts: 0\nmodule: package.train",
     "labels of its own": "labels: {app.kubernetes.io/name: other, team: ''}",
@@ -91,6 +100,12 @@ def test_a_text_is_the_same_text_for_helm(text: str) -> None:
     assert helm_python.values_from_yaml(documents([{"a": text}])) == {"a": text}
 
 
-@pytest.mark.parametrize("text", ["1e3", "y", "N", "0o17", "1e-3", ".5", "+1", "0x1F", "1_000", "~", "on", "2026-01-01"])
+@pytest.mark.parametrize(
+    "text", ["1e3", "y", "N", "0o17", "1e-3", ".5", "+1", "0x1F", "1_000", "~", "on", "2026-01-01"]
+)
 def test_what_looks_like_something_else_stays_a_text(text: str) -> None:
-    assert helm_python.values_from_yaml(documents([{"a": text}])) == yaml.safe_load(documents([{"a": text}])) == {"a": text}
+    assert (
+        helm_python.values_from_yaml(documents([{"a": text}]))
+        == yaml.safe_load(documents([{"a": text}]))
+        == {"a": text}
+    )

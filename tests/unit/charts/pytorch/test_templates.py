@@ -130,9 +130,14 @@ def job_name(values: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     "change",
-    [{"restarts": 1}, {"files": {"train.py": "2"}}, {"image": {"tag": "x"}}, {"extraEnvVars": [{"name": "A", "value": "1"}]}],
+    [
+        {"restarts": 1},
+        {"files": {"train.py": "2"}},
+        {"image": {"tag": "x"}},
+        {"extraEnvVars": [{"name": "A", "value": "1"}]},
+    ],
     ids=["policy", "a file's content", "image", "variable"],
-)  # fmt: skip
+)
 def test_an_upgrade_that_changes_what_runs_makes_another_job(change: dict[str, Any]) -> None:
     before = merged(GROUP, {"files": {"train.py": "1"}})
     assert job_name(before) != job_name(merged(before, change))
