@@ -83,7 +83,7 @@ def test_an_image_is_named_to_the_letter(image: str) -> None:
 
 def test_files_whose_keys_are_the_same_stay_apart() -> None:
     task = task_of(text_of("standalone"))
-    contents = {"z": b"0", "a_b": b"1", "a/b": b"2", "a b": b"\xff", "ä" * 300: b"4"}
+    contents = {"z": b"0", "a_b": b"1", "a/b": b"2", "a b": b"\xff", f"{'ä' * 300}.py": b"4"}
     task = Task(job=task.job, image=task.image, folder=task.folder, contents=contents)
     assert of_chart(task) == of_kubernetes(task)
     assert len(one(of_chart(task), "ConfigMap")["data"]) == 4
