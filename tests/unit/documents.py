@@ -15,7 +15,7 @@ PAGES = (
     *sorted((TOOLKIT / ".github").glob("*.md")),
     *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
 )
-_FOLDERS = "benchmarks|ci|docs|entrypoints|images|layers|templates|tests|torchbake"
+_FOLDERS = "benchmarks|charts|ci|docs|entrypoints|images|layers|templates|tests|torchbake"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,8 +79,8 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
         assert any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), word
     if "-m" in words:
-        mark = f"pytest.mark.{words[words.index('-m') + 1]}\n"
-        assert any(mark in path.read_text() for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
+        mark = rf"pytest\.mark\.{words[words.index('-m') + 1]}\b"
+        assert any(re.search(mark, path.read_text()) for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
     chosen = {words[words.index(option) + 1] for option in ("-k", "-m") if option in words}
     assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb"}
 

@@ -32,7 +32,7 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
     """Put it beside its image, under its own digest; the same text is the same artifact. Raises RegistryError."""
     data = artifact.text.encode()
     for content in (data, _EMPTY):
-        _send(registry, content)
+        send(registry, content)
     content_of = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -80,7 +80,8 @@ def subject_of(manifest: Manifest) -> str:
     return str(subject.get("digest", "")) if isinstance(subject, dict) else ""
 
 
-def _send(registry: Registry, data: bytes) -> None:
+def send(registry: Registry, data: bytes) -> None:
+    """Upload bytes as a blob, unless they are there."""
     blob = Blob(digest=sha256(data), size=len(data))
     if registry.has(blob):
         return

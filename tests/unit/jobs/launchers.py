@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import helm_python
 import yaml
 
+from tests.unit.charts.helm import objects
 from torchbake.jobs.task import Task
 
 Env = Mapping[str, str]
@@ -95,6 +97,11 @@ def of_trainjob(text: str, task: Task) -> list[Env]:
 def _object(text: str, kind: str) -> Any:
     (found,) = [each for each in yaml.safe_load_all(text) if each["kind"] == kind]
     return found
+
+
+def of_helm(text: str, task: Task) -> list[Env]:
+    """What the chart makes of these values is Kubernetes'."""
+    return of_kubernetes(yaml.safe_dump_all(objects(helm_python.values_from_yaml(text)).values()), task)
 
 
 def of_pytorchjob(text: str, task: Task) -> list[Env]:
@@ -212,6 +219,7 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "kubernetes": of_kubernetes,
     "kubernetes-1.20": of_kubernetes_1_20,
     "jobset": of_jobset,
+    "helm": of_helm,
     "pytorchjob": of_pytorchjob,
     "trainjob": of_trainjob,
     "openpai": of_openpai,
@@ -227,6 +235,7 @@ MASTERS = {
     "kubernetes": "mnist-0.mnist",
     "kubernetes-1.20": "mnist-0.mnist",
     "jobset": "mnist-node-0-0.mnist",
+    "helm": "mnist-0.mnist",
     "pytorchjob": "mnist-master-0",
     "trainjob": "mnist-node-0-0.mnist",
     "openpai": "10.2.0.5",

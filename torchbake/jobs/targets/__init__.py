@@ -4,6 +4,7 @@ from torchbake.jobs.expressible import Target
 from torchbake.jobs.targets import (
     compose,
     docker,
+    helm,
     jobset,
     kubernetes,
     kubernetes_1_20,
@@ -21,7 +22,7 @@ TARGETS: dict[str, Target] = {
     module.NAME: module
     for module in (
         *(docker, compose, swarm),
-        *(kubernetes, kubernetes_1_20, jobset, pytorchjob, trainjob),
+        *(kubernetes, kubernetes_1_20, helm, jobset, pytorchjob, trainjob),
         *(openpai, openpai_v1),
         *(slurm, torchrun),
     )

@@ -240,9 +240,9 @@ def _config_map(task: Task) -> dict[str, Any]:
 
 
 def keys_of(task: Task) -> list[str]:
-    """A key for each file: its path, but for what no key may hold; no two are the same."""
-    keys = list[str]()
-    for path in task.contents:
+    """A key for each file: its path, but for what no key may hold; no two are the same, whatever their order."""
+    keys = dict[str, str]()
+    for path in sorted(task.contents):
         key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)[-240:]
-        keys.append(key if key not in keys else f"{key}-{len(keys)}")
-    return keys
+        keys[path] = key if key not in keys.values() else f"{key}-{len(keys)}"
+    return [keys[path] for path in task.contents]

@@ -1,5 +1,6 @@
 """Objects as YAML, for people to read and programs to take. Pure."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,12 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+# What kubectl and Helm would not read as a text, though PyYAML would: such texts are quoted.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|0o[0-7]+|[yYnN])$"),
+    list("-+.0123456789yYnN"),
+)
 
 
 def documents(objects: Iterable[dict[str, Any]], *, head: str = "") -> str:

@@ -1,0 +1,40 @@
+{{/* A plain Job of one node; of several an Indexed Job, whose pod 0 is the master: dict root, job (its name). */}}
+
+{{- define "pytorch.jobSpec" -}}
+{{- $values := .root.Values -}}
+{{- $nodes := include "pytorch.nodes" .root | int -}}
+{{- if gt $nodes 1 }}
+completionMode: Indexed
+completions: {{ $nodes }}
+parallelism: {{ $nodes }}
+{{- end }}
+# Each pod that ends so counts.
+backoffLimit: {{ mul $values.restarts $nodes }}
+{{- with $values.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ . | int64 }}
+{{- end }}
+{{- if not (kindIs "invalid" $values.ttlSecondsAfterFinished) }}
+ttlSecondsAfterFinished: {{ $values.ttlSecondsAfterFinished | int64 }}
+{{- end }}
+podFailurePolicy:
+  rules:
+    # A pod that its node took along does not count.
+    - action: {{ gt (int $values.restarts) 0 | ternary "Ignore" "FailJob" }}
+      onPodConditions:
+        - type: DisruptionTarget
+          status: "True"
+    # Nodes did not find each other, or one was lost, or drained; any other code is the script's own and ends the job.
+    - action: FailJob
+      onExitCodes:
+        containerName: pytorch
+        operator: NotIn
+        values: [83, 84, 87, 89, 143]
+      onPodConditions: []
+{{- if and $values.elastic (gt $nodes 1) }}
+successPolicy:
+  rules:
+    - succeededIndexes: "0"
+{{- end }}
+template:
+  {{- include "pytorch.podTemplate" . | nindent 2 }}
+{{- end -}}

@@ -1,0 +1,91 @@
+"""The chart, rendered by Helm itself: its library runs in this process, without a cluster and without a network."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import helm_python
+import yaml
+
+from torchbake.core.paths import TOOLKIT
+
+CHART = TOOLKIT / "charts/pytorch"
+RELEASE = "demo"
+Objects = dict[tuple[str, str], Any]  # by kind and name
+_LOADED = helm_python.Chart.load(CHART)
+
+
+class _Strict(yaml.SafeLoader):
+    """A key that is there twice is an error, as it is for Kubernetes."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"{node.start_mark}: a key is there twice: {keys}"
+        return super().construct_mapping(node, deep)
+
+
+def defaults() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return found
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each parameter with its default: a mapping that is empty is one too."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def render(values: Mapping[str, Any]) -> dict[str, str]:
+    """Texts by the names of their templates."""
+    texts = _LOADED.render(dict(values), name=RELEASE, namespace="team")
+    return {name.removeprefix("pytorch/templates/"): text for name, text in texts.items() if text.strip()}
+
+
+def objects(values: Mapping[str, Any]) -> Objects:
+    """What Kubernetes is sent."""
+    texts = [text for name, text in render(values).items() if name.endswith(".yaml")]
+    found = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
+    named = {(each["kind"], each["metadata"]["name"]): each for each in found}
+    assert len(named) == len(found)
+    return named
+
+
+def one(found: Objects, kind: str) -> Any:
+    (each,) = [each for (its, _), each in found.items() if its == kind]
+    return each
+
+
+def pod(found: Objects) -> Any:
+    """The spec of a node's pod."""
+    (owner,) = [each for each in found.values() if each["kind"] in ("Job", "StatefulSet")]
+    return owner["spec"]["template"]["spec"]
+
+
+def container(found: Objects) -> Any:
+    (only,) = pod(found)["containers"]
+    return only
+
+
+def env(found: Objects) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in container(found)["env"]}
+
+
+def problem(values: Mapping[str, Any]) -> str:
+    """What Helm says of values that are refused."""
+    try:
+        render(values)
+    except helm_python.HelmError as error:
+        return str(error)
+    raise AssertionError("these values are taken")
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Values over values, mapping by mapping, as Helm lays them."""
+    whole = dict[str, Any]()
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, Mapping) and isinstance(whole.get(key), Mapping)
+            whole[key] = merged(whole[key], value) if both else value
+    return whole

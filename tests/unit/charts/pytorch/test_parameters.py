@@ -1,0 +1,204 @@
+"""Every parameter: with another value than its default that value is in what Kubernetes is sent, and Helm takes it."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from tests.unit.charts.helm import CHART, defaults, leaves, merged, objects
+from torchbake.jobs.kubernetes_schema import check_manifest
+
+GIT = {"cloneFilesFromGit": {"enabled": True, "repository": "https://example.com/job.git"}}
+OWN_GIT = merged(GIT, {"git": {"repository": "team/git"}})
+SSH = {"sshSecret": "deploy-key"}
+SCRIPT = {"entrypoint": {"file": "train.py"}}
+GROUP = {"mode": "distributed", "worldSize": 2, **SCRIPT}
+FIX = {"volumePermissions": {"enabled": True}}
+PROBE = {"exec": {"command": ["true"]}, "periodSeconds": 77}
+BESIDE = {"name": "beside", "image": "team/beside:7"}
+RULE: dict[str, Any] = {"ports": [{"port": 9100}]}
+POLICY = {"networkPolicy": {"enabled": True}}
+BUDGET = {"podDisruptionBudget": {"enabled": True}}
+DIGEST = f"sha256:{'a' * 64}"
+
+# By parameter: its other value; what else must be set for it to count; and what is found in the output, the value
+# itself if it is not said.
+OTHERS: dict[str, tuple[Any, Mapping[str, Any], Any]] = {
+    "global.imageRegistry": ("mirror.example.com", {}, "mirror.example.com/torchbake/pytorch:latest"),
+    "global.imagePullSecrets": (["login"], {}, {"name": "login"}),
+    "global.storageClass": ("everywhere", {}, "everywhere"),
+    "image.registry": ("ghcr.io", {}, "ghcr.io/torchbake/pytorch:latest"),
+    "image.repository": ("team/image", {}, "docker.io/team/image:latest"),
+    "image.tag": ("2.13.0-cpu", {}, "docker.io/torchbake/pytorch:2.13.0-cpu"),
+    "image.digest": (DIGEST, {}, f"docker.io/torchbake/pytorch:latest@{DIGEST}"),
+    "image.pullPolicy": ("Always", {}, "Always"),
+    "image.pullSecrets": (["login"], {}, {"name": "login"}),
+    "image.debug": (True, {}, {"name": "NCCL_DEBUG", "value": "INFO"}),
+    "nameOverride": ("other", {}, {"app.kubernetes.io/name": "other"}),
+    "fullnameOverride": ("other", {}, "other-data"),
+    "kind": ("statefulset", {}, "StatefulSet"),
+    "restartOnUpgrade": (False, {}, {"kind": "Job", "metadata": {"name": "demo-pytorch"}}),
+    "mode": ("distributed", SCRIPT, {"name": "MODE", "value": "distributed"}),
+    "worldSize": (4, merged(GROUP, {"worldSize": 4}), {"completions": 4, "parallelism": 4}),
+    "processesPerNode": ("auto", GROUP, {"name": "NPROC_PER_NODE", "value": "auto"}),
+    "elastic": ("2:5", {"mode": "distributed", **SCRIPT}, {"name": "ELASTIC", "value": "2:5"}),
+    "port": (29500, GROUP, {"name": "MASTER_PORT", "value": "29500"}),
+    "entrypoint.file": ("train.py", {}, ["run", "train.py"]),
+    "entrypoint.module": ("package.train", {}, ["run", "-m", "package.train"]),
+    "entrypoint.args": (["--epochs", 3, "a b"], SCRIPT, ["run", "train.py", "--epochs", "3", "a b"]),
+    "extraEnvVars": ([{"name": "A", "value": "b"}], {}, {"name": "A", "value": "b"}),
+    "configMap": ("mnist-files", {}, {"configMap": {"name": "mnist-files"}}),
+    "files": ({"a/b.py": "print(1)\n"}, {}, {"data": {"a_b.py": "print(1)\n"}}),
+    "binaryFiles": ({"c.bin": "AP8="}, {}, {"binaryData": {"c.bin": "AP8="}}),
+    "cloneFilesFromGit.enabled": (True, GIT, {"name": "GIT_REPOSITORY", "value": "https://example.com/job.git"}),
+    "cloneFilesFromGit.repository": ("https://example.com/b.git", GIT, "https://example.com/b.git"),
+    "cloneFilesFromGit.revision": ("v2", GIT, {"name": "GIT_REVISION", "value": "v2"}),
+    "cloneFilesFromGit.sshSecret": ("deploy-key", GIT, {"secretName": "deploy-key"}),
+    "git.registry": ("ghcr.io", OWN_GIT, "ghcr.io/team/git"),
+    "git.repository": ("team/other", GIT, "docker.io/team/other"),
+    "git.tag": ("2.40", OWN_GIT, "docker.io/team/git:2.40"),
+    "git.pullPolicy": ("Never", OWN_GIT, {"name": "git", "imagePullPolicy": "Never"}),
+    "git.pullSecrets": (["login"], OWN_GIT, {"name": "login"}),
+    "restarts": (5, {}, {"backoffLimit": 5}),
+    "timeouts.rendezvous": (301, GROUP, {"name": "RENDEZVOUS_TIMEOUT", "value": "301"}),
+    "timeouts.group": (1209600, GROUP, {"name": "GROUP_TIMEOUT", "value": "1209600"}),
+    "timeouts.stop": (60, {}, {"terminationGracePeriodSeconds": 75}),
+    "terminationGracePeriodSeconds": (99, {}, {"terminationGracePeriodSeconds": 99}),
+    "activeDeadlineSeconds": (31536000, {}, {"activeDeadlineSeconds": 31536000}),
+    "ttlSecondsAfterFinished": (0, {}, {"ttlSecondsAfterFinished": 0}),
+    "resources": ({"limits": {"cpu": "7"}}, {}, {"limits": {"cpu": "7"}}),
+    "gpu": (2, {}, {"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2"}}),
+    "rdma": ("rdma/hca", {}, {"limits": {"rdma/hca": "1"}}),
+    "shmSize": ("7Gi", {}, {"medium": "Memory", "sizeLimit": "7Gi"}),
+    "persistence.enabled": (False, {}, None),
+    "persistence.existingClaim": ("team-data", {}, {"claimName": "team-data"}),
+    "persistence.mountPath": ("/bitnami/pytorch", {}, {"mountPath": "/bitnami/pytorch"}),
+    "persistence.storageClass": ("fast", {}, {"storageClassName": "fast"}),
+    "persistence.accessMode": ("ReadWriteMany", {}, {"accessModes": ["ReadWriteMany"]}),
+    "persistence.size": ("9Gi", {}, {"requests": {"storage": "9Gi"}}),
+    "persistence.annotations": ({"a": "b"}, {}, {"annotations": {"a": "b"}}),
+    "volumes": ([{"hostPath": "/srv/x", "mountPath": "/x"}], {}, {"hostPath": {"path": "/srv/x"}}),
+    "extraVolumes": ([{"name": "x", "emptyDir": {}}], {}, {"name": "x", "emptyDir": {}}),
+    "extraVolumeMounts": ([{"name": "tmp", "mountPath": "/x"}], {}, {"name": "tmp", "mountPath": "/x"}),
+    "volumePermissions.enabled": (True, {}, ["--owner", "1001:1001", "/data"]),
+    "volumePermissions.image.registry": ("ghcr.io", FIX, "ghcr.io/torchbake/volume-permissions:1.0.0"),
+    "volumePermissions.image.repository": ("team/fix", FIX, "docker.io/team/fix:1.0.0"),
+    "volumePermissions.image.tag": ("9", FIX, "docker.io/torchbake/volume-permissions:9"),
+    "volumePermissions.image.digest": (DIGEST, FIX, f"docker.io/torchbake/volume-permissions:1.0.0@{DIGEST}"),
+    "volumePermissions.image.pullPolicy": ("Never", FIX, {"name": "volume-permissions", "imagePullPolicy": "Never"}),
+    "volumePermissions.resources": ({"limits": {"cpu": "1"}}, FIX, {"limits": {"cpu": "1"}}),
+    "securityContext.enabled": (False, {}, None),
+    "securityContext.fsGroup": (2000, {}, {"fsGroup": 2000}),
+    "securityContext.runAsUser": (1000650000, {}, {"runAsUser": 1000650000}),
+    "securityContext.readOnlyRootFilesystem": (False, {}, {"readOnlyRootFilesystem": False}),
+    "serviceAccount.create": (True, {}, "ServiceAccount"),
+    "serviceAccount.name": ("trainer", {}, {"serviceAccountName": "trainer", "automountServiceAccountToken": True}),
+    "serviceAccount.annotations": ({"a": "b"}, {"serviceAccount": {"create": True}}, {"annotations": {"a": "b"}}),
+    "service.type": ("NodePort", GROUP, {"type": "NodePort"}),
+    "networkPolicy.enabled": (True, {}, "NetworkPolicy"),
+    "networkPolicy.ingress": ([RULE], POLICY, RULE),
+    "networkPolicy.egress": ([RULE], POLICY, RULE),
+    "customLivenessProbe": (PROBE, {}, {"livenessProbe": PROBE}),
+    "customReadinessProbe": (PROBE, {}, {"readinessProbe": PROBE}),
+    "customStartupProbe": (PROBE, {}, {"startupProbe": PROBE}),
+    "nodeSelector": ({"zone": "a"}, {}, {"nodeSelector": {"zone": "a"}}),
+    "tolerations": ([{"key": "a", "operator": "Exists"}], {}, {"tolerations": [{"key": "a", "operator": "Exists"}]}),
+    "affinity": (
+        {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}, {},
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+    ),
+    "topologySpreadConstraints": (
+        [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}], {}, {"maxSkew": 2},
+    ),
+    "priorityClassName": ("research", {}, {"priorityClassName": "research"}),
+    "podDisruptionBudget.enabled": (True, GROUP, {"minAvailable": 2}),
+    "podDisruptionBudget.minAvailable": (1, merged(GROUP, BUDGET), {"minAvailable": 1}),
+    "initContainers": ([BESIDE], {}, {"initContainers": [BESIDE]}),
+    "sidecars": ([BESIDE], {}, {"initContainers": [{**BESIDE, "restartPolicy": "Always"}]}),
+    "commonLabels": ({"team": "vision"}, {}, {"team": "vision"}),
+    "commonAnnotations": ({"a": "b"}, {}, {"annotations": {"a": "b"}}),
+}  # fmt: skip
+for kind, command in (("livenessProbe", ["health", "--live"]), ("readinessProbe", ["health"])):
+    OTHERS[f"{kind}.enabled"] = (False, {}, None)
+    for key in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold"):
+        OTHERS[f"{kind}.{key}"] = (17, {}, {kind: {"exec": {"command": command}, key: 17}})
+# `false` takes something away.
+GONE = {
+    "persistence.enabled": "PersistentVolumeClaim",
+    "livenessProbe.enabled": "livenessProbe",
+    "readinessProbe.enabled": "readinessProbe",
+    "securityContext.enabled": "runAsUser",
+}
+
+
+DEFAULTS = dict(leaves(defaults()))
+
+
+def at(path: str, value: Any) -> dict[str, Any]:
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return {**value}
+
+
+def values_of(parameter: str) -> dict[str, Any]:
+    value, beside, _ = OTHERS[parameter]
+    return merged(beside, at(parameter, value))
+
+
+def holds(whole: Any, wanted: Any) -> bool:
+    """Whether something is anywhere in it: a text, a list, or the entries of a mapping."""
+    if isinstance(wanted, dict) and isinstance(whole, dict) and _within(whole, wanted):
+        return True
+    if whole == wanted:
+        return True
+    parts = whole.values() if isinstance(whole, dict) else whole if isinstance(whole, list) else ()
+    return any(holds(part, wanted) for part in parts) or (isinstance(whole, dict) and wanted in [*whole])
+
+
+def _within(whole: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Every entry is there; of mappings within, theirs."""
+
+    def same(found: Any, value: Any) -> bool:
+        return found == value or (isinstance(value, dict) and isinstance(found, dict) and _within(found, value))
+
+    return all(key in whole and same(whole[key], value) for key, value in wanted.items())
+
+
+def test_every_parameter_is_tried() -> None:
+    assert set(OTHERS) == set(DEFAULTS)
+
+
+@pytest.mark.parametrize("parameter", DEFAULTS)
+def test_another_value_than_the_default_is_found_in_the_output(parameter: str) -> None:
+    value, beside, wanted = OTHERS[parameter]
+    without = {} if parameter == "cloneFilesFromGit.repository" else merged(beside, at(parameter, DEFAULTS[parameter]))
+    before, after = [*objects(without).values()], [*objects(values_of(parameter)).values()]
+    assert value != DEFAULTS[parameter]
+    if parameter in GONE:
+        assert holds(before, GONE[parameter])
+        assert not holds(after, GONE[parameter])
+    else:
+        assert holds(after, wanted)
+        assert not holds(before, wanted)
+
+
+@cache
+def check_once(text: str) -> None:
+    """Most parameters change one object of several."""
+    check_manifest(text)
+
+
+@pytest.mark.parametrize("parameter", DEFAULTS)
+def test_kubernetes_takes_it_with_every_parameter(parameter: str) -> None:
+    for each in objects(values_of(parameter)).values():
+        check_once(yaml.safe_dump(each))
+
+
+@pytest.mark.parametrize("parameter", DEFAULTS)
+def test_helms_lint_finds_nothing_with_every_parameter(parameter: str) -> None:
+    report = helm_python.lint(CHART, values_of(parameter), strict=True)
+    assert report["errors"] == []
+    assert {message["error"] for message in report["messages"]} <= {"icon is recommended"}

@@ -1,0 +1,164 @@
+"""A chart in a registry: as Helm puts it there, written once, signed; and whether what is there is that."""
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.charts.helm import CHART
+from tests.unit.charts.test_package import IMAGE, INIT, RELEASED, TAG
+from tests.unit.registries import MemoryRegistry, MemorySigner, Store
+from torchbake.charts.judge import problems
+from torchbake.charts.package import Package, package
+from torchbake.charts.push import push, tag_of
+from torchbake.errors import PublishError
+from torchbake.oci.manifest import MANIFEST, Manifest
+from torchbake.oci.reference import Repository
+from torchbake.registry.cosign import UNASKED, Idle
+
+CHARTS = Repository(host="ghcr.io", path="acme/charts/pytorch")
+MADE = package(CHART, RELEASED)
+WHERE = tag_of(MADE.version)
+
+
+class Served:
+    """A registry with the released images, one store for each repository."""
+
+    def __init__(self) -> None:
+        self.stores = {str(each.repository): Store(tags={each.tag: each.digest}) for each in (IMAGE, INIT)}
+        self.signer = MemorySigner(store=self.store(CHARTS))
+        for each in (IMAGE, INIT):
+            self.signer.store.signed.add((self.signer.key, each.digest))
+
+    def store(self, repository: Repository) -> Store:
+        return self.stores.setdefault(str(repository), Store())
+
+    def registry(self, repository: Repository) -> MemoryRegistry:
+        registry = MemoryRegistry(self.store(repository))
+        registry.repository = repository
+        return registry
+
+    def push(self, made: Package = MADE) -> tuple[Manifest, str]:
+        return push(self.registry(CHARTS), made, self.signer)
+
+    def problems(self, version: str = MADE.version) -> list[str]:
+        return problems(self.registry(CHARTS), version, self.registry, self.signer)
+
+
+def test_it_is_there_as_helm_puts_it() -> None:
+    """helm.sh/docs/topics/registries: media types, the configuration is Chart.yaml, a tag has _ for +."""
+    served = Served()
+    manifest, done = served.push()
+    store = served.store(CHARTS)
+    assert (done, store.tags) == ("pushed", {f"0.1.0_{TAG}": manifest.digest})
+    assert manifest.config.media_type == "application/vnd.cncf.helm.config.v1+json"
+    (layer,) = manifest.layers
+    assert layer.media_type == "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+    assert store.blobs[layer.digest] == MADE.data
+    assert json.loads(store.blobs[manifest.config.digest])["appVersion"] == TAG
+    assert manifest.content["annotations"]["org.opencontainers.image.version"] == MADE.version
+    assert ("ours", manifest.digest) in store.signed
+    assert served.problems() == []
+
+
+def test_pushed_again_nothing_changes_but_a_signature_that_is_missing() -> None:
+    served = Served()
+    manifest, _ = served.push()
+    served.signer.store.signed.remove(("ours", manifest.digest))
+    assert [problem.rpartition(" is ")[2] for problem in served.problems()] == ["not signed"]
+    assert served.push() == (manifest, "unchanged")
+    assert served.problems() == []
+
+
+def test_a_version_is_written_once() -> None:
+    served = Served()
+    first, _ = served.push()
+    with pytest.raises(PublishError, match="is there with other content"):
+        served.push(replace(MADE, data=MADE.data + b"\0"))
+    assert served.store(CHARTS).tags[WHERE] == first.digest
+
+
+def test_without_a_signer_it_is_pushed_and_not_signed() -> None:
+    served = Served()
+    push(served.registry(CHARTS), MADE, Idle(hindrance=UNASKED))
+    assert len(served.problems()) == 1
+    assert problems(served.registry(CHARTS), MADE.version, served.registry, Idle(hindrance=UNASKED)) == []
+
+
+def moved(served: Served) -> None:
+    served.stores[str(IMAGE.repository)].tags[IMAGE.tag] = f"sha256:{'c' * 64}"
+
+
+def gone(served: Served) -> None:
+    served.stores[str(INIT.repository)].tags.clear()
+
+
+def others(served: Served) -> None:
+    served.signer.store.signed.remove(("ours", IMAGE.digest))
+
+
+def repointed(served: Served) -> None:
+    store = served.store(CHARTS)
+    store.tags[WHERE] = push(served.registry(CHARTS), package(CHART, RELEASED, "9.9.9"), served.signer)[0].digest
+
+
+def altered(**changes: Any) -> Callable[[Served], None]:
+    """Another manifest under the chart's tag, signed too."""
+
+    def work(served: Served) -> None:
+        store = served.store(CHARTS)
+        content = {**store.manifests[store.tags[WHERE]].content, **changes}
+        manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
+        served.registry(CHARTS).put(manifest, WHERE)
+        store.signed.add(("ours", manifest.digest))
+
+    return work
+
+
+def unpinned(served: Served) -> None:
+    rolling = {place: replace(image, tag="latest", digest="") for place, image in RELEASED.items()}
+    served.store(CHARTS).tags.clear()
+    served.push(package(CHART, rolling, MADE.version))
+
+
+def broken(data: bytes) -> Callable[[Served], None]:
+    def work(served: Served) -> None:
+        served.store(CHARTS).tags.clear()
+        served.push(replace(MADE, data=data))
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (moved, f"its image is ghcr.io/acme/pytorch:{TAG} as {IMAGE.digest}, which is sha256:ccc"),
+        (gone, "which is not there"),
+        (others, f"its image: ghcr.io/acme/pytorch@{IMAGE.digest} is not signed"),
+        (repointed, "its Chart.yaml says version 9.9.9"),
+        (altered(layers=[]), "is no chart"),
+        (unpinned, "its image is not pinned to an immutable tag and a digest"),
+        (broken(b"no archive"), "holds no chart"),
+        (broken(gzip.compress(b"no archive")), "holds no chart"),
+        (lambda served: served.store(CHARTS).tags.clear(), "is not there"),
+    ],
+    ids=[
+        "moved",
+        "image gone",
+        "another's image",
+        "another version",
+        "no chart",
+        "rolling",
+        "no gzip",
+        "no tar",
+        "gone",
+    ],
+)
+def test_what_is_wrong_with_it_is_told(spoil: Callable[[Served], None], said: str) -> None:
+    served = Served()
+    served.push()
+    spoil(served)
+    assert any(said in problem for problem in served.problems())

@@ -1,0 +1,148 @@
+"""`chart`: the Helm chart with a release's images in it: packed, put into a registry, and validated there."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from torchbake.charts.judge import IMAGES, problems
+from torchbake.charts.package import Package, package
+from torchbake.charts.push import push, tag_of
+from torchbake.commands._options import Words, add_registry
+from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import load_selection, repository_of
+from torchbake.commands._signing import Signing, add_signing, signer_of, trust_of
+from torchbake.core.files import replacing
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import PublishError, UsageError, ValidateError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec, pytorch_of
+from torchbake.oci.reference import Reference, Repository, parse_registry
+from torchbake.registry.cosign import Verifier
+from torchbake.release.repository_view import Holdings
+from torchbake.release.verification import Verification
+from torchbake.ui import console
+
+EXAMPLES = (
+    "nox -s chart -- package cpu runtime --registry ghcr.io/acme",
+    "nox -s chart -- push cpu runtime --registry ghcr.io/acme --key cosign.key --require-signature",
+    "nox -s chart -- validate cpu runtime --registry ghcr.io/acme --key cosign.pub --require-signature",
+)
+_INIT = "volume-permissions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Signing):
+    matrix: Path
+    words: tuple[str, ...]
+    registry: str
+    chart: Path
+    chart_version: str
+    output: Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="*", action=Words, metavar="WORD",
+        help=f"{', '.join(_ACTIONS)}; and which image the chart has, which must be one: cpu runtime",
+    )  # fmt: skip
+    add_registry(parser)
+    folder = TOOLKIT / "charts/pytorch"
+    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a chart that began as this one")
+    parser.add_argument(
+        "--chart-version",
+        default="",
+        metavar="VERSION",
+        help="of the package (default: the chart's, and + the image's tag)",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(), metavar="FOLDER", help="package: where it goes (default: here)"
+    )
+    add_signing(parser)
+
+
+def run(args: Arguments) -> int:
+    action, *selectors = args.words or ("",)
+    if action not in _ACTIONS:
+        raise UsageError(f"What is to be done: {', '.join(_ACTIONS)}?", hint=f"As in: {EXAMPLES[0]}")
+    if args.keyless and action != "push":
+        raise UsageError("Only `chart push` signs.", hint="--identity and --issuer say whose signatures are trusted.")
+    _ACTIONS[action](args, tuple(selectors))
+    return 0
+
+
+def _package(args: Arguments, selectors: tuple[str, ...]) -> None:
+    made = _made(args, selectors, trust_of(args))
+    path = args.output / made.file
+    with replacing(path) as beside:
+        beside.write_bytes(made.data)
+    print(path)
+
+
+def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
+    signer = signer_of(args)
+    made = _made(args, selectors, signer)
+    repository = _repository(args, made)
+    manifest, done = push(registry_of(repository, plain_http=args.plain_http), made, signer)
+    console.say(f"{done}: helm install NAME oci://{repository} --version {made.version}")
+    if signer.hindrance:
+        console.say(f"It is not signed: {signer.hindrance}", style="yellow")
+    print(f"{repository}:{tag_of(made.version)}@{manifest.digest}")
+
+
+def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
+    """The chart of the newest release, or the one that --chart-version names."""
+    verifier = trust_of(args)
+    made = _made(args, selectors, verifier)
+    repository = _repository(args, made)
+    reach = partial(registry_of, plain_http=args.plain_http)
+    wrong = problems(reach(repository), made.version, reach, verifier)
+    if verifier.hindrance:
+        console.say(f"Signatures are not verified: {verifier.hindrance}", style="yellow")
+    if wrong:
+        raise ValidateError(
+            f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".", hint="nox -s chart -- push …"
+        )
+    print(f"{repository}:{tag_of(made.version)} is as it was pushed, with images of this registry.")
+
+
+_ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
+    "package": _package,
+    "push": _push,
+    "validate": _validate,
+}
+
+
+def _repository(args: Arguments, made: Package) -> Repository:
+    """Beside the images, where none of them is: a chart is named as its repository's last part."""
+    return parse_registry(args.registry) / "charts" / made.name
+
+
+def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Package:
+    """With the newest releases of the image and of volume-permissions."""
+    project, selection = load_selection(args.matrix, selectors)
+    specs = pytorch_of(selection.specs)
+    if len(specs) != 1:
+        names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
+        raise UsageError(f"A chart has one image, and these are {len(specs)} ({names}): name one.")
+    images = [_released(args, spec, verifier) for spec in (specs[0], _init(project))]
+    return package(args.chart, dict(zip(IMAGES, images, strict=True)), args.chart_version)
+
+
+def _init(project: Project) -> Spec:
+    found = next((spec for spec in project.expansion.specs if spec.id == _INIT), None)
+    if found is None:
+        raise PublishError(f"The matrix has no {_INIT}, which the chart names.", hint="Add it: docs/matrix.md, `init`.")
+    return found
+
+
+def _released(args: Arguments, spec: Spec, verifier: Verifier) -> Reference:
+    """Its newest release, which must be ours by its record and, where they are verified, by signatures."""
+    repository = repository_of(args.registry, spec)
+    registry = registry_of(repository, plain_http=args.plain_http)
+    standing = Holdings(registry).standing(spec.own_tag, ())
+    if standing.newest_tag is None or standing.newest is None:
+        raise PublishError(f"{repository} has no release of {spec.id}.", hint=f"nox -s publish -- {spec.id}")
+    Verification(registry=registry, verifier=verifier).record(standing.newest_tag, standing.newest)
+    return Reference(repository=repository, tag=str(standing.newest_tag), digest=standing.newest.digest)

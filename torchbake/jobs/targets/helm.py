@@ -1,0 +1,110 @@
+"""Helm: values of the chart `charts/pytorch`, which then makes the objects of `kubernetes`. Pure.
+
+What the chart would decide otherwise than `job show kubernetes` is said: the probes, and that the Job has the job's
+name.
+"""
+
+import base64
+from typing import Any
+
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
+from torchbake.jobs.targets import kubernetes
+from torchbake.jobs.targets.yaml_text import documents, without_nothing
+from torchbake.jobs.task import Task, shm_of
+
+NAME = "helm"
+ABOUT = "values of the Helm chart, which makes the same objects as kubernetes"
+MOST_NODES = kubernetes.MOST_NODES
+CARRIES_FILES = True
+CANNOT: tuple[Cannot, ...] = kubernetes.CANNOT
+NEEDS: tuple[Needs, ...] = kubernetes.NEEDS
+
+
+def render(task: Task) -> str:
+    head = f"helm upgrade --install {task.job.name} CHART --values THIS_FILE"
+    return documents([values(task)], head=head)
+
+
+def values(task: Task) -> dict[str, Any]:
+    """What the chart's defaults do not say already, or might say otherwise one day."""
+    job = task.job
+    pod = kubernetes.objects(task)[-1]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    whole = {
+        "nameOverride": job.name,
+        "fullnameOverride": job.name,
+        "restartOnUpgrade": False,
+        "image": _image(task.image) | {"pullSecrets": list(job.pull_secrets)},
+        **_group(job),
+        "entrypoint": without_nothing({"file": job.script, "module": job.module, "args": list(job.args)}),
+        **_files(task),
+        "extraEnvVars": _own(job, container["env"]),
+        "restarts": job.restarts,
+        "timeouts": {"rendezvous": job.timeouts.rendezvous, "group": job.timeouts.group, "stop": job.timeouts.stop},
+        "activeDeadlineSeconds": job.timeouts.job,
+        **_resources(job),
+        **_volumes(task, pod),
+        "securityContext": {"fsGroup": task.uid, "runAsUser": task.uid},
+        "serviceAccount": without_nothing({"name": job.service_account}),
+        "livenessProbe": {"enabled": False},
+        "customReadinessProbe": container["readinessProbe"],
+        **{key: pod.get(key) for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName")},
+        "commonLabels": job.labels,
+        "commonAnnotations": job.annotations,
+    }
+    return without_nothing(whole)
+
+
+def _image(text: str) -> dict[str, str]:
+    """The parts of a reference, which the chart puts together again, to the letter."""
+    rest, _, digest = text.partition("@")
+    name, colon, tag = rest.rpartition(":")
+    if not colon or "/" in tag:
+        name, tag = rest, ""
+    host, slash, path = name.partition("/")
+    if not slash or not (set(host) & {".", ":", "["} or host == "localhost"):
+        host, path = "", name
+    return {"registry": host, "repository": path, "tag": tag, "digest": digest}
+
+
+def _group(job: Job) -> dict[str, Any]:
+    if not job.distributed:
+        return {"mode": STANDALONE}
+    count = {"elastic": job.elastic} if job.elastic else {"worldSize": job.nodes}
+    return {"mode": DISTRIBUTED, **count, "processesPerNode": job.per_node, "port": job.port}
+
+
+def _files(task: Task) -> dict[str, Any]:
+    files = task.job.files
+    texts, binaries = dict[str, str](), dict[str, str]()
+    for path, content in task.contents.items():
+        try:
+            texts[path] = content.decode()
+        except UnicodeDecodeError:
+            binaries[path] = base64.b64encode(content).decode()
+    git = {"enabled": True, "repository": files.git.repository, "revision": files.git.revision} if files.git else {}
+    return {"configMap": files.config_map, "files": texts, "binaryFiles": binaries, "cloneFilesFromGit": git}
+
+
+def _own(job: Job, env: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The job's own variables, as Kubernetes takes them; the chart says the others."""
+    return [each for each in env if each["name"] in job.env or each["name"] in job.secrets]
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    wanted = job.resources
+    amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory})
+    both = {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
+    return {"resources": both, "gpu": wanted.gpu or None, "rdma": wanted.rdma, "shmSize": shm_of(job)}
+
+
+def _volumes(task: Task, pod: dict[str, Any]) -> dict[str, Any]:
+    """The job's, in its own words; the chart's own claim is none of them."""
+    volumes = [
+        volume.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for volume in task.job.volumes
+    ]
+    fixing = {}
+    if task.fixed:
+        fixing = {"image": _image(task.init_image), "resources": pod["initContainers"][0]["resources"]}
+    return {"persistence": {"enabled": False}, "volumes": volumes, "volumePermissions": fixing}
