@@ -36,9 +36,9 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--goal", type=float, default=0.05, help="the mean square error that is low enough")
+    parser.add_argument("--goal", type=float, default=0.1, help="the mean square error that is low enough")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -71,7 +71,7 @@ class Block(nn.Module):
 def make_model(options: argparse.Namespace, device: torch.device) -> nn.Sequential:
     """The same on every rank, and each time."""
     torch.manual_seed(options.seed)
-    blocks = [Block(options.width) for _ in range(3)]
+    blocks = [Block(options.width) for _ in range(2)]
     return nn.Sequential(nn.Linear(8, options.width), *blocks, nn.Linear(options.width, 1)).to(device)
 
 
