@@ -46,7 +46,9 @@ def lint(session: nox.Session) -> None:
         ".ci/run",
         "completion.bash",
     )
-    session.run("hadolint", *map(str, sorted(Path("images").glob("*/Dockerfile"))))
+    session.run(
+        "hadolint", *map(str, sorted([*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]))
+    )
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
     written = Path(session.create_tmp())
     session.run(

@@ -1,10 +1,8 @@
 """Images derived from ours, by the Dockerfiles of docs/extending.md to the letter.
 
-Handed in as secrets, which leave no trace: this host's certificates and package index. The page's images are those of a
-matrix with `constraints: true`, and its uv is this host's.
+The page's images are those of a matrix with `constraints: true`.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, images_of, torchbake
-from torchbake.hostconfig.proxies import proxy_variables
+from tests.e2e.deriving import build_derived, hand_in
 
 pytestmark = pytest.mark.render
 
@@ -24,9 +22,6 @@ PAGE = (ROOT / "docs/extending.md").read_text()
 DOCKERFILES = dict(
     zip(("pip", "lent-pip", "uv", "venv"), re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE), strict=True)
 )
-UV = "ghcr.io/astral-sh/uv"
-BUNDLE = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
-TARGETS = {"ca": "/etc/ssl/certs/ca-certificates.crt", "pip": "/etc/pip.conf", "uv": "/etc/uv/uv.toml"}
 ADDED = {"pip": "einops", "lent-pip": "einops", "uv": "accelerate", "venv": "accelerate"}
 
 Run = Callable[..., str]
@@ -44,29 +39,14 @@ class Site:
         """As the page has it, but for the names of images and what this host must hand in."""
         for page, row in (("2.13.0-cpu-devel", DEVEL), ("2.13.0-cpu-runtime", CPU)):
             dockerfile = dockerfile.replace(f"ghcr.io/acme/pytorch:{page}", self.refs[row])
-        mounts = " ".join(f"--mount=type=secret,id={name},target={to},mode=0444" for name, to in TARGETS.items())
-        dockerfile = re.sub(r"(?m)^RUN ", f"RUN {mounts} ", dockerfile)
-        secrets = (word for name in TARGETS for word in ("--secret", f"id={name},src={self.folder / name}"))
-        proxies = (word for name in proxy_variables() for word in ("--build-arg", name))
-        context = ("--build-context", f"{UV}={self.folder / 'tools'}", str(self.folder / "tools"))
-        return subprocess.run(
-            ["docker", "build", "--network", "host", *secrets, *proxies, "-t", tag, "-f", "-", *context],
-            input=dockerfile, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+        return build_derived(dockerfile, tag, self.folder)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Site:
-    folder, uv = tmp_path_factory.mktemp("extending"), shutil.which("uv")
-    if not uv:
-        pytest.skip("not run: the page's uv is this host's, and there is none; pip has it")
+    folder = tmp_path_factory.mktemp("extending")
+    hand_in(folder)
     matrix = _matrix(folder / "images-of-ours", bases)
-    (folder / "tools").mkdir()
-    shutil.copy(Path(uv).resolve(), folder / "tools/uv")
-    index = os.environ.get("PIP_INDEX_URL", "")
-    (folder / "ca").write_bytes(BUNDLE.read_bytes())
-    (folder / "pip").write_text(f"[global]\ncert = {TARGETS['ca']}\n" + (f"index-url = {index}\n" if index else ""))
-    (folder / "uv").write_text("native-tls = true\n" + (f'index-url = "{index}"\n' if index else ""))
     built = images_of(torchbake("build", CPU, DEVEL, "--matrix", str(matrix), "--format", "json"))
     return Site(matrix=matrix, refs={name: image["ref"] for name, image in built.items()}, folder=folder)
 

@@ -12,10 +12,11 @@ from torchbake.matrix.manual import anchor
 PAGES = (
     *sorted(TOOLKIT.glob("*.md")),
     *sorted((TOOLKIT / "docs").glob("*.md")),
+    *sorted((TOOLKIT / "examples").rglob("*.md")),
     *sorted((TOOLKIT / ".github").glob("*.md")),
     *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
 )
-_FOLDERS = "benchmarks|charts|ci|docs|entrypoints|images|layers|templates|tests|torchbake"
+_FOLDERS = "benchmarks|charts|ci|docs|entrypoints|examples|images|layers|templates|tests|torchbake"
 
 
 @dataclass(frozen=True, kw_only=True)

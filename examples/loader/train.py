@@ -1,0 +1,75 @@
+"""A loader whose workers hand batches over in shared memory: more of it than the 64 MB that containers have by default.
+
+Exit code 0: every picture came once, whole, and the model learned; 1: not so, or /dev/shm was too small.
+"""
+
+import argparse
+import shutil
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+SIDE = 224
+
+
+class Pictures(Dataset[tuple[Tensor, Tensor, int]]):
+    """Made up when asked for, as pictures would be decoded: red ones and blue ones, under noise."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        self.number, self.seed = number, seed
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor, int]:
+        source = torch.Generator().manual_seed(self.seed + place)  # its own, whichever worker makes it
+        picture = torch.rand(3, SIDE, SIDE, generator=source)
+        red = torch.rand((), generator=source) < 0.5
+        picture[0 if red else 2] += 0.2
+        return picture, red.float(), place
+
+
+def main() -> int:
+    options = arguments()
+    torch.manual_seed(options.seed)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    held = options.batch * SIDE * SIDE * 3 * 4 * options.workers * 2  # two batches wait for each worker's turn
+    print(f"/dev/shm: {shutil.disk_usage('/dev/shm').total >> 20} MiB; batches that wait: {held >> 20} MiB", flush=True)
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1)).to(device)
+    seen, right = train(model, device, options)
+    print(f"{len(seen)} pictures came, {len(set(seen))} different; {right:.1%} of the last batch were recognised")
+    return 0 if sorted(seen) == list(range(options.pictures)) and right > 0.9 else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -> tuple[list[int], float]:
+    """One pass; which pictures came, and how many of the last batch were recognised."""
+    loader = DataLoader(
+        Pictures(options.pictures, options.seed), batch_size=options.batch, shuffle=True, num_workers=options.workers,
+        pin_memory=device.type == "cuda", generator=torch.Generator().manual_seed(options.seed),
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
+    seen, right = list[int](), 0.0
+    for pictures, red, places in loader:
+        wanted = red.to(device, non_blocking=True)
+        found = model(pictures.to(device, non_blocking=True))[:, 0]
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(found, wanted).backward()
+        optimizer.step()
+        seen += places.tolist()
+        right = ((found > 0) == (wanted > 0.5)).float().mean().item()
+    return seen, right
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The examples are whole: job files that every launcher takes, a script, and a README that names what is there."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.conftest import check_golden
+from tests.unit.examples import FOLDER, FROM_GIT, JOBS, NAMES, lines_of, runs_here
+from torchbake.jobs.expressible import impossible, unsaid
+from torchbake.jobs.kubernetes_schema import check_manifest
+from torchbake.jobs.model import load_job
+from torchbake.jobs.prepare import prepare
+from torchbake.jobs.targets import TARGETS
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+
+GOLDEN = Path(__file__).parent / "golden/examples"
+EVERYWHERE = ("docker", "compose", "kubernetes", "pytorchjob")
+WITHOUT_A_FOLDER = ("openpai", "openpai-v1")
+# What OpenPAI's own guide and PyTorchJob's page run on each node: nodes, CPUs, MB, GPUs.
+GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4, 8192, 1)}
+every_example = pytest.mark.parametrize("name", NAMES)
+every_job = pytest.mark.parametrize("path", JOBS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+every_guide = pytest.mark.parametrize("name", GUIDES)
+
+
+def reference(spec: Spec) -> str:
+    return f"{spec.repository}:{spec.own_tag}"
+
+
+def rendered(path: Path, target: str, project: Project) -> str:
+    """The manifest; fails where the target cannot say all of the job."""
+    job, document = load_job(path)
+    assert [*impossible(job, TARGETS[target]), *unsaid(job, TARGETS[target])] == []
+    return TARGETS[target].render(prepare(job, document, TARGETS[target], project, reference))
+
+
+def image_of(path: Path, project: Project) -> str:
+    job, document = load_job(path)
+    return prepare(job, document, TARGETS["docker"], project, reference).image
+
+
+@every_example
+def test_an_example_is_a_job_its_script_and_a_readme_that_runs_all_its_jobs(name: str) -> None:
+    job, _ = load_job(FOLDER / name / "job.yaml")
+    assert (job.name, job.files.folder) == (name, ".")
+    assert (FOLDER / name / str(job.script)).is_file()
+    assert {path.name for path in (FOLDER / name).glob("job*.yaml")} == {
+        file for line in lines_of(name) for file in re.findall(rf"examples/{name}/(job\S*\.yaml)", line)
+    }
+    assert f"nox -s job -- show docker examples/{name}/job.yaml | sh" in lines_of(name)
+    assert len([line for line in (FOLDER / name / "README.md").read_text().splitlines() if line]) <= 12
+
+
+def test_the_list_of_examples_is_complete() -> None:
+    rows = re.findall(r"(?m)^\| \[(\w+)\]\(\1/README\.md\) \|.*\| (\d+) \|$", (FOLDER / "README.md").read_text())
+    assert {name: int(nodes) for name, nodes in rows} == {
+        name: load_job(FOLDER / name / "job.yaml")[0].most_nodes for name in NAMES
+    }
+
+
+@every_job
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_a_job_is_one_for_every_launcher(path: Path, target: str, project: Project) -> None:
+    manifest = rendered(path, target, project)
+    if target == "kubernetes":
+        check_manifest(manifest)
+
+
+@every_job
+def test_an_image_is_named_by_words_of_the_matrix(path: Path, project: Project) -> None:
+    job, _ = load_job(path)
+    if path.stem == "job-onnx":
+        built = f"docker build --tag {job.image} examples/{path.parent.name}"
+        assert built in lines_of(path.parent.name)
+    else:
+        assert not set(job.image) & set("/:@")
+        assert image_of(path, project).startswith(project.matrix.repository)
+
+
+def test_the_dockerfile_extends_the_image_of_the_job_beside_it(project: Project) -> None:
+    (image,) = re.findall(r"(?m)^ARG IMAGE=(.*)$", (FOLDER / "export/Dockerfile").read_text())
+    assert image == image_of(FOLDER / "export/job.yaml", project)
+
+
+@pytest.mark.parametrize("path", FROM_GIT, ids=lambda path: path.parent.name)
+def test_the_repository_that_is_fetched_is_this_one(path: Path, project: Project) -> None:
+    job, _ = load_job(path)
+    assert job.files.git
+    assert job.files.git.repository == project.matrix.source
+    assert (FOLDER.parent / str(job.script)).is_file()
+
+
+@pytest.mark.parametrize("path", FROM_GIT, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("target", ["pytorchjob", *WITHOUT_A_FOLDER])
+def test_a_manifest_of_the_guides_jobs_is_as_it_was_reviewed(path: Path, target: str, project: Project) -> None:
+    """TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
+    suffix = "json" if target == "openpai-v1" else "yaml"
+    check_golden(GOLDEN / f"{path.parent.name}.{target}.{suffix}", rendered(path, target, project))
+
+
+@every_guide
+def test_openpai_gets_what_its_guide_has(name: str, project: Project) -> None:
+    nodes, cpus, megabytes, gpus = GUIDES[name]
+    path = FOLDER / name / "job-from-git.yaml"
+    (role,) = json.loads(rendered(path, "openpai-v1", project))["taskRoles"]
+    assert [role[key] for key in ("taskNumber", "cpuNumber", "memoryMB", "gpuNumber")] == [nodes, cpus, megabytes, gpus]
+    second = yaml.safe_load(rendered(path, "openpai", project))["taskRoles"]["main"]
+    assert second["instances"] == nodes
+    assert {**second["resourcePerInstance"], "ports": None} == {
+        "cpu": cpus, "memoryMB": megabytes, "gpu": gpus, "ports": None,
+    }  # fmt: skip
+
+
+def test_a_pytorchjob_has_a_master_and_three_workers_with_a_gpu_each(project: Project) -> None:
+    *_, made = yaml.safe_load_all(rendered(FOLDER / "ddp/job-from-git.yaml", "pytorchjob", project))
+    replicas: dict[str, Any] = made["spec"]["pytorchReplicaSpecs"]
+    assert {role: spec["replicas"] for role, spec in replicas.items()} == {"Master": 1, "Worker": 3}
+    for spec in replicas.values():
+        (container,) = spec["template"]["spec"]["containers"]
+        assert container["name"] == "pytorch"
+        assert container["resources"]["limits"]["nvidia.com/gpu"] in (1, "1")
+
+
+def test_a_line_that_runs_a_job_here_is_told_from_others() -> None:
+    assert runs_here("nox -s job -- show docker examples/mnist/job.yaml | sh")
+    assert not runs_here("nox -s job -- show kubernetes examples/mnist/job.yaml | kubectl apply --server-side -f -")
+    assert all(any(map(runs_here, lines_of(name))) for name in NAMES)
