@@ -4,7 +4,6 @@ All of a machine is below one process: its processes, network, mounts and all th
 with that one, and that one with this process, however it ends.
 """
 
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -125,6 +124,7 @@ class Network:
         lines = ["127.0.0.1 localhost", *(f"{box.address} {box.name}" for box in self.boxes), ""]
         for box in self.boxes:
             box.write("/etc/hosts", "\n".join(lines))
+            box.write("/etc/resolv.conf", "nameserver 127.0.0.1\n")  # where nobody answers, and says so at once
 
     def _plug_in(self, box: Box) -> None:
         port = f"port{len(self.boxes)}"
@@ -133,7 +133,6 @@ class Network:
             (self.switch, f"link set {port} master switch up"),
             (box.pid, f"addr add {box.address}/24 dev eth0"),
             (box.pid, "link set eth0 up"),
-            (box.pid, "route add default dev eth0"),
         ):
             _ip(pid, words)
 
@@ -168,7 +167,7 @@ def _kept(words: list[str], log: Path, sign: str) -> Iterator[int]:
 def _first(holder: int, sign: str) -> int:
     """The holder's child that has ``sign``; 0 where there is none yet."""
     for child in Path(f"/proc/{holder}/task/{holder}/children").read_text().split():
-        own = os.readlink(f"/proc/{child}/ns/net") != os.readlink("/proc/self/ns/net")
+        own = Path(f"/proc/{child}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
         if own and (Path(f"/proc/{child}/root") / sign.lstrip("/")).exists():
             return int(child)
     return 0

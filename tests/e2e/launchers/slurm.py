@@ -1,20 +1,21 @@
 """A Slurm cluster of several machines, with Apptainer: who submits to it is no root, as on any real one."""
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.launchers.boxes import Box, Network, network
+from tests.e2e.launchers.ended import Ended
 from tests.e2e.launchers.tree import UID, USER
 from tests.e2e.waiting import until
 
-HOME = f"/home/{USER}"
-IMAGES = "/srv/images"
 # Without accounts and cgroups, which are its site's own.
 _CONFIG = """\
 ClusterName=test
@@ -33,42 +34,62 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1
-NodeName={nodes} CPUs=8 RealMemory=8000 State=UNKNOWN
+NodeName={nodes} CPUs=4 RealMemory=8000 State=UNKNOWN
 PartitionName=batch Nodes=ALL Default=YES MaxTime=1:00:00 State=UP
 """
 
 
+_OVER = "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Its machines, the first of which takes jobs; ``home`` is the user's on all of them, here."""
+    """Its machines, the first of which takes jobs. ``shared`` is the user's on all of them, by the name it has here;
+    ``images`` are too.
+    """
 
     boxes: tuple[Box, ...]
-    home: Path
+    shared: Path
+    images: Path
 
-    def user(self, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """What the user runs on the first machine, in a folder of all."""
-        inside = ["sh", "-c", 'cd && exec "$@"', "sh", *words]
-        return self.boxes[0].run(*inside, uid=UID, home=HOME, env={"USER": USER}, timeout=timeout)
+    def user(self, *words: str, timeout: float = 300) -> str:
+        """What the user types on the first machine, in the shared folder. Raises AssertionError where it fails."""
+        inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.shared), *words]
+        return self.boxes[0].ask(*inside, uid=UID, home=f"/home/{USER}", env={"USER": USER}, timeout=timeout)
+
+    def run(self, script: str, seconds: float) -> Ended:
+        """Submit a script for sbatch, and wait for its end; `sbatch --wait` asks ever more seldom."""
+        (self.shared / "job.sbatch").write_text(script)
+        began = time.monotonic()
+        number = self.user("sbatch", "--parsable", "job.sbatch")
+        over = re.compile(rf"JobState=(?:{_OVER}) .* ExitCode=(\d+):(\d+) .* StdOut=(\S+)")
+        while not (found := over.search(self.user("scontrol", "--oneliner", "show", "job", number))):
+            assert time.monotonic() - began < seconds, self.user("scontrol", "show", "job", number)
+            time.sleep(0.2)
+        took = time.monotonic() - began
+        code, killed, said = found.groups()
+        return Ended(code=int(code) or int(killed), said=Path(said).read_text(), seconds=took)
 
     def busy(self) -> str:
-        """The jobs that are not over, and the nodes that are not free."""
+        """Jobs that are not over, nodes that are not free, and processes of the user's."""
         first = self.boxes[0]
-        return first.ask("squeue", "--noheader") + first.ask("sinfo", "--noheader", "--Node", "--states=alloc,comp")
+        left = [first.ask("squeue", "--noheader"), first.ask("sinfo", "--noheader", "--Node", "--states=alloc,comp")]
+        return "".join([*left, *(box.run("pgrep", "--list-full", "--uid", USER).stdout for box in self.boxes)])
 
 
 @contextmanager
 def cluster(tree: Path, folder: Path, images: Path, *, nodes: int) -> Iterator[Cluster]:
-    """One that takes jobs; ``images`` are at /srv/images on all machines. Raises NoLauncherError."""
-    home = folder / "home"
-    for own in (home, images):
+    """One that takes jobs. Raises NoLauncherError."""
+    shared = folder / "shared"
+    for own in (shared, images):
         own.mkdir(parents=True, exist_ok=True)
         os.chown(own, UID, UID)
     with network(tree, folder / "machines") as net:
         for number in range(nodes):
-            net.add(f"n{number + 1}", {home: HOME, images: IMAGES})
+            net.add(f"n{number + 1}", {own: str(own) for own in (shared, images)})
         net.introduce()
         _start(net)
-        yield Cluster(boxes=tuple(net.boxes), home=home)
+        yield Cluster(boxes=tuple(net.boxes), shared=shared, images=images)
 
 
 def _start(net: Network) -> None:
@@ -90,26 +111,29 @@ def _start(net: Network) -> None:
     until(lambda: first.run(*idle).stdout.strip() == str(len(net.boxes)), 60)
 
 
-def sif(where: Cluster, image: str, identity: str) -> str:
-    """The path there of an image of our engine as Apptainer wants it, which the user makes; once made it is kept."""
-    name = f"{identity.removeprefix('sha256:')[:12]}.sif"
-    kept = where.boxes[0].run("test", "-e", f"{IMAGES}/{name}").returncode == 0
-    if not kept:
-        _make_sif(where, image, name)
-    return f"{IMAGES}/{name}"
+def sif(where: Cluster, image: str, identity: str) -> Path:
+    """An image of our engine as Apptainer wants it, which the user makes; it is kept until there is another."""
+    path = where.images / f"{identity.removeprefix('sha256:')[:12]}.sif"
+    if not path.exists():
+        for old in where.images.glob("*.sif"):
+            old.unlink()
+        _make_sif(where, image, path)
+    return path
 
 
-def _make_sif(where: Cluster, image: str, name: str) -> None:
-    """Packed quickly rather than well: a fifth of the time that it takes by itself."""
-    archive = where.home / "image.tar"
+def _make_sif(where: Cluster, image: str, path: Path) -> None:
+    """Packed quickly rather than well, which takes an eighth of the time that it takes by itself."""
+    archive, work = where.shared / "image.tar", where.shared / "work"
     subprocess.run(["docker", "save", "--output", archive, image], check=True, capture_output=True, timeout=300)
     archive.chmod(0o644)
     make = f"""
-        export APPTAINER_TMPDIR=$HOME APPTAINER_CACHEDIR=$HOME/cache
+        mkdir {work}
+        export APPTAINER_TMPDIR={work} APPTAINER_CACHEDIR={work}
         export APPTAINER_MKSQUASHFS_ARGS="-comp zstd -Xcompression-level 1"
-        rm -f {IMAGES}/*.sif
-        apptainer -s build {IMAGES}/part docker-archive:image.tar && mv {IMAGES}/part {IMAGES}/{name}"""
-    done = where.user("sh", "-c", make, timeout=600)
-    archive.unlink()
-    shutil.rmtree(where.home / "cache", ignore_errors=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        apptainer -s build {path}.part docker-archive:{archive}
+        mv {path}.part {path}"""
+    try:
+        where.user("sh", "-euc", make, timeout=600)
+    finally:
+        archive.unlink()
+        shutil.rmtree(work, ignore_errors=True)

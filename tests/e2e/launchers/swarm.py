@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.e2e.launchers.boxes import Box, network
+from tests.e2e.launchers.ended import Ended
 from tests.e2e.waiting import until
 
 _GROUPS = Path("/sys/fs/cgroup")
 _DATA = "/var/lib/docker"
+_OVER = ("complete", "failed", "rejected", "shutdown", "orphaned", "remove")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +38,43 @@ class Swarm:
         return done.stdout.strip()
 
     def load(self, image: str) -> None:
-        """An image of our engine is in each of these."""
+        """Each of these engines has an image of ours."""
         for box in self.boxes:
             with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
                 subprocess.run(box.command("docker", "load"), stdin=saved.stdout, check=True, capture_output=True)
 
-    def tasks(self, stack: str) -> list[dict[str, Any]]:
-        """All tasks of a stack that were ever started, as the engine knows them."""
-        names = self.docker("stack", "ps", "--no-trunc", "--quiet", stack).split()
-        return json.loads(self.docker("inspect", *names)) if names else []
+    def run(self, stack: str, name: str, seconds: float) -> Ended:
+        """Deploy a stack, wait until its tasks have ended, and remove it; the exit code is that of node 0."""
+        began = time.monotonic()
+        self.docker("stack", "deploy", "--detach", "--with-registry-auth", "--compose-file", "-", name, text=stack)
+        while not (tasks := self._ended(name)):
+            assert time.monotonic() - began < seconds, self.docker("stack", "ps", "--no-trunc", name)
+            time.sleep(0.2)
+        took = time.monotonic() - began
+        services = self.docker("stack", "services", "--format", "{{.Name}}", name).split()
+        said = "".join(f"{self.docker('service', 'logs', '--raw', service)}\n" for service in sorted(services))
+        self.docker("stack", "rm", name)
+        until(lambda: not self.left(), 60)
+        return Ended(code=tasks[f"{name}_node-0"], said=said, seconds=took)
+
+    def _ended(self, name: str) -> dict[str, int]:
+        """The exit codes of a stack's services, once there is one of each."""
+        tasks = json.loads(f"[{','.join(self._inspect(name))}]")
+        over = all(task["Status"]["State"] in _OVER for task in tasks)
+        if not tasks or not over:
+            return {}
+        services = json.loads(self.docker("service", "inspect", *{task["ServiceID"] for task in tasks}))
+        names = {service["ID"]: service["Spec"]["Name"] for service in services}
+        return {names[task["ServiceID"]]: task["Status"]["ContainerStatus"]["ExitCode"] for task in tasks}
+
+    def _inspect(self, name: str) -> list[str]:
+        numbers = self.docker("stack", "ps", "--no-trunc", "--quiet", name).split()
+        return self.docker("inspect", "--format", "{{json .}}", *numbers).splitlines() if numbers else []
+
+    def left(self) -> str:
+        """What of stacks is still there."""
+        asked = (("service", "ls"), ("ps", "--all"), ("network", "ls", "--filter", "scope=swarm", "--filter", "label=com.docker.stack.namespace"))
+        return "".join(self.docker(*words, "--quiet") for words in asked)
 
 
 @contextmanager
