@@ -12,7 +12,7 @@ Problem = tuple[Location, str]
 
 def cross_checks(job: Job) -> list[Problem]:
     """Every contradiction, with the key to correct."""
-    parts = (_what_runs, _who_runs, _files, _volumes, _variables, _memory, _tolerations)
+    parts = (_what_runs, _who_runs, _files, _volumes, _variables, _memory, _tolerations, _slurm)
     return [problem for part in parts for problem in part(job)]
 
 
@@ -87,3 +87,8 @@ def _tolerations(job: Job) -> Iterator[Problem]:
             yield ("tolerations", place, "value"), "counts for nothing with the operator Exists: remove one of both"
         if toleration.operator == "Equal" and toleration.key is None:
             yield ("tolerations", place), "without a `key` bears any taint, with the operator Exists alone: write that"
+
+
+def _slurm(job: Job) -> Iterator[Problem]:
+    if job.slurm.runtime == "oci" and not job.slurm.image:
+        yield ("slurm", "runtime"), "starts a bundle, a folder with config.json and rootfs: name it by slurm.image"

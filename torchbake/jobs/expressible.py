@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from torchbake.jobs.model import Job
+from torchbake.jobs.model import SECTIONS, Job
 from torchbake.jobs.task import Task
 from torchbake.matrix.manual import places
 from torchbake.matrix.yaml_source import Location
@@ -29,10 +29,11 @@ class Cannot:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """A key that a target must have."""
+    """A key that a target must have; ``when``: only for some jobs."""
 
     key: str
     why: str
+    when: Callable[[Job], bool] = lambda _: True
 
 
 class Target(Protocol):
@@ -73,7 +74,7 @@ def _too_many(job: Job, target: Target) -> Iterator[Problem]:
 def _missing(job: Job, target: Target) -> Iterator[Problem]:
     there = {key for _, key in said(job)}
     for need in target.NEEDS:
-        if need.key not in there:
+        if need.key not in there and need.when(job):
             yield tuple(need.key.split(".")), f"is missing, and {target.NAME} needs it: {need.why}"
 
 
@@ -112,5 +113,5 @@ def known_keys() -> list[str]:
 
 def sayable(target: Target) -> list[str]:
     """The keys that a target can express, be it not for each job."""
-    never = {cannot.key for cannot in target.CANNOT if not cannot.only}
+    never = {cannot.key for cannot in target.CANNOT if not cannot.only} | ({*SECTIONS} - {target.NAME})
     return [key for key in known_keys() if not any(key == no or key.startswith((f"{no}.", f"{no}[")) for no in never)]

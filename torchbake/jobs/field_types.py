@@ -188,3 +188,28 @@ class Affinity(Keys):
     pod_anti_affinity: Terms | None = Field(
         None, description="away from these pods", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
     )
+
+
+_RUNTIMES = ("apptainer", "pyxis", "oci")
+_Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:@+-]+$")]
+
+
+class Slurm(Keys):
+    """What Slurm alone is told; every other launcher passes over it."""
+
+    runtime: Annotated[str, AfterValidator(validators.one_of(*_RUNTIMES)), _choice(*_RUNTIMES)] = Field(
+        "apptainer", description="what starts containers there; oci is `srun --container`", examples=["pyxis"]
+    )
+    image: Annotated[str, AfterValidator(validators.host_path)] | None = Field(
+        None,
+        description="the image as a file that all nodes see: SIF, squashfs, or the folder of an OCI bundle; "
+        "if not set: `image`, which Apptainer converts once, and Pyxis pulls on each node",
+        examples=["/shared/images/pytorch.sif"],
+    )
+    partition: _Word | None = Field(None, description="one or several, with commas", examples=["gpu"])
+    account: _Word | None = Field(None, description="whom the time is charged to", examples=["vision"])
+    qos: _Word | None = Field(None, description="a quality of service, Slurm's word for priority", examples=["high"])
+    constraint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*()\[\]+-]+$")] | None = Field(
+        None, description="features that a node must have", examples=["a100&nvlink"]
+    )
+    exclusive: bool = Field(False, description="whole machines", examples=[True])

@@ -24,6 +24,7 @@ from torchbake.jobs.field_types import (
     Public,
     Resources,
     SecretKey,
+    Slurm,
     Text,
     Timeouts,
     Toleration,
@@ -34,6 +35,7 @@ from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
+SECTIONS = ("slurm",)  # keys named as a target: they are said to that one alone
 MOST_NODES = 100_000  # as `run` has it, and as Kubernetes takes
 
 
@@ -121,6 +123,7 @@ class Job(Keys):
     pull_secrets: tuple[ObjectName, ...] = Field(
         (), description="Secrets with logins to the image's registry", examples=[["registry-login"]]
     )
+    slurm: Slurm = Field(Slurm(), description="what Slurm alone is told", examples=[{"partition": "gpu"}])
 
     @property
     def distributed(self) -> bool:

@@ -116,6 +116,44 @@ def _of_pod(template: Mapping[str, Any]) -> dict[str, str]:
     return {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
 
 
+def of_swarm(text: str, task: Task) -> list[Env]:
+    """The stack's reader takes $$ for one $, and Swarm fills in its templates, of which one is {{ itself."""
+    services = yaml.safe_load(text)["services"].values()
+    return [
+        {name: value.replace("$$", "$").replace('{{"{{"}}', "{{") for name, value in service["environment"].items()}
+        for service in services
+    ]
+
+
+def of_slurm(text: str, task: Task) -> list[Env]:
+    """https://slurm.schedmd.com/srun.html, "OUTPUT ENVIRONMENT VARIABLES": besides those, what --export names."""
+    options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
+    words = [shlex.split(line) for line in re.findall(r"(?m)^export (\w+=(?:[^'\n]|'[^']*')*)", text)]
+    exported = dict(word.split("=", 1) for (word,) in words)
+    srun = shlex.split(text.partition("exec ")[2])
+    names = next(word for word in srun if word.startswith("--export=")).partition("=")[2].split(",")
+    given = {name: exported[name] for name in names if name in exported}
+    assert options["ntasks-per-node"] == "1"
+    count = int(options["nodes"].rpartition("-")[2])
+    hosts = f"gpu[01-{count:02}]" if count > 1 else "gpu01"
+    counted = {f"SLURM_{name}": str(count) for name in ("STEP_NUM_NODES", "NNODES", "JOB_NUM_NODES", "STEP_NUM_TASKS")}
+    counted |= {f"SLURM_{name}": hosts for name in ("STEP_NODELIST", "JOB_NODELIST", "NODELIST")}
+    counted |= {"SLURM_STEP_TASKS_PER_NODE": f"1(x{count})" if count > 1 else "1", "SLURM_NTASKS_PER_NODE": "1"}
+    counted |= {"SLURM_GPUS_ON_NODE": options["gpus-per-node"]} if "gpus-per-node" in options else {}
+    counted |= {"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
+    return [counted | given | {"SLURM_NODEID": str(node), "SLURM_PROCID": str(node)} for node in range(count)]
+
+
+def of_torchrun(text: str, task: Task) -> list[Env]:
+    """The shell's own part: the script is started on each host with its number and the name of the first."""
+    found = list[Env]()
+    for number in range(task.job.most_nodes):
+        words = [shlex.split(line)[1] for line in text.splitlines() if re.match(r"export \w+=", line)]
+        env = dict(word.split("=", 1) for word in words)
+        found.append({name: value.replace("$1", str(number)).replace("$2", "gpu01") for name, value in env.items()})
+    return found
+
+
 LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "docker": of_docker,
     "compose": of_compose,
@@ -123,6 +161,9 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "pytorchjob": of_pytorchjob,
     "openpai": of_openpai,
     "openpai-v1": of_openpai_v1,
+    "swarm": of_swarm,
+    "slurm": of_slurm,
+    "torchrun": of_torchrun,
 }
 # Where node 0 is for the others, when it is not the port that the job says: what a launcher decides by itself.
 MASTERS = {
@@ -132,6 +173,9 @@ MASTERS = {
     "pytorchjob": "mnist-master-0",
     "openpai": "10.2.0.5",
     "openpai-v1": "10.2.0.5",
+    "swarm": "node-0",
+    "slurm": "gpu01",
+    "torchrun": "gpu01",
 }
 ELASTIC_MASTERS = {**MASTERS, "pytorchjob": "mnist-worker-0"}  # its elastic jobs have no Master
 PORTS = {"openpai": PAI_PORT, "openpai-v1": PAI_PORT}

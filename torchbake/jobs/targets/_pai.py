@@ -7,6 +7,7 @@ from torchbake.jobs import model
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
+from torchbake.jobs.targets.shell_text import export
 from torchbake.jobs.task import restarts, variables
 
 ROLE = "main"
@@ -70,4 +71,4 @@ def commands(job: Job) -> list[str]:
     counts = {"NPROC_PER_NODE": job.per_node} if job.distributed else {}
     elastic = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {}
     env = variables(job) | counts | elastic
-    return [*(f"export {name}={shlex.quote(value)}" for name, value in env.items()), shlex.join(job.command)]
+    return [*(export(name, value) for name, value in env.items()), shlex.join(job.command)]

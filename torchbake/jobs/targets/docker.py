@@ -10,6 +10,7 @@ from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
+from torchbake.jobs.targets.shell_text import wanted
 from torchbake.jobs.task import CAPABILITIES, Task, grace_of, shm_of
 
 NAME = "docker"
@@ -28,10 +29,7 @@ def render(task: Task) -> str:
         f"# {job.name}: nodes on one engine: {job.most_nodes}; ends with the job's exit code.",
         "set -eu",
     ]
-    lines += [
-        f': "${{{name}:?is the key {key.key} of the secret {key.secret}: export it}}"'
-        for name, key in job.secrets.items()
-    ]
+    lines += [wanted(name, key, "export it") for name, key in job.secrets.items()]
     lines += _surroundings(job) if last else []
     lines += [shlex.join(_permissions(task))] if task.fixed else []
     lines += [shlex.join(_node(task, rank, "--detach")) for rank in range(last, 0, -1)]

@@ -1,0 +1,38 @@
+#!/bin/bash
+#SBATCH --job-name=mnist
+#SBATCH --comment=team=vision
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --nodes=3
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=2
+#SBATCH --mem=8192M
+#SBATCH --gpus-per-node=1
+#SBATCH --time=1-00:00:00
+#SBATCH --signal=TERM@75
+#SBATCH --requeue
+# mnist: sbatch FILE; it ends with the job's exit code.
+set -euo pipefail
+: "${HF_TOKEN:?is the key token of the secret hub: export it before sbatch}"
+: "${JOB_TOKEN:?is the key token of the secret job: export it before sbatch}"
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]; then
+    echo 'mnist: a node was lost once more after 2 restarts: it is not started again.' >&2
+    exit 89
+fi
+image="${SLURM_SUBMIT_DIR:?}/"pytorch-2.13.0-cpu.sif
+if [ ! -e "$image" ]; then
+    export APPTAINER_MKSQUASHFS_ARGS="${APPTAINER_MKSQUASHFS_ARGS--comp zstd -Xcompression-level 1}"
+    apptainer build "$image.$SLURM_JOB_ID" docker://registry.example.com/team/pytorch:2.13.0-cpu
+    mv "$image.$SLURM_JOB_ID" "$image"
+fi
+export MODE=distributed
+export STOP_GRACE=60
+export RENDEZVOUS_TIMEOUT=300
+export GROUP_TIMEOUT=120
+export JOB_DIR=/job
+export HF_HOME=/data/hub
+export EMPTY=''
+export ODD='a b$c'
+export NPROC_PER_NODE=2
+export MASTER_PORT=29500
+exec srun --kill-on-bad-exit=1 --label --mpi=none --cpus-per-task=2 --export=PATH,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,JOB_DIR,HF_HOME,EMPTY,ODD,NPROC_PER_NODE,MASTER_PORT,HF_TOKEN,JOB_TOKEN apptainer exec --no-mount home,cwd --pwd /app --nv --mount 'type=bind,"source=/home/ann/mnist/job",destination=/job,ro' --mount 'type=bind,"source=/srv/cache",destination=/cache' "$image" /opt/torchbake/entrypoint run train.py --data /data 'it'"'"'s $HOME'

@@ -1,0 +1,119 @@
+"""What starts containers under Slurm: Apptainer, Pyxis with Enroot, or Slurm's own support of OCI bundles. Pure.
+
+An image's entrypoint is called by its name: Apptainer and Slurm would not run it, and Pyxis only where a site says so.
+
+Sources: https://apptainer.org/docs/user/latest/bind_paths_and_mounts.html; NVIDIA/pyxis, args.c;
+https://slurm.schedmd.com/containers.html
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from torchbake.errors import JobError
+from torchbake.jobs.task import Task
+from torchbake.jobs.validators import JOB_FOLDER
+from torchbake.matrix.spec import TOOLBOX
+from torchbake.oci.reference import parse_reference
+
+HOSTS = ("PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_PATH = f"/opt/venv/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Runtime(Protocol):
+    def before(self, task: Task) -> list[str]:
+        """Lines of the script before the nodes start."""
+
+    def command(self, task: Task) -> str:
+        """What stands behind `srun` and its options."""
+
+
+class Apptainer:
+    """The image is a SIF: one that is there, or that the script makes of the image once for all nodes and jobs.
+
+    Without the user's home and working folder: what lies in ~/.local would be found before the image's own packages.
+    """
+
+    def before(self, task: Task) -> list[str]:
+        if task.job.slurm.image:
+            return [f"image={shlex.quote(task.job.slurm.image)}"]
+        return [
+            f'image="${{SLURM_SUBMIT_DIR:?}}/"{shlex.quote(_sif_of(task.image))}',
+            'if [ ! -e "$image" ]; then',
+            '    export APPTAINER_MKSQUASHFS_ARGS="${APPTAINER_MKSQUASHFS_ARGS--comp zstd -Xcompression-level 1}"',
+            f'    apptainer build "$image.$SLURM_JOB_ID" {shlex.quote(f"docker://{_without_tag(task.image)}")}',
+            '    mv "$image.$SLURM_JOB_ID" "$image"',
+            "fi",
+        ]
+
+    def command(self, task: Task) -> str:
+        words = ["apptainer", "exec", "--no-mount", "home,cwd", "--pwd", "/app"]
+        words += ["--nv"] if task.job.resources.gpu else []
+        for source, target, read_only in _mounts(task):
+            # Apptainer reads it as CSV: the quotes are its own.
+            quoted = '"source={}"'.format(source.replace('"', '""'))
+            words += ["--mount", f"type=bind,{quoted},destination={target}" + (",ro" if read_only else "")]
+        return f'{shlex.join(words)} "$image" {shlex.join(_run(task))}'
+
+
+class Pyxis:
+    """Each node pulls the image, or takes a squashfs that all see."""
+
+    def before(self, task: Task) -> list[str]:
+        return []
+
+    def command(self, task: Task) -> str:
+        mounts = _mounts(task)
+        for source, target, _ in mounts:
+            if re.search(r"[\s,:]", source + target):
+                raise JobError(
+                    f"{source} cannot be mounted by Pyxis, which takes no space, comma or colon in a path.",
+                    hint="Give the folder another name, or take the runtime apptainer.",
+                )
+        words = [f"--container-image={task.job.slurm.image or _enroot_of(task.image)}"]
+        texts = [f"{source}:{target}" + (":ro" if read_only else "") for source, target, read_only in mounts]
+        words += [f"--container-mounts={','.join(texts)}"] if mounts else []
+        words += ["--no-container-mount-home", "--no-container-remap-root", "--no-container-entrypoint"]
+        return shlex.join([*words, *_run(task)])
+
+
+class Oci:
+    """A bundle that all nodes see. Slurm replaces its environment, so that what the image sets is said again."""
+
+    def before(self, task: Task) -> list[str]:
+        return []
+
+    def command(self, task: Task) -> str:
+        return shlex.join([f"--container={task.job.slurm.image}", "/usr/bin/env", f"PATH={_PATH}", *_run(task)])
+
+
+RUNTIMES: Mapping[str, Runtime] = {"apptainer": Apptainer(), "pyxis": Pyxis(), "oci": Oci()}
+
+
+def _run(task: Task) -> tuple[str, ...]:
+    return (f"{TOOLBOX}/entrypoint", *task.job.command)
+
+
+def _mounts(task: Task) -> list[tuple[str, str, bool]]:
+    """Source, target, and whether it is read-only. Claims are none of Slurm's."""
+    files = [(str(task.folder), JOB_FOLDER, True)] if task.folder else []
+    return files + [(each.host_path, each.mount_path, each.read_only) for each in task.job.volumes if each.host_path]
+
+
+def _without_tag(image: str) -> str:
+    """By digest alone where there is one: Apptainer does not take both."""
+    return re.sub(r":[^:/@]+(?=@)", "", image)
+
+
+def _sif_of(image: str) -> str:
+    """The file of an image, with its tag or digest in its name: another image is another file."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(_without_tag(image)).name) + ".sif"
+
+
+def _enroot_of(image: str) -> str:
+    """HOST#PATH:TAG; without a host Enroot asks Docker Hub."""
+    reference = parse_reference(_without_tag(image))
+    host = "" if reference.repository.host == "docker.io" else f"{reference.repository.host}#"
+    return host + reference.repository.path + (f"@{reference.digest}" if reference.digest else f":{reference.tag}")

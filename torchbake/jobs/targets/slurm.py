@@ -1,0 +1,166 @@
+"""Slurm: a script for `sbatch`, with one task a node, which starts its processes; Slurm counts the nodes itself.
+
+`srun --export` names what the tasks get besides Slurm's own variables, so that nothing else of the user's shell comes
+into a container. A lost node puts the job into the queue again, and a task that fails ends all others.
+
+Sources: https://slurm.schedmd.com/sbatch.html and srun.html; SchedMD/slurm, src/slurmd/slurmstepd/container.c (a
+bundle's own environment is replaced).
+"""
+
+import shlex
+
+from torchbake.jobs import model
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import Job
+from torchbake.jobs.quantities import cpus_of, mebibytes_of
+from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
+from torchbake.jobs.targets.shell_text import export, wanted
+from torchbake.jobs.task import Task, grace_of, restarts, variables
+
+NAME = "slurm"
+ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
+MOST_NODES = model.MOST_NODES  # a partition says its own limit
+CARRIES_FILES = False
+_LONGEST_SIGNAL = 65535  # seconds before the limit, as sbatch takes them
+_OF_KUBERNETES = "it is Kubernetes' alone; Slurm's words stand below `slurm`"
+_BUNDLE = "a bundle's mounts stand in its config.json"
+
+CANNOT: tuple[Cannot, ...] = (
+    Cannot(
+        key="files.folder",
+        why=f"{_BUNDLE}; name the files by `git`",
+        when=lambda job: job.slurm.runtime == "oci",
+        only="with the runtime oci",
+    ),
+    Cannot(key="files.configMap", why="Slurm has no ConfigMaps; name the files by `folder` or `git`"),
+    Cannot(
+        key="volumes", why=_BUNDLE, when=lambda job: job.slurm.runtime == "oci", only="with the runtime oci"
+    ),
+    Cannot(key="volumes[].claim", why="Slurm has no claims; name a folder of shared storage by `hostPath`"),
+    Cannot(key="volumes[].size", why="Slurm makes no storage; name a folder of shared storage by `hostPath`"),
+    Cannot(key="volumes[].storageClass", why="Slurm makes no storage; name a folder of it by `hostPath`"),
+    Cannot(key="volumes[].accessMode", why="Slurm makes no storage; name a folder of it by `hostPath`"),
+    Cannot(key="volumes[].permissions", why="a container is the user itself there, and writes where the user may"),
+    Cannot(
+        key="env",
+        why=f"{' and '.join(HOSTS)} are of the host's programs too, which start the containers: set it in the script",
+        when=lambda job: not job.env.keys().isdisjoint(HOSTS),
+        only=f"of {' and '.join(HOSTS)}",
+    ),
+    Cannot(
+        key="resources.cpu",
+        why="Slurm counts whole CPUs",
+        when=lambda job: cpus_of(job.resources.cpu or "1") % 1 != 0,
+        only="of parts of a CPU",
+    ),
+    Cannot(key="resources.shm", why="a container has the host's /dev/shm"),
+    Cannot(key="resources.rdma", why="containers have the hosts' devices; Enroot: MELLANOX_VISIBLE_DEVICES in `env`"),
+    Cannot(
+        key="timeouts.stop",
+        why=f"Slurm tells a job to stop {_LONGEST_SIGNAL} seconds before its time is over at the soonest",
+        when=lambda job: grace_of(job) > _LONGEST_SIGNAL,
+        only=f"of more than {_LONGEST_SIGNAL} seconds",
+    ),
+    Cannot(key="priority", why="Slurm's word is a quality of service: write slurm.qos"),
+    Cannot(key="nodeSelector", why="Slurm's word is a constraint: write slurm.constraint"),
+    Cannot(key="tolerations", why=_OF_KUBERNETES),
+    Cannot(key="affinity", why=_OF_KUBERNETES),
+    Cannot(key="annotations", why="a job of Slurm has a comment alone, in which the labels stand"),
+    Cannot(key="serviceAccount", why=_OF_KUBERNETES),
+    Cannot(key="pullSecrets", why="log in by `apptainer registry login`, or in Enroot's .credentials"),
+)  # fmt: skip
+NEEDS: tuple[Needs, ...] = (
+    Needs(
+        key="resources.cpu",
+        why="a node gets one CPU otherwise; or take whole machines, slurm.exclusive",
+        when=lambda job: not job.slurm.exclusive,
+    ),
+)
+
+
+def render(task: Task) -> str:
+    job, runtime = task.job, RUNTIMES[task.job.slurm.runtime]
+    env = environment(job)
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH --{option}" for option in _options(job)),
+        f"# {job.name}: sbatch FILE; it ends with the job's exit code.",
+        "set -euo pipefail",
+        *(wanted(name, key, "export it before sbatch") for name, key in job.secrets.items()),
+        *_again(job),
+        *runtime.before(task),
+        *(export(name, value) for name, value in env.items()),
+    ]
+    # Last, and in quotes of its own: where the image is, is said by a variable of the script.
+    return "\n".join([*lines, f"exec {shlex.join(_srun(job, [*env, *job.secrets]))} {runtime.command(task)}", ""])
+
+
+def environment(job: Job) -> dict[str, str]:
+    """What Slurm does not say by itself: it counts the nodes, and knows the first."""
+    if not job.distributed:
+        return variables(job)
+    elastic = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {}
+    return variables(job) | elastic | {"NPROC_PER_NODE": job.per_node, "MASTER_PORT": str(job.port)}
+
+
+def _options(job: Job) -> list[str]:
+    asked, wanted = job.slurm, job.resources
+    said = {
+        "job-name": job.name,
+        "comment": ",".join(f"{key}={value}" for key, value in job.labels.items()),
+        "output": "%x-%j.out",
+        "open-mode": "append",  # what was said before a lost node stays
+        "partition": asked.partition,
+        "account": asked.account,
+        "qos": asked.qos,
+        "constraint": f'"{asked.constraint}"' if asked.constraint else None,
+        "nodes": job.elastic.replace(":", "-") if job.elastic else str(job.nodes),
+        "ntasks-per-node": "1",
+        "cpus-per-task": _cpus(job),
+        "mem": f"{mebibytes_of(wanted.memory)}M" if wanted.memory else None,
+        "gpus-per-node": str(wanted.gpu) if wanted.gpu else None,
+        "time": _time(job.timeouts.job) if job.timeouts.job else None,
+        "signal": f"TERM@{min(grace_of(job), _LONGEST_SIGNAL)}",
+    }
+    flags = ["exclusive"] if asked.exclusive else []
+    flags += ["requeue" if job.restarts and not job.elastic else "no-requeue"]
+    flags += ["no-kill"] if job.elastic else []
+    return [*(f"{name}={value}" for name, value in said.items() if value), *flags]
+
+
+def _cpus(job: Job) -> str | None:
+    return f"{-(-cpus_of(job.resources.cpu) // 1):g}" if job.resources.cpu else None
+
+
+def _time(seconds: int) -> str:
+    """D-HH:MM:SS; Slurm itself counts minutes."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
+
+
+def _again(job: Job) -> list[str]:
+    """Slurm puts a job into the queue again without end, and says how often it did."""
+    if not job.restarts or job.elastic:
+        return []
+    said = f"{job.name}: a node was lost once more after {job.restarts} restarts: it is not started again."
+    return [
+        f'if [ "${{SLURM_RESTART_COUNT:-0}}" -gt {job.restarts} ]; then',
+        f"    echo {shlex.quote(said)} >&2",
+        "    exit 89",
+        "fi",
+    ]
+
+
+def _srun(job: Job, names: list[str]) -> list[str]:
+    """In an elastic job a task that fails is a node that left."""
+    cpus = _cpus(job)
+    return [
+        "srun",
+        *(["--no-kill", "--kill-on-bad-exit=0"] if job.elastic else ["--kill-on-bad-exit=1"]),
+        *(["--label"] if job.most_nodes > 1 else []),
+        "--mpi=none",
+        *([f"--cpus-per-task={cpus}"] if cpus else []),  # Slurm 22.05 and newer forget it between job and step
+        f"--export={','.join(['PATH', *names])}",
+    ]

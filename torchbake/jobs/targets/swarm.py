@@ -1,0 +1,161 @@
+"""Docker Swarm: a stack file with a service a node, for `docker stack deploy`, on an overlay network of its own.
+
+A service of one task each says outright which node it is, and its name is in the network's DNS at once: `dnsrr` needs
+no IPVS, and a health check, which would hide a task until all nodes have met, is off.
+
+Sources: docker/cli, cli/compose/types/types.go (what a stack passes over); moby/swarmkit, template/expand.go (where a
+template is filled in) and manager/constraint/constraint.go.
+"""
+
+import re
+import shlex
+from typing import Any
+
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import Job
+from torchbake.jobs.quantities import cpus_of, mebibytes_of
+from torchbake.jobs.targets import _engine
+from torchbake.jobs.targets.yaml_text import documents, without_nothing
+from torchbake.jobs.task import Task, claim_of, counts, grace_of, master, shm_of, variables
+
+NAME = "swarm"
+ABOUT = "a stack file with a service a node, for docker stack deploy"
+MOST_NODES = 126  # an overlay network has 254 addresses: one of its own, and one for each task and its machine
+CARRIES_FILES = False
+_LONGEST = 63  # of a service's name, which is that of the stack, _ and its own
+_SECRET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_SAME = (
+    *("files.configMap", "volumes[].size", "volumes[].storageClass", "volumes[].accessMode", "restarts"),
+    *("priority", "tolerations", "affinity", "annotations", "serviceAccount"),
+)
+
+CANNOT: tuple[Cannot, ...] = (
+    *(no for no in _engine.CANNOT if no.key in _SAME),
+    Cannot(
+        key="name",
+        why=f"a service is called NAME_node-NUMBER, and takes {_LONGEST} characters: shorten the name",
+        when=lambda job: len(f"{job.name}_{_service_of(job.most_nodes - 1)}") > _LONGEST,
+        only=f"of more than {_LONGEST} characters with _node- and a number",
+    ),
+    Cannot(key="volumes[].permissions", why="a stack starts all at once; run volume-permissions yourself before"),
+    Cannot(
+        key="secrets",
+        why="a secret of Swarm is called SECRET.KEY, and takes 64 characters: shorten one of both",
+        when=lambda job: not all(re.fullmatch(_SECRET, name) for name in _secrets(job).values()),
+        only="of more than 64 characters with its key",
+    ),
+    Cannot(key="resources.rdma", why="a stack passes no devices on"),
+    Cannot(key="timeouts.job", why="Swarm stops nothing after a time; remove the stack by `docker stack rm`"),
+    Cannot(
+        key="nodeSelector",
+        why="a constraint of Swarm takes no / in a label, and no label without a value",
+        when=lambda job: any("/" in key or not value for key, value in job.node_selector.items()),
+        only="with / in a key, or without a value",
+    ),
+    Cannot(key="pullSecrets", why="log in by `docker login`, and deploy with --with-registry-auth"),
+)
+NEEDS: tuple[Needs, ...] = ()
+
+
+def render(task: Task) -> str:
+    job = task.job
+    claims = {claim_of(job, volume) for volume in job.volumes if not volume.host_path}
+    whole = {
+        "version": "3.8",  # engines before 23 want one
+        "services": {_service_of(rank): _service(task, rank) for rank in range(job.most_nodes)},
+        "networks": {"default": without_nothing({"driver": "overlay", "labels": job.labels})},
+        "volumes": {claim: {"name": claim, "external": True} for claim in sorted(claims)},
+        "secrets": {name: {"name": name, "external": True} for name in sorted({*_secrets(job).values()})},
+    }
+    head = f"docker stack deploy --with-registry-auth --compose-file FILE {job.name}"
+    return documents([without_nothing(whole)], head=head)
+
+
+def _service_of(rank: int) -> str:
+    return f"node-{rank}"
+
+
+def _secrets(job: Job) -> dict[str, str]:
+    """What Swarm calls the secret of each variable."""
+    return {name: f"{each.secret}.{each.key}" for name, each in job.secrets.items()}
+
+
+def _service(task: Task, rank: int) -> dict[str, Any]:
+    job = task.job
+    service = {
+        "image": _escaped(task.image),
+        "command": [_escaped(word) for word in _command(job)],
+        "hostname": _service_of(rank),
+        "environment": {name: _filled(value) for name, value in _environment(job, rank).items()},
+        "secrets": [{"source": source, "target": name} for name, source in _secrets(job).items()],
+        "volumes": _mounts(task),
+        "labels": {name: _escaped(value) for name, value in job.labels.items()},
+        "cap_drop": ["ALL"],
+        "healthcheck": {"disable": True},
+        "stop_grace_period": f"{grace_of(job)}s",
+        "deploy": _deploy(job),
+    }
+    return without_nothing(service)
+
+
+def _environment(job: Job, rank: int) -> dict[str, str]:
+    ranked = {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
+    return variables(job) | counts(job) | ranked | master(job, _service_of(0))
+
+
+def _command(job: Job) -> tuple[str, ...]:
+    """Swarm hands secrets over as files, and `run` reads variables."""
+    if not job.secrets:
+        return job.command
+    exports = [f'{name}="$(cat {shlex.quote(f"/run/secrets/{name}")})"; export {name}' for name in job.secrets]
+    return ("sh", "-c", "; ".join(["set -e", *exports, 'exec "$@"']), "sh", *job.command)
+
+
+def _deploy(job: Job) -> dict[str, Any]:
+    """Nothing that ended is started again: a lost node ends the others too, and an elastic job goes on without it."""
+    deploy = {
+        "replicas": 1,
+        "endpoint_mode": "dnsrr",
+        "restart_policy": {"condition": "none"},
+        "labels": {name: _escaped(value) for name, value in job.labels.items()},
+        "placement": without_nothing(
+            {"constraints": [f"node.labels.{key} == {value}" for key, value in job.node_selector.items()]}
+        ),
+        "resources": _resources(job),
+    }
+    return without_nothing(deploy)
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    """Reserved and no more. The GPUs are those that each machine's engine has listed by this name."""
+    wanted = job.resources
+    amounts = without_nothing({
+        "cpus": f"{cpus_of(wanted.cpu):g}" if wanted.cpu else None,
+        "memory": f"{mebibytes_of(wanted.memory)}M" if wanted.memory else None,
+    })  # fmt: skip
+    gpus = [{"discrete_resource_spec": {"kind": "NVIDIA-GPU", "value": wanted.gpu}}] if wanted.gpu else None
+    return without_nothing({"limits": amounts, "reservations": without_nothing({**amounts, "generic_resources": gpus})})
+
+
+def _mounts(task: Task) -> list[dict[str, Any]]:
+    """/dev/shm is one of them, as a stack passes over its size."""
+    shm = {"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": mebibytes_of(shm_of(task.job)) * 1024**2}}
+    found = [_engine_mount(*mount) for mount in _engine.mounts_of(task.job, task.folder)]
+    return [shm, *found]
+
+
+def _engine_mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:
+    # The name of a volume is a key of the file's own, and nothing is filled in.
+    named = _filled(source) if kind == "bind" else source
+    mount = {"type": kind, "source": named, "target": _filled(target), "read_only": read_only or None}
+    return without_nothing(mount)
+
+
+def _filled(text: str) -> str:
+    """What Swarm takes for a template, and the stack's own reader for a variable, as it is."""
+    return _escaped(text.replace("{{", '{{"{{"}}'))
+
+
+def _escaped(text: str) -> str:
+    """A stack file fills in variables wherever a $ stands."""
+    return text.replace("$", "$$")

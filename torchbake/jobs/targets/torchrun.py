@@ -1,0 +1,124 @@
+"""torchrun, on bare hosts: a script that is started on each of them, with the host's number and the first one's name.
+
+The hosts have a Python with what the image has; nothing is mounted, limited or fetched. torchrun reads its options as
+PET_ variables, and `run` reads the same.
+
+Source: pytorch/pytorch: torch/distributed/run.py, torch/distributed/argparse_util.py.
+"""
+
+import shlex
+
+from torchbake.jobs import model
+from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.model import Job
+from torchbake.jobs.targets.shell_text import export, wanted
+from torchbake.jobs.task import Task, grace_of, restarts, variables
+
+NAME = "torchrun"
+ABOUT = "a shell script for bare hosts, started on each"
+MOST_NODES = model.MOST_NODES  # torchrun itself names no limit
+CARRIES_FILES = False
+_OF_KUBERNETES = "it is Kubernetes' alone"
+_NOT_MOUNTED = "a bare host mounts nothing; give the script the folder's path by `args` or `env`"
+_AS_IT_IS = "a bare host gives all that it has"
+
+CANNOT: tuple[Cannot, ...] = (
+    Cannot(
+        key="processes",
+        why="torchrun starts one for each CPU where there is no GPU: write a number, or resources.gpu",
+        when=lambda job: job.processes == "auto" and not job.resources.gpu,
+        only="auto, without resources.gpu",
+    ),
+    Cannot(key="files.configMap", why="a host has no ConfigMaps; name the files by `folder`"),
+    Cannot(key="files.git", why="torchrun fetches nothing; fetch it on each host, and name its place by `folder`"),
+    Cannot(key="volumes", why=_NOT_MOUNTED),
+    Cannot(key="resources.cpu", why=_AS_IT_IS),
+    Cannot(key="resources.memory", why=_AS_IT_IS),
+    Cannot(key="resources.shm", why=_AS_IT_IS),
+    Cannot(key="resources.rdma", why=_AS_IT_IS),
+    Cannot(
+        key="restarts",
+        why="torchrun would start a script again that failed by itself",
+        when=lambda job: not job.elastic,
+        only="of a job that is not elastic",
+    ),
+    Cannot(key="priority", why=_OF_KUBERNETES),
+    Cannot(key="nodeSelector", why=_OF_KUBERNETES),
+    Cannot(key="tolerations", why=_OF_KUBERNETES),
+    Cannot(key="affinity", why=_OF_KUBERNETES),
+    Cannot(key="labels", why="processes have none"),
+    Cannot(key="annotations", why="processes have none"),
+    Cannot(key="serviceAccount", why=_OF_KUBERNETES),
+    Cannot(key="pullSecrets", why="a bare host pulls no image"),
+)
+NEEDS: tuple[Needs, ...] = ()
+
+
+def render(task: Task) -> str:
+    job = task.job
+    lines = [
+        "#!/bin/sh",
+        *(f"# {line}" for line in _head(task)),
+        "set -eu",
+        *(wanted(name, key, "export it on each host") for name, key in job.secrets.items()),
+        *(_place(job) if job.most_nodes > 1 else []),
+        *(export(name, value) for name, value in _environment(task).items()),
+        *(_rendezvous(job) if job.distributed else []),
+        *_gpus(job),
+        *([f"cd -- {shlex.quote(str(task.folder))}"] if task.folder else []),
+    ]
+    return "\n".join([*lines, _last(job), ""])
+
+
+def _head(task: Task) -> list[str]:
+    job = task.job
+    lines = [f"sh FILE {rank} HOST0" for rank in range(min(job.most_nodes, 2))]
+    more = [", …"] if job.most_nodes > 2 else []
+    how = ", ".join(lines) + "".join(more) if job.most_nodes > 1 else "sh FILE"
+    return [f"{job.name}, on {job.most_nodes} bare hosts: {how}", f"Its Python has what this image has: {task.image}"]
+
+
+def _place(job: Job) -> list[str]:
+    last = job.most_nodes - 1
+    return [
+        'if [ "$#" -ne 2 ]; then',
+        f'    echo "usage: sh $0 NUMBER HOST0: the number of this host, 0 to {last}, and the name of host 0" >&2',
+        "    exit 64",
+        "fi",
+    ]
+
+
+def _environment(task: Task) -> dict[str, str]:
+    """Those of `run`'s that scripts read, or that say the same to a `run` in torchrun's place."""
+    found = variables(task.job)
+    return found | {"JOB_DIR": str(task.folder)} if task.folder else found
+
+
+def _rendezvous(job: Job) -> list[str]:
+    """torchrun waits for a static group by `timeout`, and for an elastic one by `join_timeout`."""
+    rank, first = ('"$1"', '"$2"') if job.most_nodes > 1 else ("0", "127.0.0.1")
+    fixed = {"PET_NPROC_PER_NODE": job.per_node, "PET_RDZV_ID": job.name}
+    if job.elastic:
+        fixed |= {"PET_NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", **restarts(job)}
+        fixed["PET_RDZV_CONF"] = f"join_timeout={job.timeouts.rendezvous}"
+        said = [f"export PET_RDZV_ENDPOINT={first}:{job.port}"]
+    else:
+        fixed |= {"PET_NNODES": str(job.nodes), "PET_MASTER_PORT": str(job.port), "PET_MAX_RESTARTS": "0"}
+        fixed["PET_RDZV_CONF"] = f"timeout={job.timeouts.rendezvous}"
+        said = [f"export PET_MASTER_ADDR={first}", f"export PET_NODE_RANK={rank}"]
+    return [*(export(name, value) for name, value in fixed.items()), *said]
+
+
+def _gpus(job: Job) -> list[str]:
+    """The first ones, unless the host's user says which."""
+    if not job.resources.gpu:
+        return []
+    numbers = ",".join(map(str, range(job.resources.gpu)))
+    return [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES-{numbers}}}"']
+
+
+def _last(job: Job) -> str:
+    """The program may be another: torchrun of a virtual environment, or `run` of a checkout."""
+    limit = ["timeout", f"--kill-after={grace_of(job)}", str(job.timeouts.job)] if job.timeouts.job else []
+    program = '"${TORCHRUN:-torchrun}"' if job.distributed else '"${PYTHON:-python3}"'
+    return " ".join(["exec", *limit, program, shlex.join(job.command[1:])])
