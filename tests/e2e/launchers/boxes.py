@@ -52,7 +52,7 @@ pivot_root . old
 umount -l /old
 ip link set lo up
 touch /run/ready
-exec sleep infinity
+exec sh -c 'sleep infinity & wait'  # the first process buries all whose parents are gone
 """
 
 

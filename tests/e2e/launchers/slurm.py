@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from docker.models.images import Image
+
 from tests.e2e.launchers.boxes import Box, Network, network
 from tests.e2e.launchers.ended import Ended
 from tests.e2e.launchers.tree import UID, USER
@@ -102,8 +104,7 @@ def _start(net: Network) -> None:
         box.ask("install", "-d", "-o", "munge", "-g", "munge", "/run/munge")
         box.ask("mkdir", "-p", "/var/spool/slurmctld", "/var/spool/slurmd")
         box.start("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground")
-    for box in net.boxes:
-        until(lambda box=box: box.run("munge", "--no-input").returncode == 0, 20)
+    until(lambda: all(box.run("munge", "--no-input").returncode == 0 for box in net.boxes), 20)
     first.start("slurmctld", "-D")
     for box in net.boxes:
         box.start("slurmd", "-D")
@@ -111,13 +112,13 @@ def _start(net: Network) -> None:
     until(lambda: first.run(*idle).stdout.strip() == str(len(net.boxes)), 60)
 
 
-def sif(where: Cluster, image: str, identity: str) -> Path:
+def sif(where: Cluster, image: Image) -> Path:
     """An image of our engine as Apptainer wants it, which the user makes; it is kept until there is another."""
-    path = where.images / f"{identity.removeprefix('sha256:')[:12]}.sif"
+    path = where.images / f"{(image.id or '').removeprefix('sha256:')[:12]}.sif"
     if not path.exists():
         for old in where.images.glob("*.sif"):
             old.unlink()
-        _make_sif(where, image, path)
+        _make_sif(where, image.tags[0], path)
     return path
 
 

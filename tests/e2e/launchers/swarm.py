@@ -1,9 +1,10 @@
 """A swarm: engines of their own, each in a machine; nothing of it touches the engine that is here."""
 
 import json
-import shutil
 import subprocess
+import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,26 +15,22 @@ from tests.e2e.launchers.ended import Ended
 from tests.e2e.waiting import until
 
 _GROUPS = Path("/sys/fs/cgroup")
-_DATA = "/var/lib/docker"
 _OVER = ("complete", "failed", "rejected", "shutdown", "orphaned", "remove")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swarm:
-    """Its machines; the first manages it."""
+    """Its machines; the first manages it. ``shared`` is on all of them, by the name that it has here."""
 
     boxes: tuple[Box, ...]
+    shared: Path
 
     def docker(self, *words: str, text: str | None = None) -> str:
         """What a manager's user types. Raises AssertionError where it fails."""
         done = subprocess.run(
-            self.boxes[0].command("docker", *words),
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=300,
+            self.boxes[0].command("docker", *words), input=text, capture_output=True, text=True, timeout=300,
             check=False,
-        )
+        )  # fmt: skip
         assert done.returncode == 0, f"docker {' '.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -44,77 +41,72 @@ class Swarm:
                 subprocess.run(box.command("docker", "load"), stdin=saved.stdout, check=True, capture_output=True)
 
     def run(self, stack: str, name: str, seconds: float) -> Ended:
-        """Deploy a stack, wait until its tasks have ended, and remove it; the exit code is that of node 0."""
+        """Deploy a stack, wait until its tasks have ended, and remove it. The exit code is that of all nodes."""
         began = time.monotonic()
         self.docker("stack", "deploy", "--detach", "--with-registry-auth", "--compose-file", "-", name, text=stack)
-        while not (tasks := self._ended(name)):
+        services = sorted(self.docker("stack", "services", "--format", "{{.Name}}", name).split())
+        while len(codes := self._codes(name)) < len(services):
             assert time.monotonic() - began < seconds, self.docker("stack", "ps", "--no-trunc", name)
             time.sleep(0.2)
         took = time.monotonic() - began
-        services = self.docker("stack", "services", "--format", "{{.Name}}", name).split()
-        said = "".join(f"{self.docker('service', 'logs', '--raw', service)}\n" for service in sorted(services))
+        assert len({*codes}) == 1, f"the nodes ended with {codes}"
+        said = "\n".join(self._said(service) for service in services)
         self.docker("stack", "rm", name)
         until(lambda: not self.left(), 60)
-        return Ended(code=tasks[f"{name}_node-0"], said=said, seconds=took)
+        return Ended(code=codes[0], said=said, seconds=took)
 
-    def _ended(self, name: str) -> dict[str, int]:
-        """The exit codes of a stack's services, once there is one of each."""
-        tasks = json.loads(f"[{','.join(self._inspect(name))}]")
-        over = all(task["Status"]["State"] in _OVER for task in tasks)
-        if not tasks or not over:
-            return {}
-        services = json.loads(self.docker("service", "inspect", *{task["ServiceID"] for task in tasks}))
-        names = {service["ID"]: service["Spec"]["Name"] for service in services}
-        return {names[task["ServiceID"]]: task["Status"]["ContainerStatus"]["ExitCode"] for task in tasks}
-
-    def _inspect(self, name: str) -> list[str]:
+    def _codes(self, name: str) -> list[int]:
+        """The exit codes of a stack's tasks that are over."""
         numbers = self.docker("stack", "ps", "--no-trunc", "--quiet", name).split()
-        return self.docker("inspect", "--format", "{{json .}}", *numbers).splitlines() if numbers else []
+        tasks = json.loads(self.docker("inspect", *numbers)) if numbers else []
+        over = [task["Status"] for task in tasks if task["Status"]["State"] in _OVER]
+        return [status.get("ContainerStatus", {}).get("ExitCode", -1) for status in over]
+
+    def _said(self, service: str) -> str:
+        done = self.boxes[0].run("docker", "service", "logs", "--raw", service)
+        return done.stdout + done.stderr
 
     def left(self) -> str:
         """What of stacks is still there."""
-        asked = (("service", "ls"), ("ps", "--all"), ("network", "ls", "--filter", "scope=swarm", "--filter", "label=com.docker.stack.namespace"))
+        of_stacks = ("--filter", "scope=swarm", "--filter", "label=com.docker.stack.namespace")
+        asked = (("service", "ls"), ("ps", "--all"), ("network", "ls", *of_stacks))
         return "".join(self.docker(*words, "--quiet") for words in asked)
 
 
 @contextmanager
-def swarm(tree: Path, folder: Path, *, nodes: int) -> Iterator[Swarm]:
-    """One that takes stacks. Raises NoLauncherError."""
-    with network(tree, folder / "machines") as net:
-        for number in range(nodes):
-            data = folder / f"data{number}"
-            data.mkdir(parents=True)
-            net.add(f"d{number + 1}", {data: _DATA})
-        net.introduce()
-        parent = f"torchbake-test-{folder.name}-{time.monotonic_ns()}"
+def swarm(tree: Path, folder: Path, *, machines: int) -> Iterator[Swarm]:
+    """One that takes stacks; what its engines keep goes with it. Raises NoLauncherError."""
+    shared, parent = folder / "shared", f"torchbake-test-{uuid.uuid4().hex[:8]}"
+    shared.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir=folder) as data, network(tree, folder / "machines") as net:
         try:
-            for box in net.boxes:
-                _start(box, parent)
-            yield _joined(tuple(net.boxes))
+            for number in range(machines):
+                own = Path(data, str(number))
+                own.mkdir()
+                _start(net.add(f"d{number + 1}", {shared: str(shared), own: "/var/lib/docker"}), parent)
+            net.introduce()
+            yield Swarm(boxes=_joined(net.boxes), shared=shared)
         finally:
             for box in net.boxes:
                 _stop(box)
             _remove_groups(parent)
-    shutil.rmtree(folder)
 
 
 def _start(box: Box, parent: str) -> None:
-    # containers with mounts below the engine's own: it shares them with those that it starts
-    box.ask("mount", "--make-rshared", "/")
     box.start(
-        "dockerd", "--host=unix:///run/docker.sock", f"--data-root={_DATA}", "--bip=172.31.0.1/24",
-        "--exec-opt=native.cgroupdriver=cgroupfs", f"--cgroup-parent=/{parent}", "--pidfile=/run/dockerd.pid",
+        "dockerd", "--host=unix:///run/docker.sock", "--pidfile=/run/dockerd.pid",
+        "--exec-opt=native.cgroupdriver=cgroupfs", f"--cgroup-parent=/{parent}",
     )  # fmt: skip
     until(lambda: box.run("docker", "info").returncode == 0, 60)
 
 
-def _joined(boxes: tuple[Box, ...]) -> Swarm:
+def _joined(boxes: list[Box]) -> tuple[Box, ...]:
     first, *others = boxes
     first.ask("docker", "swarm", "init", "--advertise-addr", first.address)
     token = first.ask("docker", "swarm", "join-token", "--quiet", "worker")
     for box in others:
         box.ask("docker", "swarm", "join", "--token", token, "--advertise-addr", box.address, f"{first.address}:2377")
-    return Swarm(boxes=boxes)
+    return tuple(boxes)
 
 
 def _stop(box: Box) -> None:

@@ -52,9 +52,10 @@ def _make(folder: Path) -> None:
     apt = read_apt_config()
     archives = one_line_sources(SUITE, apt)
     later = archives[0].replace(f" {SUITE} ", f" {_LATER} ")
+    lines = "\n".join([*archives, later, ""])
     try:
         done = subprocess.run(
-            _command(part, apt_conf(apt, ca=None)), input="\n".join([*archives, later, ""]), text=True, errors="replace",
+            _command(part, apt_conf(apt, ca=None)), input=lines, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SECONDS, check=False,
         )  # fmt: skip
         if done.returncode:
