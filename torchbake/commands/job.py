@@ -32,6 +32,9 @@ EXAMPLES = (
 SCHEMAS = ("kubernetes",)
 
 
+OF_COMPOSE = ("compose", "swarm")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
     matrix: Path
@@ -84,8 +87,14 @@ def _show(args: Arguments, name: str, file: str) -> None:
 
 
 def _hold(target: Target, manifest: str) -> None:
+    if target.NAME in OF_COMPOSE:
+        from torchbake.jobs.compose_schema import check_compose  # noqa: PLC0415 - only who wants it has the schema
+
+        console.say(f"{check_compose(manifest)} takes it, by its schema.")
+        return
     if target.NAME not in SCHEMAS:
-        raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {', '.join(SCHEMAS)}")
+        known = ", ".join([*OF_COMPOSE, *SCHEMAS])
+        raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {known}")
     from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
 
     console.say(f"Kubernetes {check_manifest(manifest)} takes it, by its schema.")

@@ -106,6 +106,7 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     out, err = told(capsys, "show", "kubernetes", "job.yaml", "--check")
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
     assert "takes it, by its schema" in err
+    assert "The Compose specification takes it" in told(capsys, "show", "compose", "job.yaml", "--check")[1]
     assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 

@@ -1,5 +1,6 @@
 """What each launcher would set in the nodes' containers, given the manifest of a target."""
 
+import itertools
 import json
 import re
 import shlex
@@ -128,8 +129,7 @@ def of_swarm(text: str, task: Task) -> list[Env]:
 def of_slurm(text: str, task: Task) -> list[Env]:
     """https://slurm.schedmd.com/srun.html, "OUTPUT ENVIRONMENT VARIABLES": besides those, what --export names."""
     options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
-    words = [shlex.split(line) for line in re.findall(r"(?m)^export (\w+=(?:[^'\n]|'[^']*')*)", text)]
-    exported = dict(word.split("=", 1) for (word,) in words)
+    exported = _exported(text)
     srun = shlex.split(text.partition("exec ")[2])
     names = next(word for word in srun if word.startswith("--export=")).partition("=")[2].split(",")
     given = {name: exported[name] for name in names if name in exported}
@@ -146,12 +146,17 @@ def of_slurm(text: str, task: Task) -> list[Env]:
 
 def of_torchrun(text: str, task: Task) -> list[Env]:
     """The shell's own part: the script is started on each host with its number and the name of the first."""
-    found = list[Env]()
-    for number in range(task.job.most_nodes):
-        words = [shlex.split(line)[1] for line in text.splitlines() if re.match(r"export \w+=", line)]
-        env = dict(word.split("=", 1) for word in words)
-        found.append({name: value.replace("$1", str(number)).replace("$2", "gpu01") for name, value in env.items()})
-    return found
+    exported = _exported(text)
+    return [
+        {name: re.sub(r"^\$1$", str(number), re.sub(r"^\$2\b", "gpu01", value)) for name, value in exported.items()}
+        for number in range(task.job.most_nodes)
+    ]
+
+
+def _exported(script: str) -> dict[str, str]:
+    """What a shell exports."""
+    words = shlex.split(script, comments=True)
+    return dict(word.split("=", 1) for before, word in itertools.pairwise(words) if before == "export")
 
 
 LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {

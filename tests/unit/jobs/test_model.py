@@ -145,6 +145,13 @@ BROKEN = {
     ),
     "any key": ("tolerations: [{effect: NoSchedule}]", "tolerations.0: without a `key` bears any taint"),
     "weight": ("affinity: {podAffinity: {x: [{weight: 101}]}}", "weight '101' is not a whole number from 1 to 100"),
+    "runtime": ("slurm: {runtime: apptaner}", "slurm.runtime: 'apptaner' is unknown; did you mean 'apptainer'?"),
+    "bundle": ("slurm: {runtime: oci}", "job.yaml:4: slurm.runtime: starts a bundle, a folder with config.json and"),
+    "relative bundle": ("slurm: {image: bundle}", "slurm.image: 'bundle' is no absolute path"),
+    "partition": ("slurm: {partition: gpu\\ncpu}", "slurm.partition: 'gpu\\\\ncpu' does not fit the form"),
+    "constraint": ("slurm: {constraint: 'a\"; b'}", "slurm.constraint: 'a\"; b' does not fit the form"),
+    "exclusive": ("slurm: {exclusive: maybe}", "slurm.exclusive: input should be a valid boolean"),
+    "unknown key of slurm": ("slurm: {queue: gpu}", "slurm.queue: unknown key 'queue'"),
     "claim's name": (VOLUME + "    claim: My_Data", "claim: 'My_Data' is no name of an object of Kubernetes"),
 }
 

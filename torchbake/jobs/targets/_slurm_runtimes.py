@@ -19,7 +19,9 @@ from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
 
 HOSTS = ("PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
-_PATH = f"/opt/venv/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# That of a CUDA devel image, which has one folder more than others have.
+_OWN = f"/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:{TOOLBOX}"
+_PATH = f"{_OWN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Runtime(Protocol):

@@ -162,5 +162,5 @@ def _srun(job: Job, names: list[str]) -> list[str]:
         *(["--label"] if job.most_nodes > 1 else []),
         "--mpi=none",
         *([f"--cpus-per-task={cpus}"] if cpus else []),  # Slurm 22.05 and newer forget it between job and step
-        f"--export={','.join(['PATH', *names])}",
+        f"--export={','.join(['PATH', 'HOME', *names])}",
     ]

@@ -1,0 +1,62 @@
+"""The shell scripts of `job show`, for shellcheck: of a job with every key, and values that a shell could misread.
+
+`python -m tests.job_scripts FOLDER` writes each into a file there, and nothing of an earlier time stays.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchbake.jobs.model import read_job
+from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.task import Task
+
+HOSTILE = 'it\'s "$HOME" `id` $(id) \\ * ;&|<> #\n{{.Task.Slot}} ${X} %d \u00e4'
+JOB: dict[str, Any] = {
+    "name": "hostile",
+    "image": "registry.example.com/team/pytorch:cpu@sha256:" + "0" * 64,
+    "script": "odd $name's.py",
+    "args": [HOSTILE, "", "--", "-x"],
+    "nodes": 2,
+    "env": {"ODD": HOSTILE, "EMPTY": ""},
+    "secrets": {"HF_TOKEN": {"secret": "hub", "key": "token"}},
+    "resources": {"cpu": 2, "memory": "2Gi", "gpu": 1},
+    "labels": {"example.com/team": "vision"},
+    "timeouts": {"job": 3600},
+}
+FOLDER = Path('/srv/it\'s, "a $folder"')
+RUNTIMES: dict[str, dict[str, Any]] = {
+    "apptainer": {"constraint": "a100&nvlink", "exclusive": True},
+    "pyxis": {"runtime": "pyxis", "partition": "gpu"},
+    "oci": {"runtime": "oci", "image": "/srv/it's a $bundle"},
+}
+
+
+def scripts() -> Iterator[tuple[str, str]]:
+    """The name of each script, and its text."""
+    for name in ("docker", "torchrun"):
+        yield name, TARGETS[name].render(task_of({}))
+    for runtime, said in RUNTIMES.items():
+        yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": said}))
+
+
+def task_of(more: dict[str, Any]) -> Task:
+    """The hostile job with more keys; Pyxis refuses such a folder, so that it gets the files by git."""
+    runtime = more.get("slurm", {}).get("runtime", "apptainer")
+    folder = FOLDER if runtime == "apptainer" else None
+    files = {"folder": "."} if folder else {"git": {"repository": "https://example.com/it's/$job.git"}}
+    job, _ = read_job(json.dumps(JOB | {"files": files} | more), Path("job.yaml"))
+    return Task(job=job, image=job.image, folder=folder)
+
+
+def write(folder: Path) -> None:
+    for old in folder.glob("job-*.sh"):
+        old.unlink()
+    for name, text in scripts():
+        (folder / f"job-{name}.sh").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
