@@ -90,8 +90,8 @@ def swarm(tree: Path, folder: Path, *, machines: int) -> Iterator[Swarm]:
 
 
 def _start(box: Box, parent: str) -> None:
-    """What it keeps is in memory, two gigabytes while it loads an image: a disk is minutes slower, mostly in the end."""
-    box.ask("mount", "-t", "tmpfs", "tmpfs", "/var/lib/docker")
+    """What it keeps is in memory, 2 GB while it loads an image: a disk is minutes slower, most of all in the end."""
+    box.ask("mount", "--mkdir", "-t", "tmpfs", "tmpfs", "/var/lib/docker")
     box.start(
         "dockerd", "--host=unix:///run/docker.sock", "--pidfile=/run/dockerd.pid",
         "--exec-opt=native.cgroupdriver=cgroupfs", f"--cgroup-parent=/{parent}",
