@@ -18,7 +18,8 @@ from tests.e2e.launchers.ended import Ended
 from tests.e2e.launchers.tree import UID, USER
 from tests.e2e.waiting import until
 
-# Without accounts and cgroups, which are its site's own.
+# Without accounts and cgroups, which are a site's own. By linuxproc each signal would also reach the process that
+# serves Apptainer the image's files.
 _CONFIG = """\
 ClusterName=test
 SlurmctldHost={first}
@@ -26,7 +27,7 @@ AuthType=auth/munge
 SlurmUser=root
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
