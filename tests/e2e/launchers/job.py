@@ -1,0 +1,47 @@
+"""One job for all launchers, as `job show` writes it for each, and what must become of it."""
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.e2e.conftest import torchbake
+from tests.e2e.launchers.ended import Ended
+from tests.e2e.nodes import JOBS
+
+NAME = "torchbake-test-launched"
+NODES = 3
+TRAINS, FAILS = ("fit.py",), ("leave.py", "2", "7")
+_parameters: set[str] = set()
+
+
+def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
+    """What `job show` writes for this launcher; the job's files are in ``folder``."""
+    script, *args = command
+    shutil.copytree(JOBS, folder / "files", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    job = {
+        "name": NAME, "image": image, "script": script, "args": args, "files": {"folder": "files"}, "nodes": NODES,
+        "processes": 1, "resources": {"cpu": 1, "memory": "2Gi"}, "timeouts": {"rendezvous": 120, "stop": 10}, **more,
+    }  # fmt: skip
+    (folder / "job.yaml").write_text(json.dumps(job))  # which is YAML too
+    shown = torchbake("job", "show", target, str(folder / "job.yaml"))
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
+def check_trained(launcher: str, ended: Ended, *, shown: int = NODES) -> None:
+    """The parameters are the same on all nodes, of which some launchers show the first alone, and by all launchers."""
+    print(f"{launcher}: trained on {NODES} nodes to the end in {ended.seconds:.1f} s")
+    assert ended.code == 0, ended.said[-3000:]
+    found = ended.found()
+    assert [(each["rank"], each["world"], each["sum"], each["falls"]) for each in found] == [
+        (rank, NODES, 3, True) for rank in range(shown)
+    ], ended.said[-3000:]
+    _parameters.update(each["parameters"] for each in found)
+    assert len(_parameters) == 1
+
+
+def check_failed(launcher: str, ended: Ended) -> None:
+    """The exit code is the failing rank's, which is of the last node."""
+    print(f"{launcher}: ended {ended.seconds:.1f} s after a submission whose rank 2 fails at once")
+    assert ended.code == 7, ended.said[-3000:]
+    assert "First: rank 2 (node 2, local rank 0): exit code 7." in ended.said

@@ -1,0 +1,141 @@
+"""A Slurm cluster of several machines, with Apptainer: who submits to it is no root, as on any real one."""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from docker.models.images import Image
+
+from tests.e2e.launchers.boxes import Box, Network, network
+from tests.e2e.launchers.ended import Ended
+from tests.e2e.launchers.tree import UID, USER
+from tests.e2e.waiting import until
+
+# Without accounts and cgroups, which are a site's own. By linuxproc each signal would also reach the process that
+# serves Apptainer the image's files.
+_CONFIG = """\
+ClusterName=test
+SlurmctldHost={first}
+AuthType=auth/munge
+SlurmUser=root
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,bf_interval=1
+NodeName={nodes} CPUs=4 RealMemory=8000 State=UNKNOWN
+PartitionName=batch Nodes=ALL Default=YES MaxTime=1:00:00 State=UP
+"""
+
+
+_OVER = "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Its machines, the first of which takes jobs. ``shared`` is the user's on all of them, by the name it has here;
+    ``images`` are too.
+    """
+
+    boxes: tuple[Box, ...]
+    shared: Path
+    images: Path
+
+    def user(self, *words: str, timeout: float = 300) -> str:
+        """What the user types on the first machine, in the shared folder. Raises AssertionError where it fails."""
+        inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.shared), *words]
+        return self.boxes[0].ask(*inside, uid=UID, home=f"/home/{USER}", env={"USER": USER}, timeout=timeout)
+
+    def run(self, script: str, seconds: float) -> Ended:
+        """Submit a script for sbatch, and wait for its end; `sbatch --wait` asks ever more seldom."""
+        (self.shared / "job.sbatch").write_text(script)
+        began = time.monotonic()
+        number = self.user("sbatch", "--parsable", "job.sbatch")
+        over = re.compile(rf"JobState=(?:{_OVER}) .* ExitCode=(\d+):(\d+) .* StdOut=(\S+)")
+        while not (found := over.search(self.user("scontrol", "--oneliner", "show", "job", number))):
+            assert time.monotonic() - began < seconds, self.user("scontrol", "show", "job", number)
+            time.sleep(0.2)
+        took = time.monotonic() - began
+        code, killed, said = found.groups()
+        return Ended(code=int(code) or int(killed), said=Path(said).read_text(), seconds=took)
+
+    def busy(self) -> str:
+        """Jobs that are not over, nodes that are not free, and processes of the user's."""
+        first = self.boxes[0]
+        left = [first.ask("squeue", "--noheader"), first.ask("sinfo", "--noheader", "--Node", "--states=alloc,comp")]
+        return "".join([*left, *(box.run("pgrep", "--list-full", "--uid", USER).stdout for box in self.boxes)])
+
+
+@contextmanager
+def cluster(tree: Path, folder: Path, images: Path, *, nodes: int) -> Iterator[Cluster]:
+    """One that takes jobs. Raises NoLauncherError."""
+    shared = folder / "shared"
+    for own in (shared, images):
+        own.mkdir(parents=True, exist_ok=True)
+        os.chown(own, UID, UID)
+    with network(tree, folder / "machines") as net:
+        for number in range(nodes):
+            net.add(f"n{number + 1}", {own: str(own) for own in (shared, images)})
+        net.introduce()
+        _start(net)
+        yield Cluster(boxes=tuple(net.boxes), shared=shared, images=images)
+
+
+def _start(net: Network) -> None:
+    first, key = net.boxes[0], secrets.token_hex(64)
+    config = _CONFIG.format(first=first.name, nodes=",".join(box.name for box in net.boxes))
+    for box in net.boxes:
+        box.write("/etc/slurm/slurm.conf", config)
+        box.write("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
+        box.write("/etc/munge/munge.key", key)
+        box.ask("install", "-d", "-o", "munge", "-g", "munge", "/run/munge")
+        box.ask("mkdir", "-p", "/var/spool/slurmctld", "/var/spool/slurmd")
+        box.start("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground")
+    until(lambda: all(box.run("munge", "--no-input").returncode == 0 for box in net.boxes), 20)
+    first.start("slurmctld", "-D")
+    for box in net.boxes:
+        box.start("slurmd", "-D")
+    idle = ("sinfo", "--noheader", "--states=idle", "--format=%D")
+    until(lambda: first.run(*idle).stdout.strip() == str(len(net.boxes)), 60)
+
+
+def sif(where: Cluster, image: Image) -> Path:
+    """An image of our engine as Apptainer wants it, which the user makes; it is kept until there is another."""
+    path = where.images / f"{(image.id or '').removeprefix('sha256:')[:12]}.sif"
+    if not path.exists():
+        for old in where.images.glob("*.sif"):
+            old.unlink()
+        _make_sif(where, image.tags[0], path)
+    return path
+
+
+def _make_sif(where: Cluster, image: str, path: Path) -> None:
+    """Packed quickly rather than well, which takes an eighth of the time that it takes by itself."""
+    archive, work = where.shared / "image.tar", where.shared / "work"
+    subprocess.run(["docker", "save", "--output", archive, image], check=True, capture_output=True, timeout=300)
+    archive.chmod(0o644)
+    make = f"""
+        mkdir {work}
+        export APPTAINER_TMPDIR={work} APPTAINER_CACHEDIR={work}
+        export APPTAINER_MKSQUASHFS_ARGS="-comp zstd -Xcompression-level 1"
+        apptainer -s build {path}.part docker-archive:{archive}
+        mv {path}.part {path}"""
+    try:
+        where.user("sh", "-euc", make, timeout=600)
+    finally:
+        archive.unlink()
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,79 @@
+"""The file system of a machine with launchers on it, made of Debian's packages; nothing is installed here.
+
+It is made once and kept, under a name that says what it was made of.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from torchbake.hostconfig.apt_config import DEBIAN_KEYS, apt_conf, one_line_sources, read_apt_config
+
+SUITE = "trixie"
+# Apptainer is in no release of Debian; all it needs is in this one.
+_LATER = "sid"
+_SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "apptainer", "squashfuse")
+_SWARM = ("docker.io", "docker-cli", "iptables")
+PACKAGES = (*_SLURM, *_SWARM, "docker-compose", "iproute2")
+USER, UID = "ann", 1500
+_LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+_SECONDS = 900
+
+
+class NoLauncherError(Exception):
+    """Why a launcher cannot be had here."""
+
+
+def tree(tools: Path) -> Path:
+    """Its folder below ``tools``. Nobody writes there. Raises NoLauncherError."""
+    made_of = repr((SUITE, PACKAGES, USER, UID, _LEFT_OUT)).encode()
+    folder = tools / f"machine-{hashlib.sha256(made_of).hexdigest()[:12]}"
+    if not folder.exists():
+        _check()
+        for old in tools.glob("machine-*"):
+            shutil.rmtree(old)
+        _make(folder)
+    return folder
+
+
+def _check() -> None:
+    if os.geteuid() != 0:
+        raise NoLauncherError("only root can make a machine of Debian's packages")
+    if not shutil.which("mmdebstrap"):
+        raise NoLauncherError("mmdebstrap is not installed: apt-get install mmdebstrap")
+
+
+def _make(folder: Path) -> None:
+    """Made beside, then renamed: half of it is never taken."""
+    part = folder.with_name(f"machine-part-{os.getpid()}")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    apt = read_apt_config()
+    archives = one_line_sources(SUITE, apt)
+    later = archives[0].replace(f" {SUITE} ", f" {_LATER} ")
+    lines = "\n".join([*archives, later, ""])
+    try:
+        done = subprocess.run(
+            _command(part, apt_conf(apt, ca=None)), input=lines, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            last = [line for line in done.stdout.splitlines() if line.startswith("E:")][-1:]
+            raise NoLauncherError(f"mmdebstrap does not make a machine: {' '.join(last) or done.stdout[-300:]}")
+        part.rename(folder)
+    except subprocess.TimeoutExpired:
+        raise NoLauncherError(f"mmdebstrap made no machine within {_SECONDS} s") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _command(folder: Path, settings: str) -> list[str]:
+    command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+    command += [f"--aptopt={line}" for line in settings.splitlines()]
+    # What is in both comes from the release; a mirror's index of what is not one may be old.
+    command += [f'--aptopt=APT::Default-Release "/^{SUITE}(-|$)/"', '--aptopt=Acquire::Check-Valid-Until "false"']
+    command += [f"--keyring={DEBIAN_KEYS}"] if Path(DEBIAN_KEYS).exists() else []
+    command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]
+    command += [f'--customize-hook=chroot "$1" useradd --create-home --uid {UID} {USER}']
+    return [*command, SUITE, str(folder), "-"]
