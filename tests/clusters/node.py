@@ -1,0 +1,113 @@
+"""A Kubernetes node of one machine, in namespaces of its own: nothing of it is seen by, or left on, the host."""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent / "kubernetes"
+START = 120  # seconds
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--propagation=private")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+Completed = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A running node. ``pid`` is its first process, ``state`` the folder that it sees as /var/lib/node."""
+
+    pid: int
+    tree: Path
+    state: Path
+
+    def inside(self, *command: str | Path, net_only: bool = False, stdin: str | None = None, timeout: float = 300) -> Completed:
+        """Run a command on the node; with ``net_only`` one of the host, which sees the node's network."""
+        kinds = ["--net"] if net_only else ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
+        return subprocess.run(
+            ["nsenter", f"--target={self.pid}", *kinds, "--", *command],
+            input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+
+    def kubectl(self, *words: str, stdin: str | None = None, timeout: float = 300) -> Completed:
+        """The kubectl of this Kubernetes, from the host."""
+        command = [self.tree / "usr/bin/kubectl", f"--kubeconfig={self.state}/kubeconfig", *words]
+        return self.inside(*command, net_only=True, stdin=stdin, timeout=timeout)
+
+    def load(self, image: str) -> None:
+        """Give the node an image of the engine's."""
+        pull = ["nsenter", f"--target={self.pid}", "--mount", "--root", "--"]
+        with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
+            done = subprocess.run(
+                [*pull, "ctr", "--namespace=k8s.io", "images", "import", "-"],
+                stdin=saved.stdout, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def logs(self) -> str:
+        """The last lines of each part's log."""
+        paths = sorted(self.state.glob("log/*.log"))
+        return "\n".join(f"{path.name}:\n" + "\n".join(path.read_text().splitlines()[-8:]) for path in paths)
+
+
+@contextmanager
+def start_node(tree: Path) -> Iterator[Node]:
+    """Start one, and end it with all its pods."""
+    work, cgroup = Path(tempfile.mkdtemp(prefix="torchbake-node-", dir="/var/tmp")), f"torchbake-{uuid.uuid4().hex[:8]}"
+    for controller in _controllers():
+        (controller / cgroup).mkdir()
+    # It ends with its parent, whatever that ended by, and with it all that it has started.
+    command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, HERE / "node", tree, work, f"/{cgroup}"]
+    try:
+        with (work / "log").open("w") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            _wait(process, work)
+            yield Node(pid=_first_of(process.pid), tree=tree, state=work / "state")
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    finally:
+        _clean(work, cgroup)
+
+
+def _first_of(pid: int) -> int:
+    """What `unshare` has forked."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+
+
+def _wait(process: "subprocess.Popen[bytes]", work: Path) -> None:
+    end = time.monotonic() + START
+    while not (work / "state/ready").exists():
+        logs = Node(pid=0, tree=work, state=work / "state").logs
+        assert process.poll() is None, (work / "log").read_text() + logs()
+        assert time.monotonic() < end, f"the node is not ready after {START} s\n{logs()}"
+        time.sleep(0.1)
+
+
+def _controllers() -> list[Path]:
+    """One of cgroups' second version, several of the first."""
+    one = (_CGROUPS / "cgroup.controllers").exists()
+    return [_CGROUPS] if one else [path for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
+
+
+def _clean(work: Path, cgroup: str) -> None:
+    """What is left when no process is: files and cgroups. The kernel may need a moment to see their processes gone."""
+    end = time.monotonic() + 10
+    while left := [path for each in _controllers() for path in _deepest_first(each / cgroup)]:
+        for path in left:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        assert time.monotonic() < end, f"cgroups are still there: {left}"
+    shutil.rmtree(work)
+
+
+def _deepest_first(folder: Path) -> list[Path]:
+    return sorted((folder, *(path for path in folder.rglob("*") if path.is_dir())), reverse=True) if folder.exists() else []
