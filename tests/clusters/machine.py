@@ -47,13 +47,17 @@ def compile_kubernetes(target: Path) -> None:
 
 
 def bootstrap(tree: Path, kubernetes: Path) -> None:
+    """The root of a node: Debian's packages, and the binary under each of its names."""
     links = " && ".join(f"ln -s kube-one {name}" for name in _COMPONENTS)
     unpack = f"cd /usr/local/bin && zstd -q -d --rm {kubernetes.name} -o kube-one && chmod 755 kube-one && {links}"
     hooks = [f"copy-in {kubernetes} /usr/local/bin", f"chroot \"$1\" sh -c '{unpack}'"]
     debootstrap("directory", tree, _PARTS, hooks)
 
 
-def debootstrap(kind: str, target: Path, packages: Sequence[str], hooks: Sequence[str], *, sources: bool = False) -> None:
+def debootstrap(
+    kind: str, target: Path, packages: Sequence[str], hooks: Sequence[str], *, sources: bool = False
+) -> None:
+    """Make a Debian with these packages, and run mmdebstrap's hooks in it."""
     apt = read_apt_config()
     with tempfile.NamedTemporaryFile("w") as settings:
         settings.write(apt_conf(apt, ca=None))

@@ -1,6 +1,7 @@
 """A Kubernetes node of one machine, in namespaces of its own: nothing of it is seen by, or left on, the host."""
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -28,27 +29,39 @@ class Node:
     tree: Path
     state: Path
 
-    def inside(self, *command: str | Path, net_only: bool = False, stdin: str | None = None, timeout: float = 300) -> Completed:
-        """Run a command on the node; with ``net_only`` one of the host, which sees the node's network."""
-        kinds = ["--net"] if net_only else ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
-        return subprocess.run(
-            ["nsenter", f"--target={self.pid}", *kinds, "--", *command],
-            input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+    def inside(self, *command: str) -> list[str]:
+        """How a command is run on the node."""
+        return ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd=/", "--", *command]
 
-    def kubectl(self, *words: str, stdin: str | None = None, timeout: float = 300) -> Completed:
+    def reaching(self, *command: str) -> list[str]:
+        """How a command of the host is run in the node's network, where the API server is."""
+        return ["nsenter", f"--target={self.pid}", "--net", "--", *command]
+
+    def containerd(self, *words: str) -> list[str]:
+        """How containerd is asked for what is Kubernetes' own there."""
+        return self.inside("ctr", "--namespace=k8s.io", *words)
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> Completed:
         """The kubectl of this Kubernetes, from the host."""
-        command = [self.tree / "usr/bin/kubectl", f"--kubeconfig={self.state}/kubeconfig", *words]
-        return self.inside(*command, net_only=True, stdin=stdin, timeout=timeout)
+        command = [f"{self.tree}/usr/bin/kubectl", f"--kubeconfig={self.kubeconfig}", *words]
+        return subprocess.run(
+            self.reaching(*command), input=stdin, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
 
     def load(self, image: str) -> None:
         """Give the node an image of the engine's."""
-        pull = ["nsenter", f"--target={self.pid}", "--mount", "--root", "--"]
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
             done = subprocess.run(
-                [*pull, "ctr", "--namespace=k8s.io", "images", "import", "-"],
-                stdin=saved.stdout, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                self.containerd("images", "import", "-"),
+                stdin=saved.stdout,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         assert done.returncode == 0, done.stderr
 
     def logs(self) -> str:
@@ -64,10 +77,13 @@ def start_node(tree: Path) -> Iterator[Node]:
     for controller in _controllers():
         (controller / cgroup).mkdir()
     # It ends with its parent, whatever that ended by, and with it all that it has started.
-    command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, HERE / "node", tree, work, f"/{cgroup}"]
+    words = [str(HERE / "node"), str(tree), str(work), f"/{cgroup}"]
+    command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, *words]
     try:
         with (work / "log").open("w") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
         try:
             _wait(process, work)
             yield Node(pid=_first_of(process.pid), tree=tree, state=work / "state")
@@ -110,4 +126,4 @@ def _clean(work: Path, cgroup: str) -> None:
 
 
 def _deepest_first(folder: Path) -> list[Path]:
-    return sorted((folder, *(path for path in folder.rglob("*") if path.is_dir())), reverse=True) if folder.exists() else []
+    return [Path(path) for path, _, _ in os.walk(folder, topdown=False)]

@@ -1,10 +1,9 @@
 """A namespace of a node's Kubernetes, and what of a job is in it."""
 
 import json
-import time
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from tests.clusters.node import Node
@@ -18,12 +17,11 @@ _KINDS = "jobs,pods,services,endpoints,configmaps,persistentvolumeclaims,service
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A pod of a job that has ended. ``began`` and ``stopped`` are POSIX times, in seconds."""
+    """A pod of a job that has ended."""
 
     rank: int
     code: int
     log: str
-    stopped: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,7 @@ class Space:
     def _ended(self, pod: dict[str, Any]) -> Ended:
         state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         log = self.kubectl("logs", pod["metadata"]["name"])
-        return Ended(rank=rank_of(pod), code=state["exitCode"], log=log, stopped=_posix(state["finishedAt"]))
+        return Ended(rank=rank_of(pod), code=state["exitCode"], log=log)
 
     def left(self) -> set[str]:
         """What is here that Kubernetes did not make by itself."""
@@ -66,9 +64,8 @@ class Space:
     def containers(self) -> Sequence[str]:
         """The containers of all pods of this namespace that the node still has."""
         label = f'labels."io.kubernetes.pod.namespace"=={self.name}'
-        done = self.node.inside("ctr", "--namespace=k8s.io", "containers", "list", "--quiet", label)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        command = self.node.containerd("containers", "list", "--quiet", label)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def rank_of(pod: dict[str, Any]) -> int:
@@ -77,13 +74,14 @@ def rank_of(pod: dict[str, Any]) -> int:
     return int(number) if number.isdigit() else 0
 
 
+def is_ready(pod: dict[str, Any]) -> bool:
+    found = pod["status"].get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
+
+
 def _is_over(job: dict[str, Any]) -> bool:
     return any(each["type"] in {"Complete", "Failed"} for each in job["status"].get("conditions", ()))
 
 
 def _runs(pod: dict[str, Any]) -> bool:
     return pod["status"]["phase"] not in {"Succeeded", "Failed"}
-
-
-def _posix(text: str) -> float:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()

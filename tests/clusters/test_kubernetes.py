@@ -18,7 +18,7 @@ import pytest
 from tests.clusters.conftest import image_refs
 from tests.clusters.lowering import lowered
 from tests.clusters.node import Node
-from tests.clusters.space import Ended, Space, rank_of
+from tests.clusters.space import Ended, Space, is_ready, rank_of
 from tests.e2e.conftest import torchbake
 from tests.e2e.waiting import until
 from torchbake.jobs.targets import TARGETS
@@ -89,14 +89,13 @@ def test_a_pod_that_is_ended_comes_again_and_its_group_with_it(
 ) -> None:
     if target == TO_THE_LETTER:
         pytest.skip("it starts no pod again: such a Job cannot tell a lost node from a failed script")
-    local = tmp_path.name.replace("_", "-")
-    with volume(space, local, owner=1001) as (claim, folder):
+    with volume(space, "mine", owner=1001) as folder:
         text = manifest(
             tmp_path, target, nodes=3, files={"folder": files("meet.py", "again.py")}, script="again.py", restarts=1,
-            volumes=[{"claim": claim, "mountPath": "/data"}],
+            volumes=[{"claim": "mine", "mountPath": "/data"}],
         )  # fmt: skip
         submit(space, text)
-        until(lambda: [_is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
         lost = next(pod["metadata"]["name"] for pod in space.pods() if rank_of(pod) == 1)
         (folder / "over").touch()
         space.kubectl("delete", "pod", lost, "--wait=false")
@@ -129,18 +128,18 @@ def test_files_of_a_git_repository(space: Space, tmp_path: Path, files: Files) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "permissions", "code"),
-    [("hostPath", None, 1), ("hostPath", "fix", 0), ("local", None, 0)],
+    ("kind", "said", "code"),
+    [("hostPath", {}, 1), ("hostPath", {"permissions": "fix"}, 0), ("local", {}, 0)],
     ids=["as it is, it cannot be written", "permissions: fix", "of a kind to which Kubernetes applies fsGroup"],
 )
 def test_a_claim_whose_volume_is_roots(
-    kind: str, permissions: str | None, code: int, space: Space, tmp_path: Path, files: Files
+    kind: str, said: dict[str, str], code: int, *, space: Space, tmp_path: Path, files: Files
 ) -> None:
-    with volume(space, f"{space.name}-volume", owner=0, kind=kind) as (claim, folder):
-        mounted = {"claim": claim, "mountPath": "/data"} | ({"permissions": permissions} if permissions else {})
+    with volume(space, "mine", owner=0, kind=kind) as folder:
         text = manifest(
-            tmp_path, "kubernetes", files={"folder": files("write.py")}, script="write.py", volumes=[mounted], restarts=0
-        )
+            tmp_path, "kubernetes", files={"folder": files("write.py")}, script="write.py", restarts=0,
+            volumes=[{"claim": "mine", "mountPath": "/data", **said}],
+        )  # fmt: skip
         submit(space, text)
         (ended,) = space.ends()
         assert ended.code == code, ended.log
@@ -156,7 +155,7 @@ def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_pat
     )  # fmt: skip
     with volume(space, None, owner=1001):
         submit(space, text)
-        until(lambda: [_is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
         assert space.containers()
         space.kubectl("delete", "--filename=-", stdin=text)
         until(lambda: not space.left(), 60)
@@ -168,14 +167,9 @@ def no_restarts(target: str) -> dict[str, int]:
     return {} if target == TO_THE_LETTER else {"restarts": 0}
 
 
-def _is_ready(pod: dict[str, Any]) -> bool:
-    found = pod["status"].get("conditions", ())
-    return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
-
-
 @contextmanager
-def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath") -> Iterator[tuple[str, Path]]:
-    """A folder of the node's as a volume, with a claim to it if one is named; and where the host sees it."""
+def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath") -> Iterator[Path]:
+    """A folder of the node's as a volume, with a claim to it if one is named; where the host sees it."""
     name = space.name
     folder = space.node.state / "volumes" / name
     folder.mkdir()
@@ -193,7 +187,7 @@ def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath
     for each in made:
         space.kubectl("apply", "--filename=-", stdin=json.dumps(each))
     try:
-        yield claim or "", folder
+        yield folder
     finally:
         space.kubectl("delete", "persistentvolume", name, "--wait=false")
 
@@ -201,13 +195,11 @@ def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath
 @contextmanager
 def served_by_git(node: Node, folder: Path) -> Iterator[str]:
     """A repository of these files with the tag v1, at the node's address."""
-    for words in (
-        ("init", "--quiet"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "1"),
-        ("tag", "v1"),
-    ):  # fmt: skip
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (("init", "--quiet"), ("add", "."), (*who, "commit", "-qm", "one"), ("tag", "v1")):
         subprocess.run(["git", "-C", folder, *words], check=True)
-    daemon = ["git", "daemon", f"--listen={NODE_ADDRESS}", "--reuseaddr", "--export-all", f"--base-path={folder.parent}"]
-    with subprocess.Popen(["nsenter", f"--target={node.pid}", "--net", "--", *daemon]) as process:
+    options = (f"--listen={NODE_ADDRESS}", "--reuseaddr", "--export-all", f"--base-path={folder.parent}")
+    with subprocess.Popen(node.reaching("git", "daemon", *options)) as process:
         try:
             yield f"git://{NODE_ADDRESS}/{folder.name}"
         finally:
