@@ -7,7 +7,6 @@ here the chart is a service, `kind: statefulset`; its Jobs are those of `job sho
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
