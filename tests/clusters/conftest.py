@@ -7,40 +7,37 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import docker
 import pytest
 
 from tests.clusters.machine import machine
 from tests.clusters.node import Node, start_node
 from tests.clusters.space import Space
-from tests.e2e.conftest import CPU, INIT, ROOT
-from torchbake.matrix.project import load_project
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
 
 WANTED = ("mmdebstrap", "nsenter", "setpriv", "unshare")
 JOBS = (ROOT / "tests/e2e/jobs", ROOT / "tests/clusters/jobs")
 
 
-def image_refs() -> list[str]:
-    """PyTorch, and volume-permissions: as the matrix names them."""
-    specs = {spec.id: spec for spec in load_project(ROOT / "matrix.yaml").expansion.specs}
-    return [f"{specs[name].repository}:{specs[name].own_tag}" for name in (CPU, INIT)]
+@pytest.fixture(scope="session")
+def built() -> dict[str, str]:
+    """The two images of the jobs by their ids, which the engine has."""
+    done = torchbake("build", CPU, INIT, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return {name: image["ref"] for name, image in images_of(done).items()}
 
 
 @pytest.fixture(scope="session")
-def node() -> Iterator[Node]:
+def node(built: dict[str, str]) -> Iterator[Node]:
     """With the two images of its jobs, as the engine has them."""
     if os.geteuid():
         pytest.skip("a Kubernetes node wants root")
     if lacking := [name for name in WANTED if not shutil.which(name)]:
         pytest.skip(f"a Kubernetes node wants {', '.join(lacking)}")
-    engine, refs = docker.from_env(), image_refs()
-    for ref in refs:
-        engine.images.get(ref)  # before minutes go by
     tree = machine(ROOT / ".torchbake/tools/kubernetes")
     began = time.monotonic()
     with start_node(tree) as running:
         started = time.monotonic()
-        for ref in refs:
+        for ref in built.values():
             running.load(ref)
         loaded = time.monotonic() - started
         print(f"\nThe node was ready after {started - began:.0f} s, and had both images {loaded:.0f} s later.")

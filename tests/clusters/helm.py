@@ -1,7 +1,6 @@
 """Helm's own library, in a process of its own that sees a node's network: `python -m tests.clusters.helm ACTION…`.
 
-ACTION is install, upgrade or uninstall. What it is told comes as one JSON object on stdin, and what Helm answers goes
-to stdout.
+ACTION is install, upgrade or uninstall. What it is told comes as one JSON object on stdin.
 """
 
 import json
@@ -13,6 +12,6 @@ if __name__ == "__main__":
     told = json.load(sys.stdin)
     config = helm_python.Config(kubeconfig_path=told.pop("kubeconfig"), namespace=told.pop("namespace"))
     try:
-        print(json.dumps(getattr(config, sys.argv[1])(**told)))
+        getattr(config, sys.argv[1])(**told)
     except helm_python.HelmError as error:
         raise SystemExit(str(error)) from None

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from entrypoints.pytorch.launch.refusal import Code
-from tests.clusters.conftest import image_refs
 from tests.clusters.lowering import lowered
 from tests.clusters.node import Node
 from tests.clusters.space import Ended, Space, is_ready, rank_of
-from tests.e2e.conftest import torchbake
+from tests.e2e.conftest import CPU, torchbake
 from tests.e2e.waiting import until
 from torchbake.jobs.targets import TARGETS
 
@@ -35,7 +34,7 @@ NAME, NODE_ADDRESS = "train", "10.250.0.1"
 def manifest(folder: Path, target: str, **job: Any) -> str:
     """What a user's `job show` writes, for this Kubernetes."""
     path = folder / "job.yaml"
-    whole = {"name": NAME, "image": image_refs()[0], "timeouts": {"rendezvous": 120, "stop": 5}, **job}
+    whole = {"name": NAME, "image": CPU, "timeouts": {"rendezvous": 120, "stop": 5}, **job}
     path.write_text(json.dumps(whole))  # which is YAML too
     shown = torchbake("job", "show", target, str(path))
     assert shown.returncode == 0, shown.stderr
