@@ -5,9 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent / "kubernetes"
 START = 120  # seconds
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--propagation=private")
-_CGROUPS = Path("/sys/fs/cgroup")
+_CGROUPS, _WORK, _PREFIX = Path("/sys/fs/cgroup"), Path("/var/tmp"), "torchbake-node-"
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -73,11 +71,13 @@ class Node:
 @contextmanager
 def start_node(tree: Path) -> Iterator[Node]:
     """Start one, and end it with all its pods."""
-    work, cgroup = Path(tempfile.mkdtemp(prefix="torchbake-node-", dir="/var/tmp")), f"torchbake-{uuid.uuid4().hex[:8]}"
+    _sweep()
+    work = _WORK / f"{_PREFIX}{os.getpid()}"
+    work.mkdir()
     for controller in _controllers():
-        (controller / cgroup).mkdir()
+        (controller / work.name).mkdir()
     # It ends with its parent, whatever that ended by, and with it all that it has started.
-    words = [str(HERE / "node"), str(tree), str(work), f"/{cgroup}"]
+    words = [str(HERE / "node"), str(tree), str(work), f"/{work.name}"]
     command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, *words]
     try:
         with (work / "log").open("w") as log:
@@ -91,7 +91,14 @@ def start_node(tree: Path) -> Iterator[Node]:
             process.send_signal(signal.SIGKILL)
             process.wait()
     finally:
-        _clean(work, cgroup)
+        _clean(work)
+
+
+def _sweep() -> None:
+    """Clean up after those whose tests were killed."""
+    for work in _WORK.glob(f"{_PREFIX}*"):
+        if not Path("/proc", work.name.removeprefix(_PREFIX)).exists():
+            _clean(work)
 
 
 def _first_of(pid: int) -> int:
@@ -114,10 +121,10 @@ def _controllers() -> list[Path]:
     return [_CGROUPS] if one else [path for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
 
 
-def _clean(work: Path, cgroup: str) -> None:
+def _clean(work: Path) -> None:
     """What is left when no process is: files and cgroups. The kernel may need a moment to see their processes gone."""
     end = time.monotonic() + 10
-    while left := [path for each in _controllers() for path in _deepest_first(each / cgroup)]:
+    while left := [path for each in _controllers() for path in _deepest_first(each / work.name)]:
         for path in left:
             with contextlib.suppress(OSError):
                 path.rmdir()
