@@ -84,6 +84,14 @@ def e2e(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def clusters(session: nox.Session) -> None:
+    """Run jobs on a real Kubernetes node, which it makes of Debian's packages: as root, with 5 GB of disk."""
+    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("python", "-m", "torchbake", "setup")
+    session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/clusters"))
+
+
+@nox.session(default=False)
 def package(session: nox.Session) -> None:
     """Build what is uploaded to PyPI, twice, and check it: dist/"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "package"))

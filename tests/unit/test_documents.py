@@ -24,7 +24,7 @@ from torchbake.matrix.project import Project
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
 TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
-OF_PYTEST = ("unit", "e2e")
+OF_PYTEST = ("unit", "e2e", "clusters")
 every_page = pytest.mark.parametrize("page", TEXTS)
 Chosen = Callable[[Sequence[str], str], list[str]]
 

@@ -1,0 +1,69 @@
+"""A real Kubernetes node for all tests, and a namespace for each."""
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusters.machine import machine
+from tests.clusters.node import Node, start_node
+from tests.clusters.space import Space
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+
+WANTED = ("mmdebstrap", "nsenter", "setpriv", "unshare")
+JOBS = (ROOT / "tests/e2e/jobs", ROOT / "tests/clusters/jobs")
+
+
+@pytest.fixture(scope="session")
+def built() -> dict[str, str]:
+    """The two images of the jobs by their ids, which the engine has."""
+    done = torchbake("build", CPU, INIT, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return {name: image["ref"] for name, image in images_of(done).items()}
+
+
+@pytest.fixture(scope="session")
+def node(built: dict[str, str]) -> Iterator[Node]:
+    """With the two images of its jobs, as the engine has them."""
+    if os.geteuid():
+        pytest.skip("a Kubernetes node wants root")
+    if lacking := [name for name in WANTED if not shutil.which(name)]:
+        pytest.skip(f"a Kubernetes node wants {', '.join(lacking)}")
+    tree = machine(ROOT / ".torchbake/tools/kubernetes")
+    began = time.monotonic()
+    with start_node(tree) as running:
+        started = time.monotonic()
+        for ref in built.values():
+            running.load(ref)
+        loaded = time.monotonic() - started
+        print(f"\nThe node was ready after {started - began:.0f} s, and had both images {loaded:.0f} s later.")
+        yield running
+
+
+@pytest.fixture
+def space(node: Node) -> Iterator[Space]:
+    """One that is gone with all that is in it when the test ends."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    made = node.kubectl("create", "namespace", name)
+    assert made.returncode == 0, made.stderr
+    yield Space(node=node, name=name)
+    node.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[..., str]:
+    """Puts scripts of these names into a folder of the test's, and returns where that is."""
+
+    def put(*names: str) -> str:
+        folder = tmp_path / "files"
+        folder.mkdir()
+        for name in names:
+            source = next(each / name for each in JOBS if (each / name).exists())
+            shutil.copy(source, folder / name)
+        return str(folder)
+
+    return put

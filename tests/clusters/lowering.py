@@ -1,0 +1,48 @@
+"""Newer Jobs, as Kubernetes 1.20 can run them: one Job for each index of an Indexed Job, and no reasons for failures.
+
+Each pod gets what the controller of Indexed Jobs gives it: its name, its number as a variable, as an annotation and as
+a label, and the job's name as a label. For tests alone.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+INDEX, JOB = "batch.kubernetes.io/job-completion-index", "job-name"
+_TAKEN = {"backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "template"}
+_SAID_OTHERWISE = {"completionMode", "completions", "parallelism"}
+_DROPPED = {"podFailurePolicy"}  # what 1.20 cannot do: any failure counts, so tests say how many may be
+
+
+def lowered(manifest: str) -> str:
+    """The same objects, for 1.20. Raises ValueError on what would be lost."""
+    objects = (each for each in yaml.safe_load_all(manifest) if each)
+    return yaml.safe_dump_all([lower for each in objects for lower in _lowered(each)], sort_keys=False)
+
+
+def _lowered(each: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    if each["kind"] != "Job":
+        return [each]
+    spec = each["spec"]
+    if lost := spec.keys() - _TAKEN - _SAID_OTHERWISE - _DROPPED:
+        raise ValueError(f"Kubernetes 1.20 cannot be told this of a Job: {', '.join(sorted(lost))}")
+    kept = {key: value for key, value in spec.items() if key in _TAKEN}
+    if spec.get("completionMode") != "Indexed":
+        return [{**each, "spec": kept}]
+    if spec["parallelism"] != spec["completions"]:
+        raise ValueError("only pods that all run at one time")
+    return [_of_index(each, kept, index) for index in range(spec["completions"])]
+
+
+def _of_index(job: dict[str, Any], spec: dict[str, Any], index: int) -> dict[str, Any]:
+    spec, name = copy.deepcopy(spec), job["metadata"]["name"]
+    marks, pod = spec["template"]["metadata"], spec["template"]["spec"]
+    marks.setdefault("annotations", {})[INDEX] = str(index)
+    marks.setdefault("labels", {}).update({INDEX: str(index), JOB: name})
+    pod["hostname"] = f"{name}-{index}"
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        container["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": str(index)}, *container.get("env", ())]
+    selected = {"manualSelector": True, "selector": {"matchLabels": {INDEX: str(index), JOB: name}}}
+    return {**job, "metadata": {**job["metadata"], "name": f"{name}-{index}"}, "spec": spec | selected}

@@ -1,0 +1,87 @@
+"""A namespace of a node's Kubernetes, and what of a job is in it."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.clusters.node import Node
+from tests.e2e.waiting import until
+
+SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
+# What Kubernetes makes in a namespace by itself.
+_ITS_OWN = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+_KINDS = "jobs,pods,services,endpoints,configmaps,persistentvolumeclaims,serviceaccounts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A pod of a job that has ended."""
+
+    rank: int
+    code: int
+    log: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """``name`` is the namespace."""
+
+    node: Node
+    name: str
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        done = self.node.kubectl("--namespace", self.name, *words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def found(self, kinds: str, *words: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", kinds, *words, "--output=json"))["items"]
+        return items
+
+    def pods(self) -> list[dict[str, Any]]:
+        """By rank."""
+        return sorted(self.found("pods"), key=rank_of)
+
+    def ends(self) -> list[Ended]:
+        """All pods, once every Job has completed or failed; in the order of their ranks, the last of each last."""
+        until(lambda: all(map(_is_over, self.found("jobs"))), SLOW)
+        until(lambda: not any(map(_runs, self.pods())), 60)
+        pods = sorted(self.pods(), key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"]))
+        return [self._ended(pod) for pod in pods]
+
+    def _ended(self, pod: dict[str, Any]) -> Ended:
+        state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        log = self.kubectl("logs", pod["metadata"]["name"])
+        return Ended(rank=rank_of(pod), code=state["exitCode"], log=log)
+
+    def left(self) -> set[str]:
+        """What is here that Kubernetes did not make by itself."""
+        names = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in self.found(_KINDS)}
+        return names - _ITS_OWN
+
+    def containers(self) -> Sequence[str]:
+        """The containers of all pods of this namespace that the node still has."""
+        label = f'labels."io.kubernetes.pod.namespace"=={self.name}'
+        command = self.node.containerd("containers", "list", "--quiet", label)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def rank_of(pod: dict[str, Any]) -> int:
+    """The number in its host's name; a pod that is alone has none."""
+    number = pod["spec"].get("hostname", "").rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    found = pod["status"].get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
+
+
+def _is_over(job: dict[str, Any]) -> bool:
+    return any(each["type"] in {"Complete", "Failed"} for each in job["status"].get("conditions", ()))
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return pod["status"]["phase"] not in {"Succeeded", "Failed"}

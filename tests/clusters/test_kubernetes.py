@@ -1,0 +1,205 @@
+"""Jobs on a real Kubernetes node, version 1.20.2: as `job show` writes them, by kubectl.
+
+That version has no Indexed Jobs. What `job show kubernetes` writes is lowered for it, which is the one thing here that
+is not to the letter; what `job show kubernetes-1.20` writes is applied as it is.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints.pytorch.launch.refusal import Code
+from tests.clusters.lowering import lowered
+from tests.clusters.node import Node
+from tests.clusters.space import Ended, Space, is_ready, rank_of
+from tests.e2e.conftest import CPU, torchbake
+from tests.e2e.waiting import until
+from torchbake.jobs.targets import TARGETS
+
+Files = Callable[..., str]
+TO_THE_LETTER = "kubernetes-1.20"
+each_target = pytest.mark.parametrize("target", [name for name in ("kubernetes", TO_THE_LETTER) if name in TARGETS])
+each_kind = pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
+NAME, NODE_ADDRESS = "train", "10.250.0.1"
+
+
+def manifest(folder: Path, target: str, **job: Any) -> str:
+    """What a user's `job show` writes, for this Kubernetes."""
+    path = folder / "job.yaml"
+    whole = {"name": NAME, "image": CPU, "timeouts": {"rendezvous": 120, "stop": 5}, **job}
+    path.write_text(json.dumps(whole))  # which is YAML too
+    shown = torchbake("job", "show", target, str(path))
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout if target == TO_THE_LETTER else lowered(shown.stdout)
+
+
+def submit(space: Space, text: str) -> float:
+    """Apply a manifest; returns when."""
+    began = time.time()
+    space.kubectl("apply", "--filename=-", stdin=text)
+    return began
+
+
+def found_by(ended: list[Ended]) -> list[dict[str, Any]]:
+    """What each rank printed, by rank; all must have ended well."""
+    assert [each.code for each in ended] == [0] * len(ended), "\n".join(each.log for each in ended)[-3000:]
+    lines = [line for each in ended for line in each.log.splitlines() if line.startswith("{")]
+    return sorted((json.loads(line) for line in lines), key=lambda found: int(found["rank"]))
+
+
+@each_target
+@each_kind
+def test_a_jobs_exit_code_arrives(target: str, nodes: int, space: Space, tmp_path: Path, files: Files) -> None:
+    """Of several nodes the last fails, and every pod ends with its code."""
+    text = manifest(
+        tmp_path, target, nodes=nodes, files={"folder": files("end.py")}, script="end.py", args=["7", str(nodes - 1)],
+        env={"COLOR": "a $(dark) blue"}, **no_restarts(target),
+    )  # fmt: skip
+    submit(space, text)
+    ended = space.ends()
+    assert [(each.rank, each.code) for each in ended] == [(rank, 7) for rank in range(nodes)]
+    assert f"color a $(dark) blue, of {nodes}" in ended[-1].log
+
+
+@each_target
+def test_three_nodes_train_together(target: str, space: Space, tmp_path: Path, files: Files) -> None:
+    text = manifest(
+        tmp_path, target, nodes=3, files={"folder": files("fit.py")}, script="fit.py", resources={"memory": "2Gi"}
+    )
+    began = submit(space, text)
+    found = found_by(space.ends())
+    assert [(each["rank"], each["world"], each["sum"]) for each in found] == [(rank, 3, 3) for rank in range(3)]
+    assert all(each["falls"] for each in found)
+    assert len({each["parameters"] for each in found}) == 1
+    first = min(each["reduced"] for each in found)
+    print(f"\n{target}: {first - began:.1f} s from kubectl to the first all_reduce.")
+
+
+@each_target
+def test_a_pod_that_is_ended_comes_again_and_its_group_with_it(
+    target: str, space: Space, tmp_path: Path, files: Files
+) -> None:
+    if target == TO_THE_LETTER:
+        pytest.skip("it starts no pod again: such a Job cannot tell a lost node from a failed script")
+    with volume(space, "mine", owner=1001) as folder:
+        text = manifest(
+            tmp_path, target, nodes=3, files={"folder": files("meet.py", "again.py")}, script="again.py", restarts=1,
+            volumes=[{"claim": "mine", "mountPath": "/data"}],
+        )  # fmt: skip
+        submit(space, text)
+        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        lost = next(pod["metadata"]["name"] for pod in space.pods() if rank_of(pod) == 1)
+        (folder / "over").touch()
+        space.kubectl("delete", "pod", lost, "--wait=false")
+        ended = space.ends()
+    lasts = {each.rank: each for each in ended}
+    assert [lasts[rank].code for rank in range(3)] == [0, 0, 0], "\n".join(each.log for each in ended)[-3000:]
+    firsts = {each.rank: each.code for each in reversed(ended)}
+    assert {firsts[0], firsts[2]} <= {Code.NODE_LOST, 128 + signal.SIGTERM}
+
+
+@each_kind
+def test_files_of_a_config_map_that_is_there(nodes: int, space: Space, tmp_path: Path, files: Files) -> None:
+    space.kubectl("create", "configmap", "mine", f"--from-file={files('meet.py', 'end.py')}")
+    script = {"script": "meet.py"} if nodes > 1 else {"script": "end.py", "args": ["0", "0"]}
+    text = manifest(tmp_path, "kubernetes", nodes=nodes, files={"configMap": "mine"}, env={"COLOR": "blue"}, **script)
+    submit(space, text)
+    found = found_by(space.ends())
+    assert [(each["rank"], each["sum"]) for each in found] == ([(rank, 3) for rank in range(3)] if nodes > 1 else [])
+
+
+def test_files_of_a_git_repository(space: Space, tmp_path: Path, files: Files) -> None:
+    with served_by_git(space.node, Path(files("meet.py"))) as repository:
+        text = manifest(
+            tmp_path, "kubernetes", nodes=3, files={"git": {"repository": repository, "revision": "v1"}},
+            script="meet.py",
+        )  # fmt: skip
+        submit(space, text)
+        assert [each["sum"] for each in found_by(space.ends())] == [3] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "code"),
+    [("hostPath", {}, 1), ("hostPath", {"permissions": "fix"}, 0), ("local", {}, 0)],
+    ids=["as it is, it cannot be written", "permissions: fix", "of a kind to which Kubernetes applies fsGroup"],
+)
+def test_a_claim_whose_volume_is_roots(
+    kind: str, said: dict[str, str], code: int, *, space: Space, tmp_path: Path, files: Files
+) -> None:
+    with volume(space, "mine", owner=0, kind=kind) as folder:
+        text = manifest(
+            tmp_path, "kubernetes", files={"folder": files("write.py")}, script="write.py", restarts=0,
+            volumes=[{"claim": "mine", "mountPath": "/data", **said}],
+        )  # fmt: skip
+        submit(space, text)
+        (ended,) = space.ends()
+        assert ended.code == code, ended.log
+        assert (folder / "saved").exists() == (code == 0)
+        assert ("PermissionError" in ended.log) == (code != 0)
+
+
+@each_target
+def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_path: Path, files: Files) -> None:
+    text = manifest(
+        tmp_path, target, nodes=3, files={"folder": files("meet.py", "again.py")}, script="again.py",
+        volumes=[{"size": "1Gi", "mountPath": "/data", "storageClass": "tests"}],
+    )  # fmt: skip
+    with volume(space, None, owner=1001):
+        submit(space, text)
+        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        assert space.containers()
+        space.kubectl("delete", "--filename=-", stdin=text)
+        until(lambda: not space.left(), 60)
+        until(lambda: not space.containers(), 60)
+
+
+def no_restarts(target: str) -> dict[str, int]:
+    """1.20 starts again whatever failed, and the target that is made for it never does."""
+    return {} if target == TO_THE_LETTER else {"restarts": 0}
+
+
+@contextmanager
+def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath") -> Iterator[Path]:
+    """A folder of the node's as a volume, with a claim to it if one is named; where the host sees it."""
+    name = space.name
+    folder = space.node.state / "volumes" / name
+    folder.mkdir()
+    os.chown(folder, owner, owner)
+    selector = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node"]}
+    shared = {"accessModes": ["ReadWriteMany"], "storageClassName": "tests"}
+    spec: dict[str, Any] = shared | {
+        "capacity": {"storage": "1Gi"}, kind: {"path": f"/var/lib/node/volumes/{name}"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [selector]}]}},
+    }  # fmt: skip
+    made = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}]
+    if claim:
+        wanted = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+        made += [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": wanted}]
+    for each in made:
+        space.kubectl("apply", "--filename=-", stdin=json.dumps(each))
+    try:
+        yield folder
+    finally:
+        space.kubectl("delete", "persistentvolume", name, "--wait=false")
+
+
+@contextmanager
+def served_by_git(node: Node, folder: Path) -> Iterator[str]:
+    """A repository of these files with the tag v1, at the node's address."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (("init", "--quiet"), ("add", "."), (*who, "commit", "-qm", "one"), ("tag", "v1")):
+        subprocess.run(["git", "-C", folder, *words], check=True)
+    options = (f"--listen={NODE_ADDRESS}", "--reuseaddr", "--export-all", f"--base-path={folder.parent}")
+    with subprocess.Popen(node.reaching("git", "daemon", *options)) as process:
+        try:
+            yield f"git://{NODE_ADDRESS}/{folder.name}"
+        finally:
+            process.terminate()
