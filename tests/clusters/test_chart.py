@@ -44,7 +44,6 @@ def values(image: str, nodes: int, color: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(not CHART.exists(), reason="there is no chart yet")
 @pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
 def test_it_is_installed_and_changed_and_leaves_nothing(nodes: int, space: Space, built: dict[str, str]) -> None:
     def all_say(color: str) -> bool:

@@ -84,6 +84,7 @@ spec:
   ports:
     - name: master
       containerPort: {{ $values.port | int }}
+      protocol: TCP
   {{- end }}
   {{- with include "pytorch.resources" .root | fromYaml }}
   resources:

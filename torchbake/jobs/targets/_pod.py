@@ -19,6 +19,7 @@ from torchbake.jobs.validators import JOB_FOLDER
 CONTAINER = "pytorch"
 MASTER = "master"  # the port that nodes must reach
 _GPU = "nvidia.com/gpu"
+_TCP = {"protocol": "TCP"}  # the default; until 1.20 a server-side apply wants it said, as it is a part of the key
 _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
 _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
 
@@ -108,7 +109,7 @@ def _container(task: Task, env: Mapping[str, str], name: str, port_name: str) ->
         "imagePullPolicy": "IfNotPresent",
         "args": [_escaped(word) for word in job.command],
         "env": [{"name": name, "value": _escaped(value)} for name, value in env.items()] + secrets,
-        "ports": [{"name": port_name, "containerPort": job.port}] if job.distributed and port_name else [],
+        "ports": [{"name": port_name, "containerPort": job.port, **_TCP}] if job.distributed and port_name else [],
         "resources": _resources(job),
         "readinessProbe": {
             "exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5,
@@ -196,7 +197,7 @@ def service(job: Job, selector: Mapping[str, str]) -> dict[str, Any]:
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": dict(selector),
-        "ports": [{"name": MASTER, "port": job.port}],
+        "ports": [{"name": MASTER, "port": job.port, **_TCP}],
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(job, job.name), "spec": spec}
 
