@@ -4,6 +4,8 @@ All of a machine is below one process: its processes, network, mounts and all th
 with that one, and that one with this process, however it ends.
 """
 
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,7 @@ from pathlib import Path
 from tests.e2e.launchers.tree import NoLauncherError
 from tests.e2e.waiting import until
 
+_PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 _WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private")
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -140,6 +143,9 @@ class Network:
 @contextmanager
 def network(tree: Path, folder: Path) -> Iterator[Network]:
     """One without machines yet; all of them end with it. Raises NoLauncherError."""
+    lacking = [name for name in _PROGRAMS if not shutil.which(name)]
+    if os.geteuid() != 0 or lacking:
+        raise NoLauncherError(f"a machine wants {', '.join(lacking) or 'root'}")
     with ExitStack() as stack:
         folder.mkdir(parents=True)
         words = ["unshare", "--net", "--fork", "--kill-child", "sleep", "infinity"]
