@@ -49,13 +49,16 @@ class Target(Protocol):
         """The manifest. Of what the target cannot express it says nothing."""
 
 
-def unsaid(job: Job, target: Target) -> list[Problem]:
-    """What of this job the target cannot say, each with the key in the file: without it there is a manifest."""
+def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list[Problem]:
+    """What of this job the target cannot say, each with the key in the file: without it there is a manifest.
+
+    ``kept`` are keys that somebody else takes care of.
+    """
     return [
         (location, f"{target.NAME} cannot say this: {cannot.why}")
         for location, key in said(job)
         for cannot in target.CANNOT
-        if cannot.key == key and cannot.when(job)
+        if cannot.key == key and key not in kept and cannot.when(job)
     ]
 
 
