@@ -153,7 +153,7 @@ class Nodes:
             if str(container.id) not in running and rank not in self._ended:
                 ended = self._runner.ended(container, container_of(self._job, rank))
                 self._ended[rank] = ended
-                if not ended.good:
+                if ended.out_of_memory or (not ended.good and len(self._containers) > 1):
                     console.say(f"{ended.name} {ended.how}", style="yellow")
         return running & {str(container.id) for container in self._containers}
 

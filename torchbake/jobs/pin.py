@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from torchbake.errors import JobError, RegistryError
 from torchbake.jobs.expressible import Problem
 from torchbake.jobs.model import job_problems
+from torchbake.jobs.targets import compose, docker
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import Reference, names_host, parse_reference
 from torchbake.oci.tag_names import parse_immutable
 
 LEAVE = "or leave the image by its tag: --no-pin"
-ON_THE_ENGINE = ("docker", "compose")  # the targets whose nodes run on this machine's engine
+ON_THE_ENGINE = (docker.NAME, compose.NAME)  # the targets whose nodes run on this machine's engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +93,14 @@ def _served(text: str, reference: Reference, held: Found | None, places: Places)
         if places.released or names_host(text):
             raise RegistryError(error.message, hint=f"{error.hint or 'Try again'}; {LEAVE}") from None
         # A name without a host may be of this machine alone; Docker Hub need not know it, nor be reachable.
-        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE} ({error.message})") from None
+        why = "" if held else f" ({error.message})"
+        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}{why}") from None
 
 
 def _nowhere(text: str, reference: Reference, held: Found | None) -> str:
     if held:
-        alone = f"{text} is in this machine's engine alone, where no other machine can pull it"
+        host = reference.repository.host
+        alone = f"{text} is in this machine's engine, but {host} does not serve it, so no other machine can pull it"
         return f"{alone}: publish it and name its registry by --registry"
     return f"{reference.repository} serves no {reference.tag}: publish it, correct the name"
 

@@ -35,7 +35,7 @@ class Answer:
     @property
     def last(self) -> str:
         """The last line that says something."""
-        return (f"{self.stdout}\n{self.stderr}".strip().splitlines() or ["it said nothing"])[-1].strip()
+        return ((self.stderr.strip() or self.stdout.strip()).splitlines() or ["it said nothing"])[-1].strip()
 
 
 class Follower(Protocol):
@@ -133,11 +133,12 @@ class Submission:
 
     def _check(self) -> None:
         for tool in self.launcher.tools:
-            if not self.shell.finds(tool.command[0]):
-                raise JobError(f"{tool.what} is not installed here.", hint="Install it, or submit from elsewhere.")
-            tried = self.shell.ask(tool.command, _ANSWERING)
-            if tried.code:
-                raise JobError(f"{tool.what} does not work here: {tried.last}", hint="Install it, or put it right.")
+            if not self.shell.finds(tool.command[0]) or self.shell.ask(tool.command, _ANSWERING).code:
+                tried = " ".join(tool.command)
+                raise JobError(
+                    f"{tool.what} is not installed here, or does not work: `{tried}` says why.",
+                    hint="Install it, or run this where it is.",
+                )
         for check in self.launcher.checks():
             why = check.refuse(self._asked(check.command))
             if why:
@@ -153,7 +154,7 @@ class Submission:
     def _asked(self, command: Command) -> str:
         answer = self.shell.ask(command, _ANSWERING)
         if answer.code:
-            raise JobError(f"`{' '.join(command[:2])}` failed: {answer.stderr.strip() or answer.last}")
+            raise JobError(f"`{' '.join(command[:2])}` failed: {answer.last}")
         return answer.stdout
 
     def _watch(self) -> int:

@@ -53,9 +53,12 @@ class Seen:
 class Launcher(Protocol):
     """One job under one launcher."""
 
-    KEEPS: frozenset[str]  # keys that the target cannot express, and that following the job takes care of
+    @property
+    def KEEPS(self) -> frozenset[str]:  # noqa: N802 - a constant of each
+        """Keys that the target cannot express, and that following the job takes care of."""
 
-    tools: Sequence[Tool]
+    @property
+    def tools(self) -> Sequence[Tool]: ...
 
     def checks(self) -> Sequence[Check]: ...
 
