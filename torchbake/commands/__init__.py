@@ -20,7 +20,7 @@ COMMANDS = {
     "promote": "move rolling tags to a release, by default to the newest",
     "rollback": "move rolling tags back, by default to the release before the current one",
     "validate": "prove that a registry serves what the matrix promises, or that any image is what you expect",
-    "job": "check a training job, job.yaml, and write it as what a launcher takes",
+    "job": "check a training job, job.yaml, write it as what a launcher takes, or run it to its end",
     "report": "write one page with all images: versions, tags, sizes, verdicts, releases",
     "images": "build, test and release image after image, and write docs/images.md; what has passed is not done again",
 }

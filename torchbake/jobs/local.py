@@ -99,12 +99,11 @@ class Nodes:
         network = self._runner.network(internal=False)
         for rank in range(self._job.most_nodes):
             options = options_of(self._task, rank, secrets, gpu)
+            host = options["hostname"]
+            options |= {"name": f"torchbake-{self._runner.id}-{host}", **self._runner.attached(network, host)}
             self._containers.append(
-                self._runner.container(
-                    image, self._job.command, labels=self._job.labels,
-                    **options, **self._runner.attached(network, options["hostname"]),
-                )
-            )  # fmt: skip
+                self._runner.container(image, self._job.command, labels=self._job.labels, **options)
+            )
         try:
             self._start()
             late = not self._watch()
