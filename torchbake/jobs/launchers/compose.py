@@ -31,8 +31,8 @@ class Compose:
         return (Check(command=there, refuse=self._taken),)
 
     def prepare(self) -> Sequence[Command]:
-        """Pulls, which takes long."""
-        return ((*self._compose, "up", "--no-start"),)
+        """All of it: pulling and making volumes writable take long, and `down` removes what was begun."""
+        return ((*self._compose, "up", "--detach"),)
 
     def _taken(self, said: str) -> str:
         name = self._job.name
@@ -41,7 +41,7 @@ class Compose:
         )
 
     def submit(self) -> Command:
-        return (*self._compose, "up", "--detach")
+        return (*self._compose, "ps", "--quiet")
 
     def submitted(self, said: str) -> None:
         """The project's name is known."""
