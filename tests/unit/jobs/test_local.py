@@ -68,7 +68,8 @@ def gone() -> Iterator[list[Daemon]]:
 )
 def test_it_ends_as_the_job_ends(codes: dict[str, int | None], code: int, gone: list[Daemon]) -> None:
     gone.append(daemon := daemon_of(codes))
-    assert run(daemon, "nodes: 2\n")[0] == code
+    # The time is far longer than this takes: a job that waits for nobody ends with another code.
+    assert run(daemon, "nodes: 2\ntimeouts: {job: 5}\n")[0] == code
     for box in daemon.started:
         assert (signal.SIGTERM in box.heard) == (codes[box.options["hostname"]] is None)
 
