@@ -112,7 +112,7 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
     """The options of a command. `nox -s setup build -- cpu` hands `cpu` to both; setup leaves it to the other."""
     parser = make_parser(name)
     if not getattr(load_command(name), "SHARES_COMMAND_LINE", False):
-        return parser.parse_args(words)
+        return parser.parse_intermixed_args(words)  # words may stand before, between and behind options
     # Only with a selector among them can the words be meant for another command; `--yes` alone is a mistake.
     args, others = parser.parse_known_args(words)
     if not any(word for word in others if not word.startswith("-")):

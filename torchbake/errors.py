@@ -128,7 +128,7 @@ class InstallError(TorchbakeError):
 
 class JobError(TorchbakeError):
     exit_code = 21
-    meaning = "a job file is not valid, or says what the launcher cannot; each problem with file, line and key"
+    meaning = "a job file is not valid, or says what the launcher cannot, with line and key; or no launcher takes it"
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

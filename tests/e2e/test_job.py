@@ -1,15 +1,22 @@
-"""A job file as this machine's engine runs it: the lines of `job show docker`, to the letter."""
+"""A job file as this machine's engine runs it: the lines of `job show docker`, to the letter, and `job run`."""
 
 import json
+import signal
 import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, torchbake
+from tests.e2e.conftest import CPU, ROOT, torchbake
 from tests.e2e.nodes import JOBS, SLOW
+from torchbake.engine.client import Engine
+from torchbake.engine.owner import is_gone
+from torchbake.engine.runner import owners
 
 pytestmark = pytest.mark.jobs
 
@@ -40,3 +47,104 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
     names = {container.name for container in engine.containers.list(all=True)}
     assert not {name for name in names if name and name.startswith(NAME)}
     assert not engine.networks.list(names=[NAME])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Where jobs run, and by which image."""
+
+    engine: docker.DockerClient
+    image: str
+
+
+@pytest.fixture
+def running(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Running:
+    return Running(engine=engine, image=built[CPU]["ref"])
+
+
+def written(tmp_path: Path, script: str, **keys: Any) -> str:
+    """A job of this script; its file."""
+    (tmp_path / "job.py").write_text(script)
+    job = {"name": NAME, "script": "job.py", "files": {"folder": "."}, "timeouts": {"stop": 5}, **keys}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    return str(tmp_path / "job.yaml")
+
+
+def left(engine: docker.DockerClient) -> set[str]:
+    """Runs that have ended, of which there still are containers, networks or volumes."""
+    return {owner for owner in owners(Engine(engine)) if is_gone(owner, same_machine=True)}
+
+
+def test_a_job_is_run_here_with_its_nodes_shown_by_name(tmp_path: Path, running: Running) -> None:
+    before = left(running.engine)
+    script = (JOBS / "meet.py").read_text()
+    file = written(tmp_path, script, image=running.image, nodes=2, processes=2)
+    done = torchbake("job", "run", file, timeout=SLOW)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" | ", 1) for line in done.stdout.splitlines()]
+    found = {(name, json.loads(said)["rank"], json.loads(said)["sum"]) for name, said in lines}
+    assert found == {(f"{NAME}-{rank // 2}", rank, 6) for rank in range(4)}
+    assert left(running.engine) <= before
+
+
+@pytest.mark.parametrize(
+    ("script", "keys", "ends"),
+    [
+        ("raise SystemExit(3)", {}, (3, "")),
+        ("import time; time.sleep(600)", {"timeouts": {"job": 15, "stop": 5}}, (124, "")),
+        ("import os; print(os.environ['WORD'])", {"secrets": {"WORD": {"secret": "a", "key": "b"}}}, (0, "hidden\n")),
+    ],
+    ids=["its exit code", "its time is over", "a secret of the shell"],
+)
+def test_a_run_ends_as_its_job_ends_and_leaves_nothing(
+    script: str, keys: dict[str, Any], ends: tuple[int, str], tmp_path: Path, running: Running
+) -> None:
+    before = left(running.engine)
+    file = written(tmp_path, script, image=running.image, **keys)
+    done = torchbake("job", "run", file, env={"WORD": "hidden"}, timeout=SLOW)
+    assert (done.returncode, done.stdout) == ends, done.stderr
+    assert left(running.engine) <= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_run_lets_the_script_save_and_leaves_nothing(
+    number: signal.Signals, tmp_path: Path, running: Running
+) -> None:
+    before = left(running.engine)
+    saving = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
+        "print('begun', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    file = written(tmp_path, saving, image=running.image)
+    command = [sys.executable, "-m", "torchbake", "job", "run", file]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.stdout.read() == "saved\n"
+    assert process.returncode == 130
+    assert left(running.engine) <= before
+
+
+def test_a_volume_of_roots_is_made_writable_first(tmp_path: Path, running: Running) -> None:
+    volume = running.engine.volumes.create(f"{NAME}-{uuid.uuid4().hex[:8]}")
+    try:
+        mount = {"claim": volume.name, "mountPath": "/data"}
+        write = "open('/data/x', 'w').write('x')"
+        refused = written(tmp_path, write, image=running.image, volumes=[mount])
+        assert torchbake("job", "run", refused, timeout=SLOW).returncode == 1
+        fixed = written(tmp_path, write, image=running.image, volumes=[mount | {"permissions": "fix"}])
+        done = torchbake("job", "run", fixed, timeout=SLOW)
+        assert done.returncode == 0, done.stderr
+    finally:
+        volume.remove(force=True)
+
+
+def test_an_image_of_this_engine_is_pinned_and_runs(tmp_path: Path, running: Running) -> None:
+    file = written(tmp_path, "print('pinned')", image=running.image)
+    shown = torchbake("job", "show", "docker", file)
+    assert f"{running.image}@sha256:" in shown.stdout
+    done = subprocess.run(["sh"], input=shown.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
+    assert (done.returncode, done.stdout) == (0, "pinned\n"), done.stderr

@@ -4,8 +4,10 @@ import io
 import itertools
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from signal import SIGKILL
 from typing import Any, cast
 
 from docker import DockerClient
@@ -22,11 +24,15 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 @dataclass(kw_only=True)
 class Picture:
-    """An image that the engine holds. ``unpacked`` are the bytes of its layers on disk, ``size`` what it lists."""
+    """An image that the engine holds. ``unpacked`` are the bytes of its layers on disk, ``size`` what it lists.
+
+    ``pulled``: it came from a registry, so that it has a digest there.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     unpacked: int = 2_000
     size: int = 3_000
+    pulled: bool = False
 
 
 @dataclass(kw_only=True)
@@ -42,6 +48,7 @@ class Box:
     code: int | None = None
     stdout: str = ""
     stderr: str = ""
+    heard: list[int] = field(default_factory=list)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -50,6 +57,14 @@ class Box:
     @property
     def state(self) -> str:
         return "created" if not self.started else "running" if self.code is None else "exited"
+
+    def hear(self, number: int) -> None:
+        """A signal: SIGTERM is for the program to take, which may go on."""
+        self.heard.append(number)
+        if number == SIGKILL:
+            self.code = 137
+        elif self.daemon.on_signal:
+            self.code = self.daemon.on_signal(self)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -99,6 +114,7 @@ class Daemon:
         self.nets: dict[str, Mapping[str, str]] = {}  # labels by name
         self.stores: dict[str, Mapping[str, str]] = {}  # the volumes, likewise
         self.before: Callable[[str], object] = lambda _: None
+        self.on_signal: Callable[[Box], int | None] | None = None  # the code with which a container ends by SIGTERM
         self.refuses = ""  # why it loads no image
         self.forgets = False  # has no layers unpacked
         self._numbers = itertools.count(1)
@@ -121,7 +137,8 @@ class Daemon:
 
     def resolve(self, name: str) -> str:
         """The digest of an image by its digest or a tag of it."""
-        digest = self.pointers.get(name, name)
+        short = name.removeprefix("docker.io/").removeprefix("library/")
+        digest = self.pointers.get(short, short.partition("@")[2] or short)
         if digest not in self.pictures:
             raise ImageNotFound("404 Client Error", explanation=f"No such image: {name}")
         return digest
@@ -210,8 +227,15 @@ class _Facade:
         found = [(name, labels) for name, labels in self.daemon.stores.items() if _fits(labels, filters)]
         return {"Volumes": [{"Name": name, "Labels": labels} for name, labels in found] or None}
 
-    def kill(self, name: str) -> None:
-        self.daemon.boxes[name].code = 137
+    def kill(self, name: str, number: int = SIGKILL) -> None:
+        self.daemon.boxes[name].hear(number)
+
+    def attach(self, name: str, *, stream: bool, demux: bool) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """What a container says until it ends."""
+        box = self.daemon.boxes[name]
+        while box.state in ("created", "running") and name in self.daemon.boxes:
+            time.sleep(0.01)
+        yield box.stdout.encode() or None, box.stderr.encode() or None
 
     def remove_container(self, name: str, *, force: bool, v: bool) -> None:
         del self.daemon.boxes[name]
@@ -237,6 +261,13 @@ class _Found:
 
     daemon: Daemon
     id: str
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        tags = sorted(self.daemon.tags_of(self.id))
+        has_digest = self.daemon.pictures[self.id].pulled or self.daemon.info()["DriverStatus"]
+        digests = [f"{tag.rpartition(':')[0]}@{self.id}" for tag in tags] if has_digest else []
+        return {"RepoTags": tags, "RepoDigests": digests, "Config": {}}
 
     def history(self) -> list[dict[str, int]]:
         if self.daemon.forgets:

@@ -1,4 +1,4 @@
-"""`job`: one job.yaml, checked, and written as what a launcher takes."""
+"""`job`: one job.yaml, checked, written as what a launcher takes, or run."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -7,21 +7,30 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.commands._options import Format, add_format, add_registry
+from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
+from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
+from torchbake.engine.client import connect
 from torchbake.errors import JobError, UsageError
 from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
 from torchbake.jobs.kustomize import write_base
+from torchbake.jobs.lookup import in_engine, in_registry
 from torchbake.jobs.manual import schema_text
 from torchbake.jobs.model import Job, job_problems, load_job
+from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
+from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
 from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import Spec
 from torchbake.matrix.yaml_source import Document
 from torchbake.ui import console
 
 EXAMPLES = (
+    "nox -s job -- run job.yaml",
+    "nox -s job -- run job.yaml --target kubernetes --registry ghcr.io/acme",
     "nox -s job -- show docker job.yaml | sh",
     "nox -s job -- show kubernetes job.yaml | kubectl apply --server-side -f -",
     "nox -s job -- show kubernetes job.yaml --kustomize base",
@@ -42,6 +51,10 @@ class Arguments:
     matrix: Path
     request: tuple[str, ...]
     registry: str | None
+    plain_http: bool
+    pin: bool
+    target: str
+    dry_run: bool
     lenient: bool
     check: bool
     kustomize: Path | None
@@ -51,10 +64,19 @@ class Arguments:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "request", nargs="*", metavar="WORD",
-        help=f"show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}",
+        help=f"run FILE, show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}",
     )  # fmt: skip
-    add_registry(parser, required=False, asked=False, text="where the matrix's images are: ghcr.io/acme")
-    parser.add_argument("--lenient", action="store_true", help="show: warn of what the target cannot say, and go on")
+    add_registry(parser, required=False, text="where the matrix's images are: ghcr.io/acme")
+    parser.add_argument(
+        "--no-pin", dest="pin", action="store_false",
+        help="leave images by the tags that they are named by (default: by immutable tag and digest)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--target", choices=RUNNABLE, default=RUNNABLE[0],
+        help=f"run: by what; docker is the engine of this machine (default: {RUNNABLE[0]})",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="run: show what would be submitted; run nothing")
+    parser.add_argument("--lenient", action="store_true", help="warn of what the target cannot say, and go on")
     parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
     parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
     add_format(parser, text="targets: of the result")
@@ -69,24 +91,31 @@ def run(args: Arguments) -> int:
         raise UsageError(
             f"`job {action}` takes {len(names)} words.", hint=f"Write: {' '.join(['job', action, *names])}"
         )
-    act(args, *words)
-    return 0
+    return act(args, *words) or 0
+
+
+def _run(args: Arguments, file: str) -> int:
+    """The job's own exit code."""
+    target = _target(args.target)
+    task = _task(args, target, file, kept_by_running(target.NAME))
+    if args.dry_run:
+        manifest, commands = shown(task, target)
+        print(manifest, end="")
+        for command in commands:
+            console.say(f"would run: {command}", style="dim")
+        return 0
+    with interruptible():
+        code = run_job(task, target)
+    console.say(f"{task.job.name} ended with {code}", style="yellow" if code else None)
+    return code
 
 
 def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
-    target, path = _target(name), Path(file)
+    target = _target(name)
     if args.kustomize and not isinstance(target, OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
-    job, document = load_job(path)
-    never, unsayable = impossible(job, target), unsaid(job, target)
-    if never or (unsayable and not args.lenient):
-        error = job_problems(document, [*never, *unsayable])
-        raise error if never else JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
-    if unsayable:
-        console.say(job_problems(document, unsayable).message, style="yellow")
-    task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    manifest = target.render(task)
+    manifest = target.render(_task(args, target, file))
     if args.check:
         _hold(target, manifest)
     if args.kustomize:
@@ -94,6 +123,30 @@ def _show(args: Arguments, name: str, file: str) -> None:
         console.say(f"Wrote {written}.")
         return
     print(manifest, end="")
+
+
+def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> Task:
+    """The job for a target, its images pinned. ``kept``: keys that the target need not express. Raises JobError."""
+    job, document = load_job(Path(file))
+    never, unsayable = impossible(job, target), unsaid(job, target, kept)
+    if never or (unsayable and not args.lenient):
+        error = job_problems(document, [*never, *unsayable])
+        raise error if never else JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
+    if unsayable:
+        console.say(job_problems(document, unsayable).message, style="yellow")
+    task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
+    # A target for bare hosts names no image.
+    return pin_task(task, document, _places(args, target)) if args.pin and task.image in target.render(task) else task
+
+
+def _places(args: Arguments, target: Target) -> Places:
+    return Places(
+        registry=in_registry(lambda repository: registry_of(repository, plain_http=args.plain_http)),
+        engine=in_engine(connect),
+        here=target.NAME in ON_THE_ENGINE,
+        released=args.registry is not None,
+        tell=lambda text: console.say(text, style="yellow"),
+    )
 
 
 def _hold(target: Target, manifest: str) -> None:
@@ -164,7 +217,8 @@ def _schema(args: Arguments) -> None:
     print(schema_text(), end="")
 
 
-_ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
+_ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., int | None]]] = {
+    "run": (("FILE",), _run),
     "show": (("TARGET", "FILE"), _show),
     "check": (("FILE",), _check),
     "targets": ((), _targets),

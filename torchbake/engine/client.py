@@ -94,10 +94,27 @@ class Engine:
         with answering():
             return dict(self._client.images.get(digest).attrs["Config"])
 
+    def names(self, reference: str) -> tuple[str, ...] | None:
+        """Every name of an image, ``repository:tag`` and ``repository@digest``; None where the engine has it not."""
+        with contextlib.suppress(ImageNotFound), answering():
+            attrs = self._client.images.get(reference).attrs
+            return (*(attrs.get("RepoTags") or ()), *(attrs.get("RepoDigests") or ()))
+        return None
+
     def unpacked_size(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
         with answering():
             return sum(entry["Size"] for entry in self._client.images.get(digest).history())
+
+    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
+        """Fetch an image by a tag or a digest; ``login`` as the engine takes it, None for what it has kept itself."""
+        try:
+            with answering(), contextlib.closing(_client(_UNPACKING)) as client:
+                for event in client.api.pull(repository, tag=key, stream=True, decode=True, auth_config=login):
+                    if "error" in event:
+                        raise EngineError(f"The engine cannot pull {repository}, {key}: {event['error']}")
+        except ImageNotFound as error:
+            raise EngineError(f"The engine cannot pull {repository}, {key}: {error.explanation}") from None
 
     def load(self, archive: Iterable[bytes]) -> None:
         """Take in an image from an archive of an OCI layout; it gets no tag."""

@@ -151,8 +151,7 @@ class Cluster:
         options: dict[str, Any] = {"network_mode": "none", **self._box.options()}
         if self._network:
             del options["network_mode"]
-            endpoint = self._engine.client.api.create_endpoint_config(aliases=[name])
-            options |= {"network": self._network, "networking_config": {self._network: endpoint}}
+            options |= self._runner.attached(self._network, name)
         return self._runner.container(
             self._image, node.command, name=f"torchbake-{self._runner.id}-{name}", hostname=name,
             environment=dict(node.env), **options,

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +51,14 @@ class Gpu:
             return DeviceRequest(driver="cdi", device_ids=[ALL])
         if self.how == "runtime":
             return DeviceRequest(driver="nvidia", count=-1, capabilities=[["gpu"]])
+        return None
+
+    def numbered(self, numbers: Sequence[str]) -> DeviceRequest | None:
+        """What asks the engine for these of its GPUs; None where there are none."""
+        if self.how == "cdi":
+            return DeviceRequest(driver="cdi", device_ids=[f"{KIND}={number}" for number in numbers])
+        if self.how == "runtime":
+            return DeviceRequest(driver="nvidia", device_ids=list(numbers), capabilities=[["gpu"]])
         return None
 
 

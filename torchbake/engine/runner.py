@@ -1,9 +1,10 @@
 """The one place that makes containers, networks and volumes: each says whose it is, so that nothing stays for good."""
 
 import contextlib
+import signal
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -81,12 +82,14 @@ class Runner:
         self.labels = {RUN: run or self.id, _TOGETHER: self.id, **({OWNER: owner} if owner else {})}
         self._problems: dict[str, str] = {}
 
-    def container(self, image: str, command: Sequence[str] = (), **options: Any) -> Container:
+    def container(
+        self, image: str, command: Sequence[str] = (), *, labels: Mapping[str, str] | None = None, **options: Any
+    ) -> Container:
         """A container that is not started yet, with options as the SDK takes them."""
         try:
             with answering(), to_its_end():
                 return self._engine.client.containers.create(
-                    image, list(command) or None, labels=self.labels, log_config=_LOGS, **options
+                    image, list(command) or None, labels={**(labels or {}), **self.labels}, log_config=_LOGS, **options
                 )
         except ImageNotFound:
             raise EngineError(f"{image} is not in the engine, or no more.", hint="See: docker images") from None
@@ -97,6 +100,11 @@ class Runner:
         with answering(), to_its_end():
             self._engine.client.networks.create(name, driver="bridge", internal=internal, labels=self.labels)
         return name
+
+    def attached(self, network: str, name: str) -> dict[str, Any]:
+        """The options of a container that is on a network, where others find it by this name."""
+        endpoint = self._engine.client.api.create_endpoint_config(aliases=[name])
+        return {"network": network, "networking_config": {network: endpoint}}
 
     def volume(self) -> Volume:
         """A new, empty volume."""
@@ -126,10 +134,15 @@ class Runner:
                 return False
         return True
 
-    def kill(self, containers: set[str]) -> None:
+    def kill(self, containers: set[str], number: int = signal.SIGKILL) -> None:
         for name in containers:
             with answering(), contextlib.suppress(APIError):  # it ended by itself just now
-                self._engine.client.api.kill(name)
+                self._engine.client.api.kill(name, int(number))
+
+    def follow(self, container: Container) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """What a container says from now on, as it comes, of stdout and of stderr; ends where the container does."""
+        with answering():
+            return self._engine.client.api.attach(str(container.id), stream=True, demux=True)
 
     def ended(self, container: Container, name: str, *, late: bool = False) -> Ended:
         """How a container ended; ``late``: it was killed for that."""

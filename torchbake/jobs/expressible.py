@@ -58,13 +58,16 @@ class OfKubernetes(Target, Protocol):
         """What is applied, in this order."""
 
 
-def unsaid(job: Job, target: Target) -> list[Problem]:
-    """What of this job the target cannot say, each with the key in the file: without it there is a manifest."""
+def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list[Problem]:
+    """What of this job the target cannot say, each with the key in the file: without it there is a manifest.
+
+    ``kept`` are keys that somebody else takes care of.
+    """
     return [
         (location, f"{target.NAME} cannot say this: {cannot.why}")
         for location, key in said(job)
         for cannot in target.CANNOT
-        if cannot.key == key and cannot.when(job)
+        if cannot.key == key and key not in kept and cannot.when(job)
     ]
 
 

@@ -60,6 +60,12 @@ def parse_reference(text: str) -> Reference:
     )
 
 
+def names_host(text: str) -> bool:
+    """Whether a reference says its registry; else it is of Docker Hub, or of one machine alone."""
+    first, slash, _ = text.partition("/")
+    return bool(slash) and _is_host(first)
+
+
 def parse_registry(text: str) -> Repository:
     """``HOST[:PORT][/NAMESPACE]``: where repositories are released to. Raises UsageError."""
     host, slash, path = text.partition("/")
@@ -72,9 +78,13 @@ def parse_registry(text: str) -> Repository:
 
 def _split_host(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    if slash and _HOST.fullmatch(first) and (set(first) & {".", ":", "["} or first == "localhost"):
+    if slash and _is_host(first):
         return first, rest
     return _HUB, name if slash else f"library/{name}"
+
+
+def _is_host(text: str) -> bool:
+    return bool(_HOST.fullmatch(text)) and (bool(set(text) & {".", ":", "["}) or text == "localhost")
 
 
 def _is_path(text: str) -> bool:

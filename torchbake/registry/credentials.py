@@ -45,6 +45,16 @@ def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
         ) from None
 
 
+def login_for_engine(host: str) -> dict[str, str] | None:
+    """As an engine takes it for a pull; None leaves it to what `docker login` has kept."""
+    login = find_login(host)
+    if login is None:
+        return None
+    if login.token:
+        return {"username": login.username, "identitytoken": login.token, "serveraddress": host}
+    return {"username": login.username, "password": login.password, "serveraddress": host}
+
+
 def _host_named(env: Mapping[str, str]) -> str:
     """Which registry the environment's login is for: no other one gets it, and none that nobody named."""
     host = env.get(HOST, "").lower()

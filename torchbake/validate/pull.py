@@ -23,7 +23,7 @@ from torchbake.engine.gpu import Gpu
 from torchbake.engine.runner import Ended
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
-from torchbake.registry.credentials import find_login
+from torchbake.registry.credentials import login_for_engine
 from torchbake.validate.expect import Versions
 from torchbake.validate.judge import Inside
 
@@ -145,7 +145,7 @@ class InEngine:
             with answering():
                 for event in self.engine.client.api.pull(
                     str(question.repository), tag=question.digest, stream=True, decode=True,
-                    auth_config=_login(question.repository.host),
+                    auth_config=login_for_engine(question.repository.host),
                 ):  # fmt: skip
                     if self.session.stopping.is_set():
                         raise KeyboardInterrupt
@@ -190,16 +190,6 @@ def judge_release(ended: Ended, release: str) -> CheckResult:
 
 def not_run(reason: str) -> Inside:
     return tuple(CheckResult(id=name, outcome=Outcome.NOT_RUN, reason=reason) for name in (PULL, VERSIONS))
-
-
-def _login(host: str) -> dict[str, str] | None:
-    """As the engine takes it; None leaves it to what `docker login` has kept."""
-    login = find_login(host)
-    if login is None:
-        return None
-    if login.token:
-        return {"username": login.username, "identitytoken": login.token, "serveraddress": host}
-    return {"username": login.username, "password": login.password, "serveraddress": host}
 
 
 class _Progress:

@@ -7,19 +7,33 @@ import pytest
 import yaml
 
 from tests.unit.conftest import SMALL
+from tests.unit.engines import Daemon
+from tests.unit.registries import MemoryRegistry, Store
 from torchbake import cli
+from torchbake.commands import job as module
 from torchbake.jobs.manual import schema_text
 from torchbake.jobs.targets import TARGETS
+from torchbake.oci.manifest import INDEX, Manifest
 
 Streams = pytest.CaptureFixture[str]
 JOB = "name: mnist\nimage: cpu runtime\nscript: train.py\nnodes: 2\n"
 
 
+DIGEST = "sha256:" + "d" * 64
+TAG = "2.13.0-cpu-runtime-debian12"
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a matrix and a job, an engine that has pulled the job's image, and a registry that serves it."""
     (tmp_path / "matrix.yaml").write_text(SMALL)
     (tmp_path / "job.yaml").write_text(JOB)
     monkeypatch.chdir(tmp_path)
+    daemon = Daemon(containerd=False)
+    daemon.hold(DIGEST, f"acme/pytorch:{TAG}", pulled=True)
+    monkeypatch.setattr(module, "connect", lambda: daemon.engine)
+    store = Store(tags={TAG: DIGEST}, manifests={DIGEST: Manifest(data=b"{}", media_type=INDEX)})
+    monkeypatch.setattr(module, "registry_of", lambda repository, plain_http: MemoryRegistry(store))
     return tmp_path
 
 
@@ -39,7 +53,39 @@ def test_stdout_is_the_manifest_alone(here: Path, capsys: Streams) -> None:
 
 def test_images_are_where_they_are_released(here: Path, capsys: Streams) -> None:
     out, _ = told(capsys, "show", "compose", "job.yaml", "--registry", "ghcr.io/team")
-    assert "ghcr.io/team/pytorch:2.13.0-cpu-runtime-debian12" in out
+    assert f"ghcr.io/team/pytorch:{TAG}@{DIGEST}" in out
+
+
+def test_images_are_pinned_unless_that_is_not_wanted(here: Path, capsys: Streams) -> None:
+    for target in ("kubernetes", "docker"):
+        assert f"acme/pytorch:{TAG}@{DIGEST}" in told(capsys, "show", target, "job.yaml")[0]
+        assert "sha256" not in told(capsys, "show", target, "job.yaml", "--no-pin")[0]
+
+
+def test_an_image_that_cannot_be_pinned_is_told_by_its_key(here: Path, capsys: Streams) -> None:
+    (here / "job.yaml").write_text(JOB.replace("cpu runtime", "ghcr.io/acme/other:1"))
+    out, err = told(capsys, "show", "kubernetes", "job.yaml", code=21)
+    assert out == ""
+    assert "job.yaml:2: image: ghcr.io/acme/other serves no 1" in err
+    assert "--no-pin" in err
+
+
+def test_a_dry_run_shows_the_manifest_and_the_commands(here: Path, capsys: Streams) -> None:
+    out, err = told(capsys, "run", "job.yaml", "--dry-run", "--target", "kubernetes")
+    assert {each["kind"] for each in yaml.safe_load_all(out)} == {"Service", "Job"}
+    assert "would run: kubectl apply --server-side" in err
+    assert "docker run" in told(capsys, "run", "--dry-run", "job.yaml")[0]
+
+
+def test_a_run_ends_with_the_jobs_own_exit_code(here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "run_job", lambda task, target: 3 if task.image.endswith(DIGEST) else 1)
+    assert "mnist ended with 3" in told(capsys, "run", "job.yaml", code=3)[1]
+
+
+def test_what_running_takes_care_of_is_no_error(here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "job.yaml").write_text(JOB + "timeouts: {job: 60}\n")
+    assert "timeouts.job: compose cannot say this" in told(capsys, "show", "compose", "job.yaml", code=21)[1]
+    told(capsys, "run", "job.yaml", "--target", "compose", "--dry-run")
 
 
 def test_what_a_target_cannot_say_is_an_error_or_a_warning(here: Path, capsys: Streams) -> None:
@@ -88,7 +134,7 @@ def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "Which action? There are: show, check, targets, schema."),
+        ([], "Which action? There are: run, show, check, targets, schema."),
         (["shwo"], "There is no action 'shwo'; did you mean 'show'?"),
         (["show", "job.yaml"], "`job show` takes 2 words"),
         (["show", "dokcer", "job.yaml"], "There is no target 'dokcer'; did you mean 'docker'?"),

@@ -14,6 +14,7 @@ from torchbake.errors import EngineError
 
 RUNNER = TOOLKIT / "torchbake/engine/runner.py"
 SCRIPT = TOOLKIT / "torchbake/jobs/targets/docker.py"  # the text of one, for a shell
+COMPOSE = TOOLKIT / "torchbake/jobs/launchers/compose.py"  # words for compose, which removes what it made by `down`
 FOLDERS = ("torchbake", "tests/images", "benchmarks")
 # Of the SDK: what is made by `client.containers.create(…)`, and by the lower `client.api.create_container(…)`.
 COLLECTIONS = {"containers", "networks", "volumes", "services"}
@@ -67,12 +68,12 @@ def test_what_makes_nothing_is_not(line: str) -> None:
 
 def test_the_runner_alone_makes_containers_networks_and_volumes() -> None:
     found = {path: [*makes(path.read_text())] for folder in FOLDERS for path in (TOOLKIT / folder).rglob("*.py")}
-    assert {path for path, lines in found.items() if lines} == {RUNNER, SCRIPT}
+    assert {path for path, lines in found.items() if lines} == {RUNNER, SCRIPT, COMPOSE}
     assert len(found[RUNNER]) == 3
 
 
 def test_the_script_that_a_job_becomes_is_text_and_is_started_by_nobody_here() -> None:
-    for path in SCRIPT.parent.glob("*.py"):
+    for path in (*SCRIPT.parent.glob("*.py"), *COMPOSE.parent.glob("*.py")):
         assert not re.search(r"(?m)^\s*(import|from) (subprocess|docker|os)\b", path.read_text()), path
 
 

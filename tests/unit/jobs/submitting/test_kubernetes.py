@@ -1,0 +1,113 @@
+"""What a cluster says of a Job and its pods is read as how the job goes, and as the script's exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.jobs.cases import task_of, text_of
+from torchbake.jobs.launchers.kubernetes import Kubernetes
+from torchbake.jobs.targets import kubernetes
+
+
+def launcher(case: str = "ddp") -> Kubernetes:
+    task = task_of(text_of(case))
+    return Kubernetes(task, Path("/tmp/x/mnist"), kubernetes.render(task))
+
+
+def job(end: str = "", reason: str = "", name: str = "mnist") -> dict[str, Any]:
+    conditions = [{"type": end, "status": "True", "reason": reason}] if end else []
+    return {"kind": "Job", "metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+def pod(index: int, *states: dict[str, Any], of: str = "mnist", init: dict[str, Any] | None = None) -> dict[str, Any]:
+    metadata = {
+        "name": f"{of}-{index}-x1y2z", "labels": {"job-name": of},
+        "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
+    }  # fmt: skip
+    status: dict[str, Any] = {"containerStatuses": [{"name": "pytorch", "state": state} for state in states]}
+    if init:
+        status["initContainerStatuses"] = [{"name": "volume-permissions", "state": init}]
+    return {"kind": "Pod", "metadata": metadata, "status": status}
+
+
+def ended(code: int) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code}}
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": "why"}}
+
+
+RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+def said(*items: dict[str, Any]) -> str:
+    return json.dumps({"items": items})
+
+
+@pytest.mark.parametrize(
+    ("items", "code"),
+    [
+        ((), None),
+        ((job(), pod(0, RUNNING)), None),
+        ((job(), pod(0, ended(3)), pod(1, RUNNING)), None),  # the cluster has not judged it yet
+        ((job("SuccessCriteriaMet"), pod(0, ended(0))), None),
+        ((job("Complete"), pod(0, ended(0))), 0),
+        ((job("Failed"), pod(0, ended(143)), pod(1, ended(7)), pod(2, ended(9))), 7),
+        ((job("Failed"), pod(0, ended(137))), 137),
+        ((job("Failed"), pod(0, waiting("PodInitializing"), init=ended(4))), 4),
+        ((job("Failed", "DeadlineExceeded"), pod(0, ended(143))), 124),
+        ((job("Failed"),), 1),
+        ((job("Failed"), pod(0, ended(5), of="other")), 1),  # of another job with the same label
+        ((job("Complete", name="other"), pod(0, RUNNING)), None),
+    ],
+)
+def test_it_ends_as_the_cluster_says_with_the_code_of_the_script(items: tuple[Any, ...], code: int | None) -> None:
+    assert launcher().read(0, said(*items)).code == code
+
+
+def test_each_pod_that_has_begun_is_followed_by_its_name() -> None:
+    items = (
+        job(),
+        pod(0, RUNNING),
+        pod(1, waiting("ContainerCreating")),
+        pod(2, ended(0)),
+        pod(0, RUNNING, of="other"),
+    )
+    seen = launcher().read(0, said(*items))
+    assert [(stream.name, stream.running) for stream in seen.streams] == [
+        ("mnist-0-x1y2z/pytorch", True),
+        ("mnist-2-x1y2z/pytorch", False),
+    ]
+    assert all("--prefix" in stream.command for stream in seen.streams)
+    assert "--prefix" not in launcher("standalone").read(0, said(job(), pod(0, RUNNING))).streams[0].command
+    failed = launcher().read(0, said(job(), pod(0, waiting("PodInitializing"), init=ended(4))))
+    assert [stream.name for stream in failed.streams] == ["mnist-0-x1y2z/volume-permissions"]
+
+
+def test_what_keeps_a_pod_from_its_start_is_told_and_what_passes_by_itself_is_not() -> None:
+    items = (job(), pod(0, waiting("ImagePullBackOff")), pod(1, waiting("ContainerCreating")))
+    assert list(launcher().read(0, said(*items)).notes) == ["mnist-0-x1y2z: ImagePullBackOff: why"]
+    nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
+    unplaced = {"kind": "Pod", "metadata": {"name": "p", "labels": {"job-name": "mnist"}},
+                "status": {"conditions": [nowhere]}}  # fmt: skip
+    assert list(launcher().read(0, said(job(), unplaced)).notes) == ["p: Unschedulable: no node"]
+
+
+def test_all_goes_but_claims() -> None:
+    (delete,) = launcher("everything").cancel()
+    assert {"configmap/mnist-files", "service/mnist", "job/mnist"} < set(delete)
+    assert not [word for word in delete if "persistentvolumeclaim" in word]
+
+
+def test_a_job_of_the_name_is_not_taken_over() -> None:
+    (check,) = launcher().checks()
+    assert "job/mnist" in check.command
+    assert check.refuse("") == ""
+    assert check.refuse("job.batch/mnist\n").endswith("kubectl delete job/mnist")
+
+
+def test_the_jobs_own_label_is_looked_for() -> None:
+    assert "app.kubernetes.io/name=mnist" in launcher().looks()[0]

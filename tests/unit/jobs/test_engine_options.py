@@ -1,0 +1,72 @@
+"""A job that is run here is the one that `job show docker` writes: no second opinion of any key."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.unit.jobs.cases import CASES, task_of, text_of
+from torchbake.engine.gpu import Gpu
+from torchbake.jobs.engine_options import options_of, permissions_of
+from torchbake.jobs.targets import docker
+from torchbake.jobs.task import Task
+
+GPU = Gpu(how="runtime", reason="")
+
+
+def lines(task: Task) -> list[list[str]]:
+    """Of the script: volume-permissions, if there is one, then the nodes from the last to the first."""
+    found = [shlex.split(line) for line in docker.render(task).splitlines() if "docker run" in line]
+    return [words[words.index("docker") :] for words in found]
+
+
+def values(words: list[str], option: str) -> list[str]:
+    return [words[place + 1] for place, word in enumerate(words) if word == option]
+
+
+def mounts(words: list[str]) -> set[str]:
+    return {text.replace('"', "") for text in values(words, "--mount")}
+
+
+def as_text(mount: Any) -> str:
+    end = ",readonly" if mount["ReadOnly"] else ""
+    return f"type={mount['Type']},source={mount['Source']},target={mount['Target']}{end}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_nodes_have_the_options_of_the_script(case: str) -> None:
+    task = task_of(text_of(case))
+    secrets = dict.fromkeys(task.job.secrets, "secret")
+    nodes = lines(task)[1 if task.fixed else 0 :]
+    for rank, words in enumerate(reversed(nodes)):
+        options = options_of(task, rank, secrets, GPU if task.job.resources.gpu else None)
+        environment = dict(each.split("=", 1) for each in values(words, "--env") if "=" in each)
+        assert options["environment"] == environment | secrets
+        assert {as_text(mount) for mount in options.get("mounts", [])} == mounts(words)
+        assert [options["hostname"]] == values(words, "--name")
+        assert [options["cap_drop"], options["security_opt"]] == [values(words, "--cap-drop"), ["no-new-privileges"]]
+        assert [options["shm_size"]] == values(words, "--shm-size")
+        assert [options[name] for name in ("mem_limit",) if name in options] == values(words, "--memory")
+        assert [f"{options['nano_cpus'] / 1e9:g}"] == values(words, "--cpus")
+        assert len(options.get("devices", [])) == len(options.get("ulimits", [])) == len(values(words, "--device"))
+        asked = options.get("device_requests", [])
+        assert len(asked) == len(values(words, "--gpus"))
+        if asked and task.job.most_nodes > 1:
+            assert f'"device={",".join(asked[0]["DeviceIDs"])}"' == values(words, "--gpus")[0]
+    assert len(nodes) == task.job.most_nodes
+
+
+def test_volume_permissions_has_the_options_of_the_script() -> None:
+    task = task_of(text_of("everything"))
+    words, (command, options) = lines(task)[0], permissions_of(task)
+    assert words[words.index(task.init_image) + 1 :] == command
+    assert options["cap_add"] == values(words, "--cap-add")
+    assert [options["network_mode"]] == values(words, "--network")
+    assert {as_text(mount) for mount in options.get("mounts", [])} == mounts(words)
+
+
+def test_gpus_are_named_as_the_engine_wants_it() -> None:
+    named = Gpu(how="cdi", reason="").numbered(["2", "3"])
+    assert named
+    assert named["DeviceIDs"] == ["nvidia.com/gpu=2", "nvidia.com/gpu=3"]
+    assert Gpu(how="none", reason="").numbered(["0"]) is None

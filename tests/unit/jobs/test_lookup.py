@@ -1,0 +1,78 @@
+"""What a registry and an engine know of an image that a job names."""
+
+import json
+
+import pytest
+
+from tests.unit.engines import Daemon, MemoryEngine
+from tests.unit.registries import MemoryRegistry, Store
+from torchbake.errors import EngineError
+from torchbake.jobs.lookup import in_engine, in_registry
+from torchbake.jobs.pin import Found
+from torchbake.oci.labels import ID
+from torchbake.oci.manifest import MANIFEST, Manifest, sha256
+from torchbake.oci.reference import parse_reference
+
+REFERENCE = parse_reference("ghcr.io/acme/pytorch:latest")
+LOCAL = "sha256:" + "a" * 64
+
+
+def image(store: Store, labels: dict[str, str], *tags: str) -> str:
+    """Put an image there, under these tags; its digest."""
+    config = json.dumps({"config": {"Labels": labels}}).encode()
+    store.blobs[sha256(config)] = config
+    described = {"digest": sha256(config), "size": len(config), "mediaType": "x"}
+    manifest = Manifest(data=json.dumps({"config": described}).encode(), media_type=MANIFEST)
+    store.manifests[manifest.digest] = manifest
+    store.tags |= dict.fromkeys(tags, manifest.digest)
+    return manifest.digest
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def test_an_image_of_ours_is_found_with_its_newest_release(store: Store) -> None:
+    image(store, {ID: "2-cpu", "n": "old"}, "2-cpu-r1", "2-cpu-r12")
+    digest = image(store, {ID: "2-cpu"}, "latest", "2-cpu", "2-cpu-r2", "2-cpu-r10", "3-cpu-r11")
+    found = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
+    assert found == Found(digest=digest, tags=("2-cpu-r10",))
+
+
+def test_an_image_of_somebody_elses_is_found_without_a_look_at_all_tags(store: Store) -> None:
+    digest, asked = image(store, {}, "latest", "latest-r1"), list[str]()
+    registry = MemoryRegistry(store, heard=lambda _, key: asked.append(key))
+    assert in_registry(lambda _: registry)(REFERENCE) == Found(digest=digest)
+    assert "tags" not in asked
+
+
+def test_what_a_registry_has_not_is_not_found(store: Store) -> None:
+    assert in_registry(lambda _: MemoryRegistry(store))(REFERENCE) is None
+
+
+@pytest.mark.parametrize(
+    ("containerd", "pulled", "digest", "sure"),
+    [(False, True, LOCAL, True), (False, False, "", True), (True, False, LOCAL, False)],
+)
+def test_an_engines_digest_tells_of_a_registry_only_without_the_containerd_store(
+    containerd: bool, pulled: bool, digest: str, sure: bool
+) -> None:
+    daemon = Daemon(containerd=containerd)
+    daemon.hold(LOCAL, "acme/pytorch:cpu", "acme/pytorch:cpu-r1", "other/name:cpu-r9", pulled=pulled)
+    look = in_engine(lambda: daemon.engine)
+    assert look(parse_reference("acme/pytorch:cpu")) == Found(digest=digest, tags=("cpu", "cpu-r1"), sure=sure)
+    assert look(parse_reference("acme/pytorch:other")) is None
+
+
+def test_where_no_engine_answers_nothing_is_found_and_it_is_asked_once() -> None:
+    asked = list[str]()
+
+    def connect() -> MemoryEngine:
+        asked.append("engine")
+        raise EngineError("no engine")
+
+    look = in_engine(connect)
+    assert look(REFERENCE) is None
+    assert look(REFERENCE) is None
+    assert asked == ["engine"]

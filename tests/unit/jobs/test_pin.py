@@ -1,0 +1,108 @@
+"""A pinned image is the very one that was meant, on a machine that can have it; anything else is said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.jobs.cases import LEAST, job_of
+from torchbake.errors import JobError, RegistryError
+from torchbake.jobs.model import read_job
+from torchbake.jobs.pin import Found, Places, pin, pin_task, pinned
+from torchbake.jobs.task import Task
+from torchbake.oci.reference import Reference
+
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+NAMED, NAMELESS = "ghcr.io/acme/pytorch:cpu", "acme/pytorch:cpu"
+HELD, ALONE = Found(digest=ONE), Found(digest="")
+UNSURE = Found(digest=ONE, sure=False)  # an engine with the containerd store has a digest for what it built, too
+
+
+def places(
+    served: Found | None = None, held: Found | None = None, *, here: bool = False, released: bool = False,
+    silent: bool = False, told: list[str] | None = None,
+) -> Places:  # fmt: skip
+    def registry(_: Reference) -> Found | None:
+        if silent:
+            raise RegistryError("nobody answers")
+        return served
+
+    tell = told.append if told is not None else print
+    return Places(registry=registry, engine=lambda _: held, here=here, released=released, tell=tell)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "said"),
+    [
+        (NAMED, Found(digest=ONE), f"{NAMED}@{ONE}"),
+        ("python", Found(digest=ONE), f"python:latest@{ONE}"),
+        (NAMED, Found(digest=ONE, tags=("cpu", "1-r2", "1-r10", "1")), f"ghcr.io/acme/pytorch:1-r10@{ONE}"),
+        ("127.0.0.1:5000/x:1-r3", Found(digest=ONE), f"127.0.0.1:5000/x:1-r3@{ONE}"),
+    ],
+)
+def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Found, said: str) -> None:
+    assert pinned(text, found) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "digest"),
+    [
+        (NAMED, places(Found(digest=TWO), HELD), TWO),  # elsewhere a registry is what counts
+        (NAMED, places(Found(digest=TWO), HELD, here=True), ONE),  # and here, what is here
+        (NAMED, places(Found(digest=TWO), HELD, here=True, released=True), TWO),  # unless releases are meant
+        (NAMED, places(Found(digest=TWO), here=True), TWO),
+        (NAMED, places(Found(digest=TWO), ALONE), TWO),
+        (NAMELESS, places(Found(digest=TWO), HELD), ONE),
+        (NAMELESS, places(Found(digest=TWO), UNSURE), TWO),
+        (NAMELESS, places(Found(digest=TWO), ALONE), TWO),
+        (NAMELESS, places(Found(digest=TWO)), TWO),
+        (NAMELESS, places(held=UNSURE, here=True), ONE),
+        (NAMELESS, places(held=HELD, here=True, silent=True), ONE),
+    ],
+)
+def test_it_is_what_the_place_has_that_the_target_asks(text: str, where: Places, digest: str) -> None:
+    assert pin(text, where) == f"{text}@{digest}"
+
+
+def test_a_digest_that_was_written_is_asked_of_nobody() -> None:
+    for text in (f"{NAMED}@{TWO}", f"acme/pytorch@{TWO}"):
+        assert pin(text, places(silent=True)) == text
+
+
+def test_an_image_of_this_engine_alone_stays_runnable_here_and_that_is_said() -> None:
+    told: list[str] = []
+    assert pin(NAMELESS, places(held=ALONE, here=True, told=told)) == NAMELESS
+    assert told == [f"{NAMELESS} came from no registry, so it has no digest there: it is run by its tag."]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "said"),
+    [
+        (NAMELESS, places(held=UNSURE), "is in this machine's engine, but docker.io does not serve it"),
+        (NAMELESS, places(held=ALONE, silent=True), "publish it and name its registry by --registry"),
+        (NAMED, places(held=ALONE), "ghcr.io/acme/pytorch serves no cpu: publish it"),
+        (NAMED, places(held=HELD, here=True, released=True), "ghcr.io/acme/pytorch serves no cpu"),
+        (NAMELESS, places(silent=True), r"serves no cpu: .* \(nobody answers\)"),
+    ],
+)
+def test_what_no_machine_can_pull_is_an_error_with_the_way_out(text: str, where: Places, said: str) -> None:
+    with pytest.raises(JobError, match=said) as caught:
+        pin(text, where)
+    assert "--no-pin" in caught.value.message
+
+
+def test_a_registry_that_must_answer_and_does_not_is_its_own_error() -> None:
+    with pytest.raises(RegistryError, match="nobody answers") as caught:
+        pin(NAMED, places(silent=True))
+    assert "--no-pin" in str(caught.value.hint)
+
+
+def test_both_images_of_a_task_are_pinned_and_each_is_told_by_its_key() -> None:
+    text = LEAST + "volumes:\n  - {claim: a, mountPath: /a}\n  - {claim: b, mountPath: /b, permissions: fix}\n"
+    document = read_job(text, Path("job.yaml"))[1]
+    task = Task(job=job_of(text), image=NAMED, init_image="ghcr.io/acme/init:1")
+    both = pin_task(task, document, places(Found(digest=ONE)))
+    assert (both.image, both.init_image) == (f"{NAMED}@{ONE}", f"ghcr.io/acme/init:1@{ONE}")
+    with pytest.raises(JobError) as caught:
+        pin_task(task, document, places())
+    assert "job.yaml:2: image: ghcr.io/acme/pytorch serves no cpu" in caught.value.message
+    assert "job.yaml:7: volumes.1.permissions: ghcr.io/acme/init serves no 1" in caught.value.message

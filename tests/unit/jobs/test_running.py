@@ -1,0 +1,53 @@
+"""Each target that can be run has its launcher, and what it needs of the shell is asked for before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.jobs.cases import task_of, text_of
+from torchbake.errors import JobError
+from torchbake.jobs import running
+from torchbake.jobs.launchers import Launcher
+from torchbake.jobs.model import Job
+from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, run_job, shown
+from torchbake.jobs.targets import TARGETS
+
+
+@pytest.mark.parametrize("name", sorted({*LAUNCHERS} & {*TARGETS}))
+def test_the_manifest_is_there_while_the_job_runs_and_gone_afterwards(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, places = task_of(text_of("ddp")), list[Path]()
+
+    class Submitted:
+        def __init__(self, *, launcher: Launcher, job: Job) -> None:
+            words = [word for command in (*launcher.prepare(), launcher.submit()) for word in command]
+            places.append(next(Path(word) for word in words if word.endswith("/mnist")))
+
+        def run(self) -> int:
+            assert places[0].read_text() == TARGETS[name].render(task)
+            return 3
+
+    monkeypatch.setattr(running, "Submission", Submitted)
+    assert run_job(task, TARGETS[name]) == 3
+    assert not places[0].parent.exists()
+
+
+def test_a_dry_run_names_what_would_be_started() -> None:
+    task = task_of(text_of("ddp"))
+    for name in {*RUNNABLE} & {*TARGETS}:
+        manifest, commands = shown(task, TARGETS[name])
+        assert manifest == TARGETS[name].render(task)
+        assert bool(commands) == (name in LAUNCHERS)
+
+
+def test_secrets_of_the_shell_are_asked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_TOKEN", "JOB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(JobError, match="HF_TOKEN"):
+        run_job(task_of(text_of("everything")), TARGETS["compose"])
+
+
+def test_time_is_kept_where_the_target_cannot() -> None:
+    assert kept_by_running("compose") == {"timeouts.job"}
+    assert kept_by_running("docker") == kept_by_running("kubernetes") == frozenset()

@@ -1,0 +1,43 @@
+"""A node of a job as the engine's own interface takes it: what target `docker` says in words of the shell. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from docker.types import Mount, Ulimit
+
+from torchbake.engine.gpu import Gpu
+from torchbake.jobs.quantities import cpus_of, mebibytes_of
+from torchbake.jobs.targets import _engine
+from torchbake.jobs.task import CAPABILITIES, Task, shm_of
+
+_HARDENED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+
+
+def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | None) -> dict[str, Any]:
+    """Of a node's container, but for its network. ``gpu``: what the engine can give, where the job wants any."""
+    job, wanted = task.job, task.job.resources
+    devices = gpu.numbered(_engine.gpus_of(job, rank)) if gpu else None
+    chosen = {
+        "hostname": _engine.container_of(job, rank),
+        "environment": _engine.environment(job, rank) | dict(secrets),
+        "mounts": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
+        "shm_size": f"{mebibytes_of(shm_of(job))}m",
+        "nano_cpus": round(cpus_of(wanted.cpu) * 1e9) if wanted.cpu else None,
+        "mem_limit": f"{mebibytes_of(wanted.memory)}m" if wanted.memory else None,
+        "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
+        "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if wanted.rdma else None,
+        "device_requests": [devices] if devices else None,
+    }
+    return _HARDENED | {name: value for name, value in chosen.items() if value}
+
+
+def permissions_of(task: Task) -> tuple[list[str], dict[str, Any]]:
+    """The words and the options of volume-permissions."""
+    mounts = [_mount(*_engine.source_of(task.job, each), each.mount_path, False) for each in task.fixed]
+    words = ["--owner", task.owner, *(volume.mount_path for volume in task.fixed)]
+    return words, _HARDENED | {"network_mode": "none", "cap_add": list(CAPABILITIES), "mounts": mounts}
+
+
+def _mount(kind: str, source: str, target: str, read_only: bool) -> Mount:
+    how: Literal["bind", "volume"] = "bind" if kind == "bind" else "volume"
+    return Mount(target=target, source=source, type=how, read_only=read_only)

@@ -1,0 +1,95 @@
+"""Slurm: sbatch, and looks at the job from then on.
+
+`sbatch --wait` would end with this machine's connection to the controller, and says 1 of every signal; looking again
+survives both. A cluster need not keep accounts, so the controller is asked first, which forgets a job after a while
+(MinJobAge); then the accounts. What the job says is in the file that the controller names.
+
+Sources: the manual pages sbatch(1), scontrol(1), sacct(1), scancel(1) of Slurm 24.11; job states in squeue(1).
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchbake.errors import JobError
+from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
+from torchbake.jobs.task import Task
+
+_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
+_ENDED |= {"PREEMPTED", "REVOKED"}
+_TOO_LATE = {"TIMEOUT", "DEADLINE"}
+_UNSAID = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # where the code is 0, since the script itself did not end
+_FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Reason|StdOut)=(\S*)")
+
+
+class Slurm:
+    KEEPS = frozenset[str]()
+
+    def __init__(self, task: Task, manifest: Path, text: str) -> None:
+        self._manifest, self._id, self._output = manifest, "", ""
+        self._cluster: Command = ()
+        self.tools = tuple(
+            Tool(command=(name, "--version"), what=name) for name in ("sbatch", "scontrol", "squeue", "scancel")
+        )  # fmt: skip
+
+    def checks(self) -> Sequence[Check]:
+        return ()
+
+    def prepare(self) -> Sequence[Command]:
+        return ()
+
+    def submit(self) -> Command:
+        return ("sbatch", "--parsable", str(self._manifest))
+
+    def submitted(self, said: str) -> None:
+        """`ID`, or `ID;CLUSTER`; a site's own words may stand before it."""
+        match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", (said.split() or [""])[-1])
+        if not match:
+            raise JobError(f"sbatch did not say a job's number: {said.strip()[-200:]!r}.", hint="See: squeue --me")
+        self._id, self._cluster = match[1], (("--clusters", match[2]) if match[2] else ())
+
+    def looks(self) -> Sequence[Command]:
+        accounts = ("sacct", *self._cluster, "--jobs", self._id, "--allocations", "--noheader", "--parsable2")
+        return (
+            ("scontrol", *self._cluster, "--oneliner", "show", "job", self._id),
+            (*accounts, "--format", "State,ExitCode"),
+        )
+
+    def read(self, look: int, said: str) -> Seen:
+        found = dict(_FIELD.findall(said)) if look == 0 else _of_accounts(said)
+        state, code = found["JobState"], found["ExitCode"]
+        self._output = found.get("StdOut") or self._output
+        ended = code_of(state, code) if state in _ENDED else None
+        notes = [f"job {self._id} {state}" + (f": {found['Reason']}" if found.get("Reason", "None") != "None" else "")]
+        begun = state not in ("PENDING", "CONFIGURING") and self._output
+        return Seen(code=ended, streams=(self._log(),) if begun else (), notes=notes)
+
+    def _log(self) -> Stream:
+        # The file is made on another machine, and seen here some time later.
+        line = 'until [ -e "$0" ]; do sleep 1; done; exec tail -n +1 -f "$0"'
+        return Stream(name=self._output, command=("sh", "-c", line, self._output))
+
+    def cancel(self) -> Sequence[Command]:
+        queue = shlex.join(("squeue", *self._cluster, "--noheader", "--jobs", self._id))
+        waiting = f'while [ -n "$({queue} 2>/dev/null)" ]; do sleep 1; done'
+        return (("scancel", *self._cluster, self._id), ("sh", "-c", waiting)) if self._id else ()
+
+    def clean(self) -> Sequence[Command]:
+        return ()
+
+
+def _of_accounts(said: str) -> dict[str, str]:
+    """`CANCELLED by 1000|0:15`."""
+    state, code = said.splitlines()[0].split("|")
+    return {"JobState": state.split()[0], "ExitCode": code}
+
+
+def code_of(state: str, code: str) -> int:
+    """Of the script's code and the signal that ended it, `3:0`; as a shell would say it."""
+    exit_code, signal = (int(part) for part in code.split(":"))
+    if state == "COMPLETED":
+        return 0
+    if state in _TOO_LATE:
+        return TIMED_OUT
+    return exit_code or (128 + signal if signal else _UNSAID.get(state, 1))

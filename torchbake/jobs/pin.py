@@ -1,0 +1,113 @@
+"""The image of a job as one release of it: `repository:immutable-tag@digest`. Pure; what is looked up is injected.
+
+A target on this machine's engine takes what the engine has: an image of this machine alone stays runnable there. For
+any other target an image must be in a registry, or no other machine could pull it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from torchbake.errors import JobError, RegistryError
+from torchbake.jobs.expressible import Problem
+from torchbake.jobs.model import job_problems
+from torchbake.jobs.targets import compose, docker
+from torchbake.jobs.task import Task
+from torchbake.matrix.yaml_source import Document
+from torchbake.oci.reference import Reference, names_host, parse_reference
+from torchbake.oci.tag_names import parse_immutable
+
+LEAVE = "or leave the image by its tag: --no-pin"
+ON_THE_ENGINE = (docker.NAME, compose.NAME)  # the targets whose nodes run on this machine's engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is there under a reference. ``tags`` are others of the same image in the same repository.
+
+    ``digest`` is empty for an image of an engine that came from no registry, and ``sure`` says that a registry has it:
+    an engine with the containerd store has a digest for every image, wherever that came from.
+    """
+
+    digest: str
+    tags: tuple[str, ...] = ()
+    sure: bool = True
+
+
+Look = Callable[[Reference], Found | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where images are looked up. ``registry`` raises RegistryError; ``engine`` finds nothing where none answers.
+
+    ``here``: the job runs on this engine. ``released``: the registry was named, so that its releases are meant.
+    """
+
+    registry: Look
+    engine: Look
+    here: bool
+    released: bool = False
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+
+def pin_task(task: Task, document: Document, places: Places) -> Task:
+    """The task with pinned images. Raises JobError for what cannot be pinned, RegistryError where none answers."""
+    found: list[Problem] = []
+    image = _of_key(task.image, ("image",), places, found)
+    asking = next((place for place, volume in enumerate(task.job.volumes) if volume.permissions), 0)
+    init_image = _of_key(task.init_image, ("volumes", asking, "permissions"), places, found)
+    if found:
+        raise job_problems(document, found)
+    return replace(task, image=image, init_image=init_image)
+
+
+def _of_key(text: str, key: tuple[str | int, ...], places: Places, found: list[Problem]) -> str:
+    try:
+        return pin(text, places) if text else ""
+    except JobError as error:
+        found.append((key, error.message))
+        return text
+
+
+def pin(text: str, places: Places) -> str:
+    """A reference with its digest. Raises JobError, and RegistryError where no registry answers that must."""
+    reference = parse_reference(text)
+    if reference.digest:
+        return text
+    held = None if places.released or (names_host(text) and not places.here) else places.engine(reference)
+    if held and held.digest and (held.sure or places.here):
+        return pinned(text, held)
+    if held and places.here:
+        places.tell(f"{text} came from no registry, so it has no digest there: it is run by its tag.")
+        return text
+    served = _served(text, reference, held, places)
+    if served is None:
+        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}")
+    return pinned(text, served)
+
+
+def _served(text: str, reference: Reference, held: Found | None, places: Places) -> Found | None:
+    try:
+        return places.registry(reference)
+    except RegistryError as error:
+        if places.released or names_host(text):
+            raise RegistryError(error.message, hint=f"{error.hint or 'Try again'}; {LEAVE}") from None
+        # A name without a host may be of this machine alone; Docker Hub need not know it, nor be reachable.
+        why = "" if held else f" ({error.message})"
+        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}{why}") from None
+
+
+def _nowhere(text: str, reference: Reference, held: Found | None) -> str:
+    if held:
+        host = reference.repository.host
+        alone = f"{text} is in this machine's engine, but {host} does not serve it, so no other machine can pull it"
+        return f"{alone}: publish it and name its registry by --registry"
+    return f"{reference.repository} serves no {reference.tag}: publish it, correct the name"
+
+
+def pinned(text: str, found: Found) -> str:
+    """The reference as it was written, by the digest and the newest immutable tag of the image, if it has one."""
+    tag = parse_reference(text).tag
+    name = text.removesuffix(f":{tag}")
+    revisions = sorted(filter(None, map(parse_immutable, (tag, *found.tags))), key=lambda one: one.revision)
+    return f"{name}:{revisions[-1] if revisions else tag}@{found.digest}"

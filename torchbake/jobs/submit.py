@@ -1,0 +1,227 @@
+"""Submits a job to a launcher, shows what it says, and ends as it ends; Ctrl-C and SIGTERM cancel it there."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torchbake.core.signals import to_its_end
+from torchbake.engine.containers import undisturbed
+from torchbake.errors import JobError
+from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream
+from torchbake.jobs.model import Job
+from torchbake.jobs.task import grace_of
+from torchbake.ui import console
+
+_LOOK = 2.0  # seconds between two looks
+_ANSWERING = 120.0  # seconds that a launcher may take for an answer
+_PATIENCE = 3600.0  # seconds without any, until the job is left alone: a controller may be under maintenance
+_LAST_WORDS = 15.0  # seconds that a follower gets to show the end
+_SETTLED = 2.0  # likewise, for one that never ends
+_MORE = 120.0  # seconds that a launcher may take to end a job, beyond the job's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    code: int
+    stdout: str
+    stderr: str = ""
+
+    @property
+    def last(self) -> str:
+        """The last line that says something."""
+        return ((self.stderr.strip() or self.stdout.strip()).splitlines() or ["it said nothing"])[-1].strip()
+
+
+class Follower(Protocol):
+    """A process that shows what a job says."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float) -> object: ...
+
+    def terminate(self) -> None: ...
+
+
+class Shell(Protocol):
+    """What starts commands."""
+
+    def finds(self, program: str) -> bool: ...
+
+    def ask(self, command: Command, seconds: float) -> Answer: ...
+
+    def do(self, command: Command, seconds: float | None) -> int:
+        """Run a command for a person to see; its exit code."""
+
+    def follow(self, command: Command) -> Follower: ...
+
+
+class Processes:
+    """Each in a session of its own, so that Ctrl-C reaches us alone, who end them in order."""
+
+    def finds(self, program: str) -> bool:
+        return shutil.which(program) is not None
+
+    def ask(self, command: Command, seconds: float) -> Answer:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds,
+                check=False, start_new_session=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Answer(code=TIMED_OUT, stdout="", stderr=f"{command[0]} did not answer within {seconds:.0f} s")
+        return Answer(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def do(self, command: Command, seconds: float | None) -> int:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return TIMED_OUT
+        finally:
+            _end(process)
+
+    def follow(self, command: Command) -> Follower:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_WORDS)
+    if process.poll() is None:
+        process.kill()
+
+
+class _LostError(JobError):
+    """The job may still run, and nobody says how it does."""
+
+
+@dataclass(kw_only=True)
+class Submission:
+    """One job under one launcher."""
+
+    launcher: Launcher
+    job: Job
+    shell: Shell = field(default_factory=Processes)
+    _followers: dict[str, tuple[Stream, Follower, float]] = field(default_factory=dict, init=False)
+    _noted: set[str] = field(default_factory=set, init=False)
+
+    def run(self) -> int:
+        """The job's exit code. Raises JobError where the launcher is not there or does not take the job."""
+        self._check()
+        try:
+            self._submit()
+            code = self._watch()
+        except _LostError:
+            raise
+        except BaseException:
+            self._cancel()
+            raise
+        finally:
+            self._end_followers(_SETTLED)
+        for command in self.launcher.clean():
+            self.shell.do(command, grace_of(self.job) + _MORE)
+        return code
+
+    def _check(self) -> None:
+        for tool in self.launcher.tools:
+            if not self.shell.finds(tool.command[0]) or self.shell.ask(tool.command, _ANSWERING).code:
+                tried = " ".join(tool.command)
+                raise JobError(
+                    f"{tool.what} is not installed here, or does not work: `{tried}` says why.",
+                    hint="Install it, or run this where it is.",
+                )
+        for check in self.launcher.checks():
+            why = check.refuse(self._asked(check.command))
+            if why:
+                raise JobError(why, hint="Or give the job another name.")
+
+    def _submit(self) -> None:
+        for command in self.launcher.prepare():
+            if self.shell.do(command, None):
+                raise JobError(f"`{' '.join(command[:2])}` failed.", hint="Its own words are above.")
+        with to_its_end():  # who leaves before the answer does not know what to cancel
+            self.launcher.submitted(self._asked(self.launcher.submit()))
+
+    def _asked(self, command: Command) -> str:
+        answer = self.shell.ask(command, _ANSWERING)
+        if answer.code:
+            raise JobError(f"`{' '.join(command[:2])}` failed: {answer.last}")
+        return answer.stdout
+
+    def _watch(self) -> int:
+        limit = self.job.timeouts.job if "timeouts.job" in self.launcher.KEEPS else None
+        started = seen_at = time.monotonic()
+        while True:
+            seen = self._look()
+            if seen:
+                seen_at = time.monotonic()
+                self._show(seen)
+            elif time.monotonic() - seen_at > _PATIENCE:
+                raise _LostError(
+                    "The launcher says no more of the job, which may still run.", hint="Look for yourself."
+                )
+            if seen and seen.code is not None:
+                self._end_followers(_LAST_WORDS)
+                return seen.code
+            if limit and time.monotonic() - started > limit:
+                self._note(f"the job did not end within {limit} s, and is stopped")
+                self._cancel()
+                return TIMED_OUT
+            time.sleep(_LOOK)
+
+    def _look(self) -> Seen | None:
+        """The job as it is; None where nobody says it just now."""
+        why = ""
+        for number, command in enumerate(self.launcher.looks()):
+            answer = self.shell.ask(command, _ANSWERING)
+            why = why or answer.last
+            if answer.code == 0:
+                with contextlib.suppress(ValueError, LookupError, TypeError):
+                    return self.launcher.read(number, answer.stdout)
+        self._note(f"the job cannot be looked at just now, and is asked for again: {why}")
+        return None
+
+    def _show(self, seen: Seen) -> None:
+        for note in seen.notes:
+            self._note(note)
+        now = time.monotonic()
+        for stream in seen.streams:
+            known = self._followers.get(stream.name)
+            if known is None:
+                self._followers[stream.name] = stream, self.shell.follow(stream.command), now
+            elif stream.running and stream.again and known[1].poll() is not None:
+                again = tuple(word.format(seconds=int(now - known[2]) + 1) for word in stream.again)
+                self._followers[stream.name] = stream, self.shell.follow((*stream.command, *again)), now
+            elif stream.running and known[1].poll() is None:
+                self._followers[stream.name] = stream, known[1], now
+
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            console.say(text, style="yellow")
+
+    def _end_followers(self, seconds: float) -> None:
+        """Those that end where the job does get ``seconds`` to show its last words."""
+        for stream, follower, _ in self._followers.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                follower.wait(seconds if stream.again else _SETTLED)
+            if follower.poll() is None:
+                follower.terminate()
+
+    def _cancel(self) -> None:
+        console.say(
+            f"cancelling {self.job.name}; its nodes get {grace_of(self.job)} s to save and end …", style="yellow"
+        )
+        with undisturbed():
+            for command in self.launcher.cancel():
+                if self.shell.do(command, grace_of(self.job) + _MORE):
+                    console.say(f"`{' '.join(command)}` failed: see for yourself what is left", style="yellow")
