@@ -71,7 +71,8 @@ def lint(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", *chosen(session.posargs, "tests/unit"))
+    all_of_them = [] if session.posargs else ["-n", "auto"]  # a few are done before the workers have started
+    session.run("pytest", *all_of_them, *chosen(session.posargs, "tests/unit"))
 
 
 @nox.session
