@@ -156,7 +156,7 @@ def test_openpais_command_fetches_the_script_and_learns(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(repository), *settings, *words], check=True)
     files = {"git": {"repository": "file:///repository", "revision": "main"}}
     path = changed("regression", tmp_path, "job-from-git.yaml", files=files)
-    job = json.loads(torchbake("job", "show", "openpai-v1", str(path)).stdout)
+    job = json.loads(torchbake("job", "show", "openpai-v1", str(path), "--no-pin").stdout)
     owner = ["--user", f"{os.getuid()}:0"]  # git reads no repository of somebody else's
     task = ["docker", "run", "--rm", *owner, "--volume", f"{repository}:/repository:ro", job["image"]]
     done = subprocess.run(

@@ -63,7 +63,8 @@ def running(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Ru
 
 
 def written(tmp_path: Path, script: str, **keys: Any) -> str:
-    """A job of this script; its file."""
+    """A job of this script; its file, in a folder that the image's user may enter."""
+    tmp_path.chmod(0o755)
     (tmp_path / "job.py").write_text(script)
     job = {"name": NAME, "script": "job.py", "files": {"folder": "."}, "timeouts": {"stop": 5}, **keys}
     (tmp_path / "job.yaml").write_text(json.dumps(job))
