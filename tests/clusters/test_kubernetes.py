@@ -36,7 +36,7 @@ def manifest(folder: Path, target: str, **job: Any) -> str:
     path = folder / "job.yaml"
     whole = {"name": NAME, "image": CPU, "timeouts": {"rendezvous": 120, "stop": 5}, **job}
     path.write_text(json.dumps(whole))  # which is YAML too
-    shown = torchbake("job", "show", target, str(path))
+    shown = torchbake("job", "show", target, str(path), "--no-pin")  # the node is given the image, no registry
     assert shown.returncode == 0, shown.stderr
     return shown.stdout if target == TO_THE_LETTER else lowered(shown.stdout)
 
