@@ -1,0 +1,120 @@
+"""An image's packed content is the same, read where the engine keeps it and from what `docker save` writes."""
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from docker import DockerClient
+
+from tests.images.layers import LayersError, read_layers
+from tests.unit.layouts import archive, blobs_of, file, put, sha256
+from torchbake.engine.client import Engine
+from torchbake.engine.export import EngineSource
+from torchbake.errors import EngineError
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import INDEX
+
+STORE = "containerd/daemon/io.containerd.content.v1.content"
+NOISE = random.Random(0).randbytes(5 * 2**20)  # more than what is taken whether it is wanted or not
+LAYERS = (archive(file("opt/small", b"x")), archive(file("opt/large", NOISE)))
+
+
+class Client:
+    """The SDK's client of an engine that keeps one image; ``saves`` counts what it was asked to save."""
+
+    def __init__(self, root: Path) -> None:
+        self.store, self.saves = Layout(folder=root / STORE), 0
+        self.digest = put(self.store, *LAYERS)
+        self.archive = self._saved()
+        self.api = SimpleNamespace(base_url="http+docker://localhost", get_image=self._get_image)
+        self.drivers = [["driver-type", "io.containerd.snapshotter.v1"]]
+        self._root = root
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(cast(DockerClient, self))
+
+    def go_elsewhere(self) -> None:
+        """Be the engine of another machine, whose files nobody here can read."""
+        self.api.base_url = "http://other:2375"
+
+    def info(self) -> dict[str, Any]:
+        return {"DriverStatus": self.drivers, "DockerRootDir": str(self._root)}
+
+    def _get_image(self, name: str, chunk_size: int) -> Iterator[bytes]:
+        self.saves += 1
+        stream = io.BytesIO(self.archive)
+        return iter(lambda: stream.read(min(chunk_size, 1000)), b"")
+
+    def _saved(self) -> bytes:
+        blobs = [file(f"blobs/sha256/{path.name}", path.read_bytes()) for path in sorted(self.store.blobs.iterdir())]
+        return archive(file("oci-layout", b"{}"), *blobs)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path / "engine")
+
+
+@pytest.fixture(params=["where it is kept", "docker save"])
+def either(request: pytest.FixtureRequest, client: Client) -> Client:
+    if request.param == "docker save":
+        client.go_elsewhere()
+    return client
+
+
+def test_an_image_is_taken_out_as_it_is(either: Client, tmp_path: Path) -> None:
+    content = EngineSource(engine=either.engine).take_out(either.digest, tmp_path / "out", lambda digest: True)
+    assert content.manifest.digest == either.digest
+    found = {content.path(one).name: content.path(one).read_bytes() for one in content.manifest.blobs}
+    assert found == {path.name: path.read_bytes() for path in blobs_of(either.store, either.digest)}
+    assert either.saves == (either.api.base_url != "http+docker://localhost")
+
+
+def test_of_an_archive_a_layer_is_kept_if_it_is_wanted_or_small(client: Client, tmp_path: Path) -> None:
+    client.go_elsewhere()
+    content = EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: False)
+    assert [content.path(one).exists() for one in content.manifest.layers] == [True, False]
+
+
+def test_what_the_engine_does_not_hand_out_is_an_error(client: Client, tmp_path: Path) -> None:
+    client.go_elsewhere()
+    client.archive = archive()
+    with pytest.raises(EngineError, match="did not hand out"):
+        EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
+
+
+def test_an_index_is_no_image(client: Client, tmp_path: Path) -> None:
+    client.go_elsewhere()
+    index = json.dumps({"mediaType": INDEX}).encode()
+    client.archive = archive(file(f"blobs/sha256/{sha256(index).removeprefix('sha256:')}", index))
+    with pytest.raises(EngineError, match="is an index"):
+        EngineSource(engine=client.engine).take_out(sha256(index), tmp_path / "out", lambda digest: True)
+
+
+def test_an_engine_without_packed_layers_is_told_what_to_do(client: Client, tmp_path: Path) -> None:
+    client.drivers = []
+    with pytest.raises(EngineError, match="keeps no packed layers") as error:
+        EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
+    assert "nox -s setup" in (error.value.hint or "")
+    assert client.saves == 0
+
+
+def test_checks_read_each_layer_either_way_and_once(either: Client, tmp_path: Path) -> None:
+    diff_ids = [sha256(layer) for layer in LAYERS]
+    for _ in range(2):  # the second time from what was remembered
+        layers = read_layers(cast(DockerClient, either), either.digest, diff_ids, tmp_path / "layers")
+        assert [[entry.path for entry in one.entries] for one in layers] == [["/opt/small"], ["/opt/large"]]
+    assert either.saves == (either.api.base_url != "http+docker://localhost")
+
+
+def test_checks_say_which_layer_an_engine_does_not_give(client: Client, tmp_path: Path) -> None:
+    client.go_elsewhere()
+    client.archive = archive()
+    with pytest.raises(LayersError, match=f"no layer {sha256(LAYERS[0])}"):
+        read_layers(cast(DockerClient, client), client.digest, [sha256(LAYERS[0])], tmp_path / "layers")
