@@ -63,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Arguments) -> int:
-    idle = [name for name, said in (("--registry", args.registry), ("--bases", args.bases != "ask")) if said]
+    of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
+    idle = [name for name, said in of_due.items() if said]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} is of --due, without which no registry is asked.", hint="Give --due with it.")
     project, selection = load_selection(args.matrix, args.selectors)

@@ -190,8 +190,11 @@ def test_a_file_of_ids_is_taken_where_words_are_and_an_empty_one_selects_nothing
     assert "No such file" in said
 
 
-@pytest.mark.parametrize("words", [("--registry", "ghcr.io/acme"), ("--bases", "keep")], ids=lambda words: words[0])
-def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str, str]) -> None:
+_OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",)]
+
+
+@pytest.mark.parametrize("words", _OF_DUE, ids=lambda words: words[0])
+def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str, ...]) -> None:
     said = err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
     assert f"{words[0]} is of --due" in said
 
