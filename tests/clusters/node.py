@@ -41,10 +41,11 @@ class Node:
 
     def kubectl(self, *words: str, stdin: str | None = None) -> Completed:
         """The kubectl of this Kubernetes, from the host."""
-        command = [f"{self.tree}/usr/bin/kubectl", f"--kubeconfig={self.kubeconfig}", *words]
-        return subprocess.run(
-            self.reaching(*command), input=stdin, capture_output=True, text=True, timeout=300, check=False
-        )
+        command = self.kubectl_command(*words)
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
+
+    def kubectl_command(self, *words: str) -> list[str]:
+        return self.reaching(f"{self.tree}/usr/bin/kubectl", f"--kubeconfig={self.kubeconfig}", *words)
 
     @property
     def kubeconfig(self) -> Path:

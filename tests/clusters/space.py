@@ -31,6 +31,10 @@ class Space:
     node: Node
     name: str
 
+    def command(self, *words: str) -> list[str]:
+        """How kubectl is run here, from the host."""
+        return self.node.kubectl_command("--namespace", self.name, *words)
+
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         done = self.node.kubectl("--namespace", self.name, *words, stdin=stdin)
         assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ is not to the letter; what `job show kubernetes-1.20` writes is applied as it is
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ from tests.clusters.lowering import lowered
 from tests.clusters.node import Node
 from tests.clusters.space import Ended, Space, is_ready, rank_of
 from tests.e2e.conftest import CPU, torchbake
+from tests.e2e.launchers.ended import Ended as Ran
+from tests.e2e.launchers.job import check_cancelled, check_failed, check_met
+from tests.e2e.launchers.run import command_of, job_run
 from tests.e2e.waiting import until
 from torchbake.jobs.targets import TARGETS
 
@@ -31,12 +35,16 @@ each_kind = pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distrib
 NAME, NODE_ADDRESS = "train", "10.250.0.1"
 
 
-def manifest(folder: Path, target: str, **job: Any) -> str:
-    """What a user's `job show` writes, for this Kubernetes."""
+def job_file(folder: Path, **job: Any) -> Path:
     path = folder / "job.yaml"
     whole = {"name": NAME, "image": CPU, "timeouts": {"rendezvous": 120, "stop": 5}, **job}
     path.write_text(json.dumps(whole))  # which is YAML too
-    shown = torchbake("job", "show", target, str(path), "--no-pin")  # the node is given the image, no registry
+    return path
+
+
+def manifest(folder: Path, target: str, **job: Any) -> str:
+    """What a user's `job show` writes, for this Kubernetes, whose images no registry serves."""
+    shown = torchbake("job", "show", target, str(job_file(folder, **job)), "--no-pin")
     assert shown.returncode == 0, shown.stderr
     return shown.stdout if target == TO_THE_LETTER else lowered(shown.stdout)
 
@@ -159,6 +167,33 @@ def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_pat
         space.kubectl("delete", "--filename=-", stdin=text)
         until(lambda: not space.left(), 60)
         until(lambda: not space.containers(), 60)
+
+
+@pytest.fixture
+def by_run(space: Space, tmp_path: Path, files: Files) -> Callable[..., Ran]:
+    """`job run` of a script on three nodes, with the kubectl that sees this namespace; nothing of it is left."""
+    command_of("kubectl", shlex.join(space.command()), tmp_path / "bin")
+    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+
+    def run(script: str, *args: str, interrupt_after: int | None = None) -> Ran:
+        file = job_file(tmp_path, nodes=3, files={"folder": files(script)}, script=script, args=args)
+        ran = job_run(TO_THE_LETTER, file, env, "--no-pin", interrupt_after=interrupt_after)
+        assert not space.left()  # a pod goes after its containers have ended
+        return ran
+
+    return run
+
+
+def test_job_run_shows_all_nodes(by_run: Callable[..., Ran]) -> None:
+    check_met(by_run("meet.py"))
+
+
+def test_job_run_ends_as_the_rank_that_fails(by_run: Callable[..., Ran]) -> None:
+    check_failed("job run, kubernetes", by_run("leave.py", "2", "7"))
+
+
+def test_job_run_cancels_the_job_by_ctrl_c(by_run: Callable[..., Ran]) -> None:
+    check_cancelled(by_run("save.py", interrupt_after=3))
 
 
 def no_restarts(target: str) -> dict[str, int]:

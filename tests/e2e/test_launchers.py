@@ -1,4 +1,6 @@
-"""The same job on real launchers, by what `job show` writes for them: the same result, and a failing rank's exit code.
+"""The same job on real launchers: the same result, and a failing rank's exit code.
+
+By what `job show` writes for them, and by `job run`, which Ctrl-C ends in good order too.
 
 docker and compose run on the engine that is here; Slurm in machines of its own, which are made of Debian's packages.
 Swarm is in tests/clusters.
@@ -6,8 +8,10 @@ Swarm is in tests/clusters.
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -17,7 +21,21 @@ from tests.e2e.conftest import CPU, ROOT, images_of, torchbake
 from tests.e2e.launchers.compose import compose
 from tests.e2e.launchers.compose import run as run_compose
 from tests.e2e.launchers.ended import Ended
-from tests.e2e.launchers.job import FAILS, NAME, NODES, TRAINS, check_failed, check_trained, manifest
+from tests.e2e.launchers.job import (
+    FAILS,
+    MEETS,
+    NAME,
+    NODES,
+    SAVES,
+    TRAINS,
+    check_cancelled,
+    check_failed,
+    check_met,
+    check_trained,
+    job_file,
+    manifest,
+)
+from tests.e2e.launchers.run import job_run
 from tests.e2e.launchers.slurm import cluster, sif
 from tests.e2e.launchers.tree import NoLauncherError, tree
 from tests.e2e.nodes import SLOW
@@ -36,37 +54,62 @@ def image() -> str:
     return str(images_of(done)[CPU]["ref"])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A launcher with its tools. ``launch`` takes what `job show` writes; ``job_file`` writes what `job run` takes."""
+
+    name: str
+    launch: Launch
+    job_file: Callable[[tuple[str, ...]], Path]
+    left: Callable[[], object]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, command: tuple[str, ...], *, interrupt_after: int | None = None) -> Ended:
+        """By `job run`, which leaves nothing."""
+        ended = job_run(self.name, self.job_file(command), self.env, interrupt_after=interrupt_after)
+        assert not self.left()
+        return ended
+
+
 @contextmanager
-def by_docker(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Launch]:
+def by_docker(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Place]:
     def launch(command: tuple[str, ...]) -> Ended:
         script, began = manifest("docker", folder, image, command), time.monotonic()
         done = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=SLOW, check=False)
         return Ended(code=done.returncode, said=done.stdout + done.stderr, seconds=time.monotonic() - began)
 
-    yield launch
-    check_nothing_is_left(engine)
+    write, left = partial(job_file, folder, image), partial(left_on, engine)
+    yield Place(name="docker", launch=launch, job_file=write, left=left)
 
 
 @contextmanager
-def by_compose(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Launch]:
-    program = compose(TOOLS)
-    yield lambda command: run_compose(program, manifest("compose", folder, image, command), f"{NAME}-0", SLOW)
-    check_nothing_is_left(engine)
+def by_compose(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Place]:
+    env = compose(TOOLS, folder)
+
+    def launch(command: tuple[str, ...]) -> Ended:
+        return run_compose(env, manifest("compose", folder, image, command), f"{NAME}-0", SLOW)
+
+    write, left = partial(job_file, folder, image), partial(left_on, engine)
+    yield Place(name="compose", launch=launch, job_file=write, left=left, env=env)
 
 
-def check_nothing_is_left(engine: docker.DockerClient) -> None:
-    names = {container.name for container in engine.containers.list(all=True)}
-    assert not {name for name in names if name and NAME in name}
-    assert not engine.networks.list(names=[NAME])
+def left_on(engine: docker.DockerClient) -> set[str]:
+    """The jobs' containers and networks on an engine."""
+    names = [each.name for each in engine.containers.list(all=True)] + [each.name for each in engine.networks.list()]
+    return {name for name in names if name and NAME in name}
 
 
 @contextmanager
-def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Launch]:
+def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Place]:
     """Apptainer makes the image of the engine's; who submits the job is no root."""
     with cluster(tree(TOOLS), folder, TOOLS / "apptainer", nodes=NODES) as slurm:
         own = {"image": str(sif(slurm, engine.images.get(image)))}
-        yield lambda command: slurm.run(manifest("slurm", slurm.shared, image, command, slurm=own), SLOW)
-        assert slurm.busy() == ""
+
+        def launch(command: tuple[str, ...]) -> Ended:
+            return slurm.run(manifest("slurm", slurm.shared, image, command, slurm=own), SLOW)
+
+        write, env = partial(job_file, slurm.shared, image, slurm=own), slurm.tools(folder / "bin")
+        yield Place(name="slurm", launch=launch, job_file=write, left=slurm.busy, env=env)
 
 
 LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
@@ -75,20 +118,31 @@ LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
 @pytest.fixture(scope="module", params=LAUNCHERS)
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, image: str, engine: docker.DockerClient
-) -> Iterator[tuple[str, Launch]]:  # fmt: skip
+) -> Iterator[Place]:  # fmt: skip
     folder = tmp_path_factory.mktemp(request.param)
     try:
-        with LAUNCHERS[request.param](folder, image, engine) as launch:
-            yield request.param, launch
+        with LAUNCHERS[request.param](folder, image, engine) as place:
+            yield place
+            assert not place.left()
     except NoLauncherError as error:
         pytest.skip(f"{request.param} is not here, and cannot be had: {error}")
 
 
-def test_a_job_trains_to_its_end(launcher: tuple[str, Launch]) -> None:
-    name, launch = launcher
-    check_trained(name, launch(TRAINS), shown=1 if name == "docker" else NODES)
+def test_a_job_trains_to_its_end(launcher: Place) -> None:
+    check_trained(launcher.name, launcher.launch(TRAINS), shown=1 if launcher.name == "docker" else NODES)
 
 
-def test_a_rank_that_fails_gives_the_job_its_exit_code(launcher: tuple[str, Launch]) -> None:
-    name, launch = launcher
-    check_failed(name, launch(FAILS))
+def test_a_rank_that_fails_gives_the_job_its_exit_code(launcher: Place) -> None:
+    check_failed(launcher.name, launcher.launch(FAILS))
+
+
+def test_job_run_shows_all_nodes(launcher: Place) -> None:
+    check_met(launcher.run(MEETS))
+
+
+def test_job_run_ends_as_the_rank_that_fails(launcher: Place) -> None:
+    check_failed(f"job run, {launcher.name}", launcher.run(FAILS))
+
+
+def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
+    check_cancelled(launcher.run(SAVES, interrupt_after=NODES))

@@ -22,9 +22,9 @@ LAUNCHERS: Mapping[str, type[Compose | Slurm | Kubernetes]] = {
     "compose": Compose,
     "slurm": Slurm,
     "kubernetes": Kubernetes,
+    "kubernetes-1.20": Kubernetes,
 }
 RUNNABLE = (docker.NAME, *LAUNCHERS)  # targets
-_CLUSTERS_OWN = ("kubernetes",)  # where secrets are the cluster's own
 
 
 def kept_by_running(target: str) -> frozenset[str]:
@@ -38,7 +38,7 @@ def run_job(task: Task, target: Target) -> int:
         engine = connect()
         remove_leftovers(engine)
         return run_here(engine, task, os.environ)
-    if target.NAME not in _CLUSTERS_OWN:
+    if LAUNCHERS[target.NAME] is not Kubernetes:  # where secrets are the cluster's own
         secrets_of(task, os.environ)
     text = target.render(task)
     with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:

@@ -182,6 +182,8 @@ class Submission:
         """The job as it is; None where nobody says it just now."""
         why = ""
         for number, command in enumerate(self.launcher.looks()):
+            if not self.shell.finds(command[0]):  # a cluster without accounts need not have their command
+                continue
             answer = self.shell.ask(command, _ANSWERING)
             why = why or answer.last
             if answer.code == 0:

@@ -11,19 +11,26 @@ from tests.e2e.nodes import JOBS
 NAME = "torchbake-test-launched"
 NODES = 3
 TRAINS, FAILS = ("fit.py",), ("leave.py", "2", "7")
+MEETS, SAVES = ("meet.py",), ("save.py",)
 _parameters: set[str] = set()
 
 
-def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
-    """What `job show` writes for this launcher; the job's files are in ``folder``."""
+def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object) -> Path:
+    """The job as a file; its own files are in ``folder`` too."""
     script, *args = command
     shutil.copytree(JOBS, folder / "files", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     job = {
         "name": NAME, "image": image, "script": script, "args": args, "files": {"folder": "files"}, "nodes": NODES,
         "processes": 1, "resources": {"cpu": 1, "memory": "2Gi"}, "timeouts": {"rendezvous": 120, "stop": 10}, **more,
     }  # fmt: skip
-    (folder / "job.yaml").write_text(json.dumps(job))  # which is YAML too
-    shown = torchbake("job", "show", target, str(folder / "job.yaml"), "--no-pin")  # of this machine alone
+    path = folder / "job.yaml"
+    path.write_text(json.dumps(job))  # which is YAML too
+    return path
+
+
+def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
+    """What `job show` writes of it for this launcher."""
+    shown = torchbake("job", "show", target, str(job_file(folder, image, command, **more)))
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 
@@ -45,3 +52,15 @@ def check_failed(launcher: str, ended: Ended) -> None:
     print(f"{launcher}: ended {ended.seconds:.1f} s after a submission whose rank 2 fails at once")
     assert ended.code == 7, ended.said[-3000:]
     assert "First: rank 2 (node 2, local rank 0): exit code 7." in ended.said
+
+
+def check_met(ended: Ended) -> None:
+    """Each node has shown its line, and all have met."""
+    assert ended.code == 0, ended.said[-3000:]
+    assert [(each["rank"], each["sum"]) for each in ended.found()] == [(rank, 3) for rank in range(NODES)], ended.said
+
+
+def check_cancelled(ended: Ended) -> None:
+    """Each node had the time to save."""
+    assert ended.code == 130, ended.said[-3000:]
+    assert ended.said.count("saved") == NODES, ended.said[-3000:]

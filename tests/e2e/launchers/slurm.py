@@ -3,18 +3,21 @@
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from docker.models.images import Image
 
 from tests.e2e.launchers.boxes import Box, Network, network
 from tests.e2e.launchers.ended import Ended
+from tests.e2e.launchers.run import command_of
 from tests.e2e.launchers.tree import UID, USER
 from tests.e2e.waiting import until
 
@@ -42,6 +45,7 @@ PartitionName=batch Nodes=ALL Default=YES MaxTime=1:00:00 State=UP
 """
 
 
+_AS_USER: dict[str, Any] = {"uid": UID, "home": f"/home/{USER}", "env": {"USER": USER}}
 _OVER = "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY"
 
 
@@ -57,8 +61,22 @@ class Cluster:
 
     def user(self, *words: str, timeout: float = 300) -> str:
         """What the user types on the first machine, in the shared folder. Raises AssertionError where it fails."""
-        inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.shared), *words]
-        return self.boxes[0].ask(*inside, uid=UID, home=f"/home/{USER}", env={"USER": USER}, timeout=timeout)
+        return self.boxes[0].ask(*self._there(words), **_AS_USER, timeout=timeout)
+
+    def _there(self, words: Sequence[str]) -> list[str]:
+        return ["sh", "-c", 'cd "$0" && exec "$@"', str(self.shared), *words]
+
+    def tools(self, folder: Path) -> dict[str, str]:
+        """The variables by which our own programs have the user's Slurm; it keeps no accounts, so there is no sacct.
+
+        Their files of the moment are in the shared folder, and become the user's.
+        """
+        moment = self.shared / "tmp"
+        moment.mkdir()
+        for name in ("sbatch", "scancel", "scontrol", "squeue"):
+            words = shlex.join(self.boxes[0].command(*self._there([name]), **_AS_USER))
+            command_of(name, words, folder, first=f"chown -R {UID} {shlex.quote(str(moment))}\n")
+        return {"PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(moment)}
 
     def run(self, script: str, seconds: float) -> Ended:
         """Submit a script for sbatch, and wait for its end; `sbatch --wait` asks ever more seldom."""

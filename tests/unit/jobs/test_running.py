@@ -10,6 +10,7 @@ from torchbake.jobs import running
 from torchbake.jobs.launchers import Launcher
 from torchbake.jobs.model import Job
 from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, run_job, shown
+from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import TARGETS
 
 
@@ -46,6 +47,14 @@ def test_secrets_of_the_shell_are_asked_for_first(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(JobError, match="HF_TOKEN"):
         run_job(task_of(text_of("everything")), TARGETS["compose"])
+
+
+@pytest.mark.parametrize("name", [name for name in LAUNCHERS if name.startswith("kubernetes")])
+def test_a_clusters_secrets_are_not_asked_of_the_shell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HF_TOKEN", "JOB_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Submission, "run", lambda _: 3)
+    assert run_job(task_of(text_of("everything")), TARGETS[name]) == 3
 
 
 def test_time_is_kept_where_the_target_cannot() -> None:

@@ -76,13 +76,14 @@ class Told:
 
     answers: dict[str, Answer] = field(default_factory=dict)
     missing: bool = False
+    lacks: str = ""
     cuts: bool = False
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     done: list[Command] = field(default_factory=list)
     followers: list[Shown] = field(default_factory=list)
 
     def finds(self, program: str) -> bool:
-        return not self.missing
+        return not self.missing and program != self.lacks
 
     def ask(self, command: Command, seconds: float) -> Answer:
         self.done.append(command)
@@ -177,6 +178,14 @@ def test_the_accounts_are_asked_where_the_controller_has_forgotten() -> None:
     shell = Told(answers={"look": Answer(code=1, stdout="")})
     assert run(shell, Seen(code=5)) == 5
     assert ("accounts", "7") in shell.done
+
+
+def test_a_cluster_need_not_have_accounts() -> None:
+    shell = Told(lacks="accounts")
+    answers = iter([Answer(code=1, stdout=""), WELL])
+    shell.on["look"] = lambda: shell.answers.update(look=next(answers))
+    assert run(shell, Seen(code=5)) == 5
+    assert ("accounts", "7") not in shell.done
 
 
 def test_a_job_that_nobody_tells_of_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

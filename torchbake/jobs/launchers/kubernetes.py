@@ -32,7 +32,8 @@ class Kubernetes:
         objects = list(yaml.safe_load_all(text))
         self._made = [_name(each) for each in objects if each["kind"] != _STAYS]
         jobs = [each for each in objects if each["kind"] == "Job"]
-        self._jobs = {each["metadata"]["name"] for each in jobs}
+        self._jobs = [each["metadata"]["name"] for each in jobs]  # one, or one a node, in the order of nodes
+        self._deciding = self._jobs[:1] if self._job.elastic else self._jobs  # an elastic one ends as its node 0 ends
         self._label = jobs[0]["metadata"]["labels"][_LABEL]  # the job's file may say another
         self.tools = (Tool(command=("kubectl", "version", "--client"), what="kubectl"),)
 
@@ -56,14 +57,22 @@ class Kubernetes:
 
     def read(self, look: int, said: str) -> Seen:
         items = [item for item in json.loads(said)["items"] if _of_job(item) in self._jobs]
-        pods = [item for item in items if item["kind"] == "Pod"]
-        jobs = [item for item in items if item["kind"] == "Job"]
+        pods = sorted((item for item in items if item["kind"] == "Pod"), key=_made_at, reverse=True)
+        pods.sort(key=self._node)
         streams = [stream for pod in pods for stream in self._streams(pod)]
-        return Seen(code=code_of(jobs, pods), streams=streams, notes=[note for pod in pods for note in _notes(pod)])
+        notes = [note for pod in pods for note in _notes(pod)]
+        deciding = [item for item in items if _of_job(item) in self._deciding]
+        jobs = [item for item in deciding if item["kind"] == "Job"]
+        return Seen(code=code_of(jobs, [pod for pod in pods if pod in deciding]), streams=streams, notes=notes)
+
+    def _node(self, pod: dict[str, Any]) -> tuple[int, int]:
+        """Its number, in an Indexed Job and among Jobs of a pod each."""
+        index = int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))
+        return self._jobs.index(_of_job(pod)), index
 
     def _streams(self, pod: dict[str, Any]) -> Iterator[Stream]:
         name = pod["metadata"]["name"]
-        for status in pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", []):
+        for status in _containers(pod):
             running, ended = "running" in status["state"], "terminated" in status["state"]
             own = status["name"] == CONTAINER
             failed = ended and bool(status["state"]["terminated"]["exitCode"])
@@ -88,6 +97,10 @@ def _name(item: dict[str, Any]) -> str:
     return f"{item['kind'].lower()}/{item['metadata']['name']}"
 
 
+def _made_at(item: dict[str, Any]) -> str:
+    return str(item["metadata"].get("creationTimestamp", ""))
+
+
 def _of_job(item: dict[str, Any]) -> str:
     """The name of a Job, or that of a pod's Job, by the label that Kubernetes sets."""
     metadata = item["metadata"]
@@ -100,14 +113,17 @@ def _taken(said: str) -> str:
 
 
 def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> int | None:
-    """Of all Jobs of the job: 0 where each is complete; where one has failed, that of the script."""
+    """Of Jobs, and of their pods in the order of nodes: 0 where each is complete; where one has failed, the script's.
+
+    One that failed tells the other Jobs nothing, whose pods end by themselves: until then the code is not known.
+    """
     ended = [_end(job) for job in jobs]
     failed = [end for end in ended if end and end["type"] == "Failed"]
     if not failed:
         return 0 if jobs and all(ended) else None
     if any(end.get("reason") == "DeadlineExceeded" for end in failed):
         return TIMED_OUT
-    return _of_the_script(pods)
+    return None if any(map(_runs, pods)) else _of_the_script(pods)
 
 
 def _end(job: dict[str, Any]) -> dict[str, Any] | None:
@@ -116,24 +132,31 @@ def _end(job: dict[str, Any]) -> dict[str, Any] | None:
                 None)  # fmt: skip
 
 
+def _runs(pod: dict[str, Any]) -> bool:
+    """Unless the cluster ends it already, be it on a node that is lost."""
+    return "deletionTimestamp" not in pod["metadata"] and any("running" in each["state"] for each in _containers(pod))
+
+
+def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    status = pod["status"]
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
 def _of_the_script(pods: Sequence[dict[str, Any]]) -> int:
     """All nodes end with the code of the rank that failed first; one that the cluster killed says less than that."""
-    found = list[tuple[bool, int, int]]()
-    for pod in pods:
-        index = int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))
-        for status in pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", []):
-            code = status["state"].get("terminated", {}).get("exitCode", 0)
-            found += [(code in _KILLED, index, code)] if code else []
-    return min(found)[2] if found else 1
+    statuses = [status for pod in pods for status in _containers(pod)]
+    codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]
+    failed = sorted(filter(None, codes), key=lambda code: code in _KILLED)
+    return failed[0] if failed else 1
 
 
 def _notes(pod: dict[str, Any]) -> Iterator[str]:
     """What keeps a pod from its start."""
-    name, status = pod["metadata"]["name"], pod["status"]
-    for each in status.get("conditions", []):
+    name = pod["metadata"]["name"]
+    for each in pod["status"].get("conditions", []):
         if each["type"] == "PodScheduled" and each["status"] == "False":
             yield f"{name}: {each.get('reason')}: {each.get('message', '')}"
-    for each in status.get("initContainerStatuses", []) + status.get("containerStatuses", []):
+    for each in _containers(pod):
         waiting = each["state"].get("waiting", {})
         if waiting.get("reason") and waiting["reason"] not in _SOON:
             yield f"{name}: {waiting['reason']}: {waiting.get('message', '')}"

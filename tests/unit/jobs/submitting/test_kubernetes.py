@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from tests.unit.jobs.cases import task_of, text_of
+from torchbake.jobs.expressible import Target
 from torchbake.jobs.launchers.kubernetes import Kubernetes
-from torchbake.jobs.targets import kubernetes
+from torchbake.jobs.targets import TARGETS, kubernetes
+
+OLD = TARGETS["kubernetes-1.20"]
 
 
-def launcher(case: str = "ddp") -> Kubernetes:
+def launcher(case: str = "ddp", target: Target = kubernetes) -> Kubernetes:
     task = task_of(text_of(case))
-    return Kubernetes(task, Path("/tmp/x/mnist"), kubernetes.render(task))
+    return Kubernetes(task, Path("/tmp/x/mnist"), target.render(task))
 
 
 def job(end: str = "", reason: str = "", name: str = "mnist") -> dict[str, Any]:
@@ -21,15 +24,21 @@ def job(end: str = "", reason: str = "", name: str = "mnist") -> dict[str, Any]:
     return {"kind": "Job", "metadata": {"name": name}, "status": {"conditions": conditions}}
 
 
-def pod(index: int, *states: dict[str, Any], of: str = "mnist", init: dict[str, Any] | None = None) -> dict[str, Any]:
+def pod(
+    index: int, *states: dict[str, Any], of: str = "mnist", init: dict[str, Any] | None = None, made: str = "T0"
+) -> dict[str, Any]:
     metadata = {
-        "name": f"{of}-{index}-x1y2z", "labels": {"job-name": of},
+        "name": f"{of}-{index}-x1y2z", "labels": {"job-name": of}, "creationTimestamp": made,
         "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
     }  # fmt: skip
     status: dict[str, Any] = {"containerStatuses": [{"name": "pytorch", "state": state} for state in states]}
     if init:
         status["initContainerStatuses"] = [{"name": "volume-permissions", "state": init}]
     return {"kind": "Pod", "metadata": metadata, "status": status}
+
+
+def going(pod: dict[str, Any]) -> dict[str, Any]:
+    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "T9"}}
 
 
 def ended(code: int) -> dict[str, Any]:
@@ -62,10 +71,55 @@ def said(*items: dict[str, Any]) -> str:
         ((job("Failed"),), 1),
         ((job("Failed"), pod(0, ended(5), of="other")), 1),  # of another job with the same label
         ((job("Complete", name="other"), pod(0, RUNNING)), None),
+        ((job("Failed"), pod(0, RUNNING), pod(1, ended(7))), None),  # it may know better
+        ((job("Failed"), going(pod(0, RUNNING)), pod(1, ended(7))), 7),
+        ((job("Failed"), pod(0, ended(5), made="T2"), pod(0, ended(89), made="T3"), pod(0, ended(4), made="T1")), 89),
     ],
 )
 def test_it_ends_as_the_cluster_says_with_the_code_of_the_script(items: tuple[Any, ...], code: int | None) -> None:
     assert launcher().read(0, said(*items)).code == code
+
+
+def of_nodes(*nodes: tuple[str, dict[str, Any]]) -> str:
+    """Jobs of a pod each, the last first: how each ended, and its container's state."""
+    names = [f"mnist-{number}" for number in range(len(nodes))]
+    pods = [pod(0, state, of=name) for name, (_, state) in zip(names, nodes, strict=True)]
+    for each in pods:
+        del each["metadata"]["annotations"]
+    jobs = [job(end, name=name) for name, (end, _) in zip(names, nodes, strict=True)]
+    return said(*reversed([*jobs, *pods]))
+
+
+DONE, FAILED = ("Complete", ended(0)), "Failed"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ((DONE, DONE, DONE, DONE), 0),
+        ((DONE, DONE, DONE, ("", RUNNING)), None),
+        ((("", RUNNING), DONE, DONE, (FAILED, ended(7))), None),
+        (((FAILED, ended(9)), (FAILED, ended(7)), (FAILED, ended(7)), (FAILED, ended(7))), 9),
+        (((FAILED, ended(137)), (FAILED, ended(84)), (FAILED, ended(84)), (FAILED, ended(84))), 84),
+        ((("", waiting("ImagePullBackOff")), *[(FAILED, ended(83))] * 3), 83),
+    ],
+)
+def test_jobs_of_a_pod_each_end_together(nodes: tuple[tuple[str, dict[str, Any]], ...], code: int | None) -> None:
+    assert launcher("ddp", OLD).read(0, of_nodes(*nodes)).code == code
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ((("", RUNNING), (FAILED, ended(7)), ("", RUNNING)), None),
+        ((DONE, (FAILED, ended(7)), ("", RUNNING)), 0),
+        (((FAILED, ended(9)), (FAILED, ended(7)), ("", RUNNING)), 9),
+    ],
+)
+def test_an_elastic_job_of_them_ends_as_its_node_0_ends(
+    nodes: tuple[tuple[str, dict[str, Any]], ...], code: int | None
+) -> None:
+    assert launcher("elastic", OLD).read(0, of_nodes(*nodes)).code == code
 
 
 def test_each_pod_that_has_begun_is_followed_by_its_name() -> None:

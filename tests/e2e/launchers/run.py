@@ -1,0 +1,48 @@
+"""`job run` as a user types it; ``env`` says where a launcher's tools are."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.launchers.ended import Ended
+from tests.e2e.nodes import SLOW
+
+
+def job_run(
+    target: str, file: Path, env: Mapping[str, str], *options: str, interrupt_after: int | None = None
+) -> Ended:
+    """Run it to its end, or to Ctrl-C after so many nodes have said `begun`."""
+    command = [sys.executable, "-m", "torchbake", "job", "run", str(file), "--target", target, *options]
+    began, said = time.monotonic(), ""
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        limit = threading.Timer(SLOW, process.kill)
+        limit.start()
+        for line in process.stdout or ():
+            said += line
+            if said.count("begun") == interrupt_after and line.strip().endswith("begun"):
+                process.send_signal(signal.SIGINT)
+        process.wait()
+        limit.cancel()
+        errors.seek(0)
+        said += errors.read()
+    return Ended(code=process.returncode, said=said, seconds=time.monotonic() - began)
+
+
+def command_of(name: str, words: str, folder: Path, *, first: str = "") -> None:
+    """A command of this name in a folder for PATH: ``words`` of a shell, and what it is given."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f'#!/bin/sh\n{first}exec {words} "$@"\n')
+    path.chmod(0o755)
