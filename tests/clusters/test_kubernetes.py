@@ -166,7 +166,7 @@ def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_pat
         assert space.containers()
         space.kubectl("delete", "--filename=-", stdin=text)
         until(lambda: not space.left(), 60)
-        until(lambda: not space.containers(), 60)
+        until(lambda: not space.containers(), 180)  # a kubelet clears what has ended once a minute
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object)
 
 
 def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
-    """What `job show` writes of it for this launcher."""
-    shown = torchbake("job", "show", target, str(job_file(folder, image, command, **more)))
+    """What `job show` writes of it for this launcher, which is given an image that no registry serves."""
+    shown = torchbake("job", "show", target, str(job_file(folder, image, command, **more)), "--no-pin")
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 
