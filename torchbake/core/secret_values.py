@@ -2,8 +2,8 @@
 
 import re
 
-# An address with a name and a password in it.
-ADDRESS = re.compile(rb"[a-z][a-z0-9+.-]*://[^\s/@:\"'$<>{}]+:[^\s/@\"'$<>{}]+@")
+# An address with a name and a password in it. Of the scheme its end is enough: all of it took minutes in a long word.
+ADDRESS = re.compile(rb"[a-z0-9+.-]://[^\s/@:\"'$<>{}]+:[^\s/@\"'$<>{}]+@")
 # What services give out, by the prefix that they gave it so that it can be found. AWS ends the ids of its examples
 # in EXAMPLE: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
 TOKEN = re.compile(
