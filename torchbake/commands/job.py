@@ -88,10 +88,26 @@ def run(args: Arguments) -> int:
         raise UsageError(_unknown("action", action, _ACTIONS), hint="Write: job show TARGET FILE")
     names, act = _ACTIONS[action]
     if len(words) != len(names):
-        raise UsageError(
-            f"`job {action}` takes {len(names)} words.", hint=f"Write: {' '.join(['job', action, *names])}"
-        )
+        what = " and ".join(names) or "nothing more"
+        raise UsageError(f"`job {action}` takes {what}.", hint=f"Write: {' '.join(['job', action, *names])}")
+    _refuse_unused(args, action)
     return act(args, *words) or 0
+
+
+_OPTIONS = {  # those that one action alone has, with their defaults
+    "dry_run": ("run", False),
+    "check": ("show", False),
+    "kustomize": ("show", None),
+    "format": ("targets", "table"),
+}
+
+
+def _refuse_unused(args: Arguments, action: str) -> None:
+    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
+    for option, (of, default) in _OPTIONS.items():
+        if action != of and getattr(args, option) != default:
+            name = f"--{option.replace('_', '-')}"
+            raise UsageError(f"{name} is an option of `job {of}`, not of `job {action}`.", hint="Leave it out.")
 
 
 def _run(args: Arguments, file: str) -> int:
@@ -135,8 +151,13 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    # A target for bare hosts names no image.
-    return pin_task(task, document, _places(args, target)) if args.pin and task.image in target.render(task) else task
+    return pin_task(task, document, _places(args, target)) if args.pin and _names_image(task, target) else task
+
+
+def _names_image(task: Task, target: Target) -> bool:
+    """Not so for bare hosts, where a comment alone says what their Python must have."""
+    lines = target.render(task).splitlines()
+    return any(task.image in line for line in lines if not line.startswith("#"))
 
 
 def _places(args: Arguments, target: Target) -> Places:
@@ -153,14 +174,14 @@ def _hold(target: Target, manifest: str) -> None:
     if target.NAME in OF_COMPOSE:
         from torchbake.jobs.compose_schema import check_compose  # noqa: PLC0415 - only who wants it has the schema
 
-        console.say(f"{check_compose(manifest)} takes it, by its schema.")
+        console.say(f"The manifest fits the schema of: {check_compose(manifest)}.")
         return
     if target.NAME not in SCHEMAS:
         known = ", ".join([*OF_COMPOSE, *SCHEMAS])
         raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {known}")
     from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
 
-    console.say(f"{check_manifest(manifest, SCHEMAS[target.NAME])} takes it, by its schema.")
+    console.say(f"The manifest fits the schema of: {check_manifest(manifest, SCHEMAS[target.NAME])}.")
 
 
 def _check(args: Arguments, file: str) -> None:

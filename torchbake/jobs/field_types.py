@@ -38,12 +38,13 @@ Processes = Annotated[
     _number(r"^(auto|[1-9][0-9]*)$"),
 ]
 Elastic = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$"), AfterValidator(validators.elastic)]
-Cpu = Annotated[str, Field(pattern=validators.CPU), _number(validators.CPU)]
+Cpu = Annotated[str, Field(pattern=validators.CPU), AfterValidator(validators.cpu), _number(validators.CPU)]
 Quantity = Annotated[str, Field(pattern=validators.QUANTITY), _number(validators.QUANTITY)]
 _Key = Annotated[str, AfterValidator(validators.label_key)]
 Labels = dict[_Key, Annotated[str, AfterValidator(validators.label_value)]]
 Annotations = dict[_Key, Public]
 Values = dict[Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.variable)], Public]
+MOST_SECONDS = 10 * 365 * 86400  # what every launcher can count
 _ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -110,7 +111,9 @@ class SecretKey(Keys):
     """A value that is in a Secret, by names. Where there are none, as with docker, it is a variable of the shell."""
 
     secret: ObjectName = Field(description="the Secret's name", examples=["hub"])
-    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$")] = Field(description="the key in it", examples=["token"])
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$"), AfterValidator(validators.secret_key)] = Field(
+        description="the key in it", examples=["token"]
+    )
 
 
 class Resources(Keys):
@@ -139,7 +142,7 @@ class Timeouts(Keys):
     stop: Annotated[int, Field(ge=0, le=86400)] = Field(
         30, description="for the script to save and end, when the job is told to stop", examples=[120]
     )
-    job: Annotated[int, Field(ge=1)] | None = Field(
+    job: Annotated[int, Field(ge=1, le=MOST_SECONDS)] | None = Field(
         None, description="for all of the job, then it is stopped; if not set, for ever", examples=[86400]
     )
 

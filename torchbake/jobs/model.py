@@ -151,7 +151,7 @@ class Job(Keys):
 def load_job(path: Path) -> tuple[Job, Document]:
     """Read and validate; raises JobError that lists every problem with file, line and key."""
     try:
-        document = read_document(path, named_by="job show TARGET FILE")
+        document = read_document(path, named_by="FILE of `job`")
     except MatrixError as error:
         raise JobError(error.message, hint=error.hint) from None
     return validate_job(document), document

@@ -87,15 +87,24 @@ def _folder(job: Job, document: Document, found: list[Problem]) -> Path | None:
     if not job.files.folder:
         return None
     folder = Path(os.path.normpath(document.path.absolute().parent / job.files.folder))
-    if not folder.is_dir():
-        found.append((("files", "folder"), f"there is no folder {folder}"))
-    elif job.script and not (folder / job.script).is_file() and not job.script.startswith("/"):
+    if not os.path.isdir(folder):  # noqa: PTH112 - unlike Path.is_dir it is never an error
+        found.append((("files", "folder"), f"there is no folder {folder}, or it cannot be read"))
+    elif job.script and not os.path.isfile(folder / job.script) and not job.script.startswith("/"):  # noqa: PTH113
         found.append((("script",), f"{job.script} is not in {folder}"))
     return folder
 
 
 def _contents(folder: Path, found: list[Problem]) -> dict[str, bytes]:
-    """The files below a folder, without bytecode and what is hidden."""
+    """The files below a folder, without bytecode and what is hidden. What cannot be carried is a problem."""
+    try:
+        return _read(folder, found)
+    except OSError as error:
+        where = os.fsencode(error.filename or folder).decode(errors="replace")
+        found.append((("files", "folder"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
+        return {}
+
+
+def _read(folder: Path, found: list[Problem]) -> dict[str, bytes]:
     contents, size = dict[str, bytes](), 0
     for path in _files(folder):
         size += path.stat().st_size
@@ -108,9 +117,23 @@ def _contents(folder: Path, found: list[Problem]) -> dict[str, bytes]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for here, folders, names in os.walk(folder):
+    """Raises OSError for what would be missing in the job without a word."""
+    for here, folders, names in os.walk(folder, onerror=_stop):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        for name in sorted(names):
-            path = Path(here, name)
-            if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
-                yield path
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if not name.startswith(".") and not name.endswith(".pyc"):
+                yield _file(Path(here, name))
+
+
+def _stop(error: OSError) -> None:
+    raise error
+
+
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        what = "leads to no file" if path.is_symlink() else "is no file"
+        raise OSError(0, f"{what}, and only files are carried", str(path))
+    if not path.name.isprintable():
+        raise OSError(0, "its name is not UTF-8, or holds control characters", str(path))
+    return path

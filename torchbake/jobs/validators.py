@@ -15,9 +15,10 @@ from torchbake.core.suggest import nearest
 from torchbake.matrix.validators import one_line
 
 LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"  # RFC 1123, as Kubernetes names what becomes a host name
-SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+_PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+SUBDOMAIN = rf"^{_PART}(\.{_PART})*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_PREFIX = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?"
+_PREFIX = rf"(?=[^/]{{1,253}}(/|$))({_PART}(\.{_PART})*/)?"
 _LABELLED = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 CPU = r"^([1-9][0-9]*|[0-9]+\.[0-9]{1,3}|[1-9][0-9]*m)$"
 QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
@@ -161,28 +162,41 @@ def elastic(text: str) -> str:
 
 def mount_path(text: str) -> str:
     """Where a volume goes: a place that hides nothing of the image's own."""
-    path = PurePosixPath(one_line(text))
-    if not path.is_absolute() or ".." in path.parts or ":" in text or "," in text:
-        raise ValueError(f"{text!r} is no absolute path without .. : and commas, such as /data")
-    taken = {
-        "/": "all of the image",
-        "/opt": "the image's Python and `run`",
-        "/dev/shm": "what `resources.shm` sizes",
-        JOB_FOLDER: "the job's files",
-        "/tmp": "a volume of its own",
-    }
-    system = ("/bin", "/dev", "/etc", "/lib", "/nvidia", "/proc", "/pytorch", "/sys", "/usr")
-    why = taken.get(str(path)) or ("the image's system" if str(path) in system else "")
-    if str(path).startswith("/opt/"):
-        why = taken["/opt"]
+    path = PurePosixPath("/" + one_line(text).lstrip("/"))  # // would be another root
+    if not text.startswith("/") or ".." in path.parts or set(text) & set(':,"'):
+        raise ValueError(f"{text!r} is no absolute path without .. : quotes and commas, such as /data")
+    place = str(path)
+    why = _ALONE.get(place) or next((of for each, of in _WITH_ALL_BELOW.items() if path.is_relative_to(each)), "")
     if why:
         raise ValueError(f"{text!r} is where {why} is: mount it elsewhere, such as /data")
-    return str(path)
+    return place
+
+
+_ALONE = {"/": "all of the image", "/tmp": "a volume of its own", "/etc": "the image's system"}
+_SYSTEM = ("/bin", "/dev", "/lib", "/lib64", "/nvidia", "/proc", "/pytorch", "/sbin", "/sys", "/usr")
+_WITH_ALL_BELOW = {
+    "/opt": "the image's Python and `run`",
+    "/dev/shm": "what `resources.shm` sizes",
+    JOB_FOLDER: "the job's files",
+    **dict.fromkeys(_SYSTEM, "the image's system"),
+}
+
+
+def cpu(text: str) -> str:
+    if not text.strip("0."):
+        raise ValueError(f"{text!r} is no CPU at all: write how many, such as 0.5")
+    return text
+
+
+def secret_key(text: str) -> str:
+    if text in (".", ".."):
+        raise ValueError(f"{text!r} is no key of a Secret, such as token")
+    return text
 
 
 def host_path(text: str) -> str:
-    if not PurePosixPath(one_line(text)).is_absolute() or ":" in text or "," in text:
-        raise ValueError(f"{text!r} is no absolute path without : and commas, such as /srv/data")
+    if not PurePosixPath(one_line(text)).is_absolute() or set(text) & set(':,"'):
+        raise ValueError(f"{text!r} is no absolute path without : quotes and commas, such as /srv/data")
     return text
 
 

@@ -56,6 +56,14 @@ def test_images_are_where_they_are_released(here: Path, capsys: Streams) -> None
     assert f"ghcr.io/team/pytorch:{TAG}@{DIGEST}" in out
 
 
+def test_a_comment_that_names_an_image_asks_no_registry(
+    here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "registry_of", lambda repository, plain_http: pytest.fail("the registry was asked"))
+    out, _ = told(capsys, "show", "torchrun", "job.yaml", "--registry", "ghcr.io/team")
+    assert f"# Its Python has what this image has: ghcr.io/team/pytorch:{TAG}" in out
+
+
 def test_images_are_pinned_unless_that_is_not_wanted(here: Path, capsys: Streams) -> None:
     for target in ("kubernetes", "docker"):
         assert f"acme/pytorch:{TAG}@{DIGEST}" in told(capsys, "show", target, "job.yaml")[0]
@@ -136,7 +144,11 @@ def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
     [
         ([], "Which action? There are: run, show, check, targets, schema."),
         (["shwo"], "There is no action 'shwo'; did you mean 'show'?"),
-        (["show", "job.yaml"], "`job show` takes 2 words"),
+        (["check", "job.yaml", "--format", "json"], "--format is an option of `job targets`, not of `job check`"),
+        (["show", "docker", "job.yaml", "--dry-run"], "--dry-run is an option of `job run`"),
+        (["run", "job.yaml", "--check"], "--check is an option of `job show`"),
+        (["run", "job.yaml", "--kustomize", "base"], "--kustomize is an option of `job show`"),
+        (["show", "job.yaml"], "`job show` takes TARGET and FILE"),
         (["show", "dokcer", "job.yaml"], "There is no target 'dokcer'; did you mean 'docker'?"),
     ],
 )
@@ -151,8 +163,8 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
     out, err = told(capsys, "show", "kubernetes", "job.yaml", "--check")
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
-    assert "takes it, by its schema" in err
-    assert "The Compose specification takes it" in told(capsys, "show", "compose", "job.yaml", "--check")[1]
+    assert "The manifest fits the schema of: " in err
+    assert "fits the schema of: The Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
     assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 

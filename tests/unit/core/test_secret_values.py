@@ -9,6 +9,8 @@ from torchbake.core.secret_values import secret_text
     ("text", "secret"),
     [
         ("git+ssh://me:pass@example.com/x", True),
+        ("a-very-long-scheme-of-more-than-31-signs+x://a:b@h", True),
+        ("+x://a:b@h", True),
         ("see https://me:pass@example.com/x", True),
         ("https://example.com:443/x@1", False),
         ("https://example.com/me:pass@x", False),

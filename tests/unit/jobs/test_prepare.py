@@ -1,5 +1,6 @@
 """Which image a job means, and what is looked at before a manifest is written."""
 
+import os
 from pathlib import Path
 from unittest.mock import patch
 
@@ -118,3 +119,47 @@ def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -
         said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
     assert "files.folder: " in said
     assert "use `files.git`" in said
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("folder", "link: leads to no file, and only files are carried: correct it, or take it out of the folder"),
+        ("nothing", "link: leads to no file"),
+        ("queue", "queue: is no file"),
+        ("name", "its name is not UTF-8"),
+        ("loop", "files.folder: "),
+    ],
+)
+def test_nothing_of_a_folder_is_left_out_in_silence(tmp_path: Path, what: str, said: str) -> None:
+    job = tmp_path / "job"
+    (job / "sub").mkdir(parents=True)
+    (job / "train.py").write_text("x")
+    match what:
+        case "folder":
+            (job / "link").symlink_to("sub")
+        case "nothing":
+            (job / "link").symlink_to("nowhere")
+        case "queue":
+            os.mkfifo(job / "queue")
+        case "name":
+            (job / os.fsdecode(b"\xff.bin")).write_text("x")
+        case _:
+            (job / "link").symlink_to("link")
+    text = "image: a/b\nfiles: {folder: job}"
+    assert said in problem(tmp_path, text, None, carries=True)
+    assert prepared(tmp_path, text, None).folder == job  # what is mounted has all of it
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("x")
+    real = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "train.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "train.py: Permission denied: correct it, or take it out of the folder" in said

@@ -33,7 +33,8 @@ def render(task: Task) -> str:
     lines += _surroundings(job) if last else []
     lines += [shlex.join(_permissions(task))] if task.fixed else []
     lines += [shlex.join(_node(task, rank, "--detach")) for rank in range(last, 0, -1)]
-    limit = ["timeout", str(job.timeouts.job)] if job.timeouts.job else []
+    # In the foreground, or a terminal's Ctrl-C would not reach the node.
+    limit = ["timeout", "--foreground", str(job.timeouts.job)] if job.timeouts.job else []
     return "\n".join([*lines, shlex.join([*limit, *_node(task, 0)]), ""])
 
 
@@ -89,5 +90,5 @@ def _resources(job: Job, rank: int) -> list[str]:
 
 def _mount(kind: str, source: str, target: str, *, read_only: bool) -> list[str]:
     """docker reads it as CSV too."""
-    quoted = f'"source={source}"' if "," in source else f"source={source}"
+    quoted = '"source={}"'.format(source.replace('"', '""')) if set(source) & set(',"') else f"source={source}"
     return ["--mount", f"type={kind},{quoted},target={target}" + (",readonly" if read_only else "")]

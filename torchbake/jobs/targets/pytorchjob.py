@@ -26,11 +26,16 @@ CANNOT: tuple[Cannot, ...] = (
     ),
 )
 NEEDS: tuple[Needs, ...] = ()
+_INIT = (
+    '\nThe operator adds a container of its own to each Worker, init-pytorch, which "restricted" would '
+    "refuse:\ngive that one a securityContext by the operator's --pytorch-init-container-template-file."
+)
 _PORT = "pytorchjob-port"  # the operator makes MASTER_PORT of the port of this name
 
 
 def render(task: Task) -> str:
-    return documents(objects(task))
+    job = task.job
+    return documents(objects(task), head=_pod.security(task) + ("" if job.elastic or job.nodes == 1 else _INIT))
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
