@@ -25,6 +25,9 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
 _FULL = "no space left on device"
+# What BuildKit says when it has lost track of a step that builds share, which it does now and then:
+# https://github.com/moby/buildkit/issues/3635
+_LOST_TRACK = "failed to get state for index"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +90,20 @@ class BuildRun:
         export = exports / target_name(job.spec) if exports else None
         if export:
             self.store.lend(export)
-        outcome = builder.build(
-            target_name(job.spec),
-            folder / f"{job.spec.id}.log",
-            shown_on(shown, job.spec.id),
-        )
+        outcome = self._build(builder, job, folder, shown)
+        if _says(outcome, _LOST_TRACK) and not builder.stopped:
+            shown.look(job.spec.id, "BuildKit lost track of a step that images share: once more")
+            first, outcome = outcome, self._build(builder, job, folder, shown)
+            outcome = replace(outcome, seconds=first.seconds + outcome.seconds)
         if export and outcome.ok:
             outcome = self._taken_in(outcome, export, job, shown)
         if self.prune and not builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
         return outcome
+
+    def _build(self, builder: Builder, job: Job, folder: Path, shown: Board) -> Outcome:
+        return builder.build(target_name(job.spec), folder / f"{job.spec.id}.log", shown_on(shown, job.spec.id))
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The packed image, kept and handed to the engine."""
@@ -125,7 +131,7 @@ class BuildRun:
         return result_of(job, "built", "", self.store.measured(image), outcome.seconds)
 
     def _failure(self, job: Job, outcome: Outcome, log: Path, shown: Board) -> Result:
-        full = any(_FULL in line.lower() for line in (*outcome.errors, *outcome.tail))
+        full = _says(outcome, _FULL)
         reason = "the engine's disk is full" if full else outcome.errors[0].strip()
         shown.end(job.spec.id, f"failed after {outcome.seconds:.1f} s", good=False)
         for line in outcome.tail:
@@ -134,6 +140,11 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return result_of(job, "failed", reason, seconds=outcome.seconds)
+
+
+def _says(outcome: Outcome, words: str) -> bool:
+    """Whether a failure is told in these words."""
+    return not outcome.ok and any(words in line.lower() for line in (*outcome.errors, *outcome.tail))
 
 
 def _stop(builder: Builder) -> None:

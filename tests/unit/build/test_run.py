@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of, small_project, spec_of
 from tests.unit.engines import Daemon
-from tests.unit.processes import Processes, interrupt
+from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
 from torchbake.build.bakefile import Job, Options, packed
 from torchbake.build.image_store import Store
@@ -133,6 +133,21 @@ def test_a_full_disk_is_told_as_such_with_a_way_out(site: Site, capsys: pytest.C
     said = capsys.readouterr().err
     assert "docker buildx prune" in said
     assert f"{RUNTIME}.log" in said.replace("\n", "")
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "built"), (2, "failed")])
+def test_what_buildkit_loses_track_of_is_built_once_more(times: int, status: str, site: Site) -> None:
+    lost = {RUNTIME: "failed to compute cache key: failed to get state for index 0 on [builder 2/3] COPY lock /"}
+    builds = list[str]()
+
+    def lose(name: str, process: Process) -> int:
+        builds.append(name)
+        site.buildx.failing = lost if builds.count(RUNTIME) <= times else {}
+        return 0
+
+    site.buildx.during = lose
+    assert site.build(RUNTIME)[RUNTIME].status == status
+    assert builds == [RUNTIME] * 2
 
 
 def test_what_a_builder_keeps_to_itself_was_not_built(site: Site) -> None:
