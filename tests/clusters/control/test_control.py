@@ -40,8 +40,8 @@ def starts() -> Iterator[dict[str, list[float]]]:
             print(f"\n{way}: first all_reduce {median(seconds):.1f} s after kubectl apply, the median of {told}")
 
 
-@pytest.mark.parametrize("turn", range(ROUNDS))
 @each_way
+@pytest.mark.parametrize("turn", range(ROUNDS))  # the ways take turns
 def test_all_come_together(way: str, turn: int, training: Training, starts: dict[str, list[float]]) -> None:
     del turn
     began = submit(training.space, training.manifest(way, 1, restarts=0))

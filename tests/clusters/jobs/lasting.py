@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 STOPPED = 128 + signal.SIGTERM
-data, asked = Path("/data"), []
+data = Path("/data")
+asked: list[bool] = []
 steps, code = int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0
 
 
