@@ -6,11 +6,9 @@ What comes of a training is held; how long it takes is printed. docs/performance
 import time
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
 import pytest
 
-from entrypoints.pytorch.launch.refusal import Code
 from tests.clusters.control.training import OURS, PLAIN, RANKS, WAYS, Training, lost
 from tests.clusters.space import Space
 from tests.clusters.test_kubernetes import submit, volume
@@ -18,7 +16,6 @@ from tests.e2e.conftest import CPU
 from tests.e2e.waiting import until
 
 ROUNDS = 3
-LATER = 60  # seconds after which nobody would wait any longer
 each_way = pytest.mark.parametrize("way", WAYS)
 
 
@@ -81,7 +78,7 @@ def test_a_rank_is_killed(way: str, training: Training) -> None:
         _say_how_it_goes_on(way, training, "a rank was killed", killed)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_way
 def test_a_pod_is_deleted(way: str, training: Training) -> None:
     """As when a machine is drained. Ours gives every rank the time to save, and goes on where it was."""
     submit(training.space, training.manifest(way, 1000, restarts=1))
@@ -90,27 +87,6 @@ def test_a_pod_is_deleted(way: str, training: Training) -> None:
     training.space.kubectl("delete", "pod", training.pod(1), "--wait=false")
     again = _say_how_it_goes_on(way, training, "a pod was deleted", deleted)
     assert way != OURS or again == 0
-
-
-@pytest.mark.parametrize("way", [OURS, PLAIN])
-def test_a_pod_stands_still(way: str, training: Training) -> None:
-    """As when a machine is lost. The others of ours end, and say why; those of a StatefulSet wait."""
-    submit(training.space, training.manifest(way, 1000, restarts=0))
-    training.reaches(70)
-    training.freeze(1)
-    frozen = time.time()
-    if way == OURS:
-        until(lambda: [_code(training.containers()[rank]) for rank in (0, 2)] == [Code.NODE_LOST] * 2, LATER)
-        print(f"\n{way}: the others have ended {time.time() - frozen:.0f} s after a pod stood still")
-    else:
-        time.sleep(LATER)
-        assert [each["restartCount"] for each in training.containers()] == [0] * len(RANKS)
-        assert training.steps()[-1][0] < frozen + 5
-
-
-def _code(container: dict[str, Any]) -> int | None:
-    code: int | None = container.get("state", {}).get("terminated", {}).get("exitCode")
-    return code
 
 
 def _say_how_it_goes_on(way: str, training: Training, what: str, since: float) -> int:

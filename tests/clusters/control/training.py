@@ -74,18 +74,13 @@ class Training:
         """What Kubernetes says of each rank's container, those of pods that were replaced included."""
         return [pod["status"].get("containerStatuses", [{}])[0] for pod in self.space.pods()]
 
-    def freeze(self, rank: int) -> None:
-        """All that runs in this rank's pod stands still, as on a machine that is lost: nothing tells the others."""
-        container = self.containers()[rank]["containerID"].rpartition("/")[2]
-        self.space.node.containerd("tasks", "pause", container)
-
     def remove(self) -> None:
         """All of it at once, so that the next one has the machine for itself."""
         self.space.kubectl("delete", "jobs,statefulsets", "--all", "--cascade=background")
         self.space.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
         for container in self.space.containers():
-            for words in (("resume",), ("kill", "--all", "--signal=KILL")):
-                subprocess.run(self.space.node.containerd("tasks", *words, container), capture_output=True, check=False)
+            words = self.space.node.containerd("tasks", "kill", "--all", "--signal=KILL", container)
+            subprocess.run(words, capture_output=True, check=False)
         until(lambda: not self.space.containers(), 120)
 
 
