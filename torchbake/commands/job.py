@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lenient", action="store_true", help="warn of what the target cannot say, and go on")
     parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
     parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
-    add_format(parser, text="targets: of the result")
+    add_format(parser, text="targets, check: of the result")
 
 
 def run(args: Arguments) -> int:
@@ -94,20 +94,20 @@ def run(args: Arguments) -> int:
     return act(args, *words) or 0
 
 
-_OPTIONS = {  # those that one action alone has, with their defaults
-    "dry_run": ("run", False),
-    "check": ("show", False),
-    "kustomize": ("show", None),
-    "format": ("targets", "table"),
+_OPTIONS = {  # those that not every action has, with their defaults
+    "dry_run": (("run",), False),
+    "check": (("show",), False),
+    "kustomize": (("show",), None),
+    "format": (("targets", "check"), "table"),
 }
 
 
 def _refuse_unused(args: Arguments, action: str) -> None:
     """An option that would do nothing is a mistake: whoever wrote it counts on it."""
     for option, (of, default) in _OPTIONS.items():
-        if action != of and getattr(args, option) != default:
+        if action not in of and getattr(args, option) != default:
             name = f"--{option.replace('_', '-')}"
-            raise UsageError(f"{name} is an option of `job {of}`, not of `job {action}`.", hint="Leave it out.")
+            raise UsageError(f"{name} is an option of `job {of[0]}`, not of `job {action}`.", hint="Leave it out.")
 
 
 def _run(args: Arguments, file: str) -> int:
@@ -188,9 +188,12 @@ def _check(args: Arguments, file: str) -> None:
     """Whether the file is right, and for which targets."""
     job, document = load_job(Path(file))
     project, refer = _project(args.matrix), _refer(args.registry)
-    for target in TARGETS.values():
-        said = _against(job, document, target, project, refer)
-        console.say(f"{target.NAME}: {said or 'can say all of it'}", style="yellow" if said else None)
+    said = {name: _against(job, document, target, project, refer) for name, target in TARGETS.items()}
+    if args.format == "json":
+        console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})
+        return
+    for name, why in said.items():
+        print(f"{name}: {why or 'can say all of it'}")
 
 
 def _against(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> str:

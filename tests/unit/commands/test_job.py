@@ -118,9 +118,14 @@ def test_what_a_target_must_be_told_is_an_error_also_when_it_is_lenient(here: Pa
 def test_check_says_for_each_target_whether_it_can_say_all(here: Path, capsys: Streams) -> None:
     (here / "job.yaml").write_text(JOB + "priority: high\n")
     out, err = told(capsys, "check", "job.yaml")
-    assert out == ""
-    assert [line.partition(":")[0] for line in err.splitlines() if not line.startswith(" ")] == list(TARGETS)
-    assert "docker: job.yaml:5: priority: docker cannot say this" in err
+    assert err == ""
+    assert [line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")] == list(TARGETS)
+    assert "docker: job.yaml:5: priority: docker cannot say this" in out
+    found = json.loads(told(capsys, "check", "job.yaml", "--format", "json")[0])["targets"]
+    problems = {each["name"]: each["problem"] for each in found}
+    assert list(problems) == list(TARGETS)
+    assert problems["kubernetes"] is None
+    assert "priority" in problems["docker"]
     told(capsys, "check", "nowhere.yaml", code=21)
 
 
@@ -144,7 +149,7 @@ def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
     [
         ([], "Which action? There are: run, show, check, targets, schema."),
         (["shwo"], "There is no action 'shwo'; did you mean 'show'?"),
-        (["check", "job.yaml", "--format", "json"], "--format is an option of `job targets`, not of `job check`"),
+        (["schema", "--format", "json"], "--format is an option of `job targets`, not of `job schema`"),
         (["show", "docker", "job.yaml", "--dry-run"], "--dry-run is an option of `job run`"),
         (["run", "job.yaml", "--check"], "--check is an option of `job show`"),
         (["run", "job.yaml", "--kustomize", "base"], "--kustomize is an option of `job show`"),
@@ -174,9 +179,9 @@ def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
     monkeypatch.setattr("torchbake.jobs.prepare.MOST_BYTES", 10)
     (here / "train.py").write_text("print('longer')")
     (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
-    _, err = told(capsys, "check", "job.yaml")
-    assert "docker: can say all of it" in err
-    assert "kubernetes: job.yaml:5: files.folder: " in err
+    out, _ = told(capsys, "check", "job.yaml")
+    assert "docker: can say all of it" in out
+    assert "kubernetes: job.yaml:5: files.folder: " in out
 
 
 def test_a_kustomize_base_is_written_in_place_of_stdout(here: Path, capsys: Streams) -> None:
