@@ -30,6 +30,7 @@ from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import created, revision
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -83,8 +84,9 @@ def median(work: Callable[[], Any], rounds: int) -> float:
 def noop(args: argparse.Namespace) -> None:
     """Images that are not built get stand-ins of the same name and labels, which are removed afterwards."""
     words = args.selectors or ["all"]
-    made = stand_ins(words)
+    made = list[str]()
     try:
+        stand_ins(words, made)
         _noop(args, words)
     finally:
         for image in made:
@@ -92,12 +94,14 @@ def noop(args: argparse.Namespace) -> None:
     console.say(f"{len(made)} of the images were stand-ins")
 
 
-def stand_ins(words: Sequence[str]) -> list[str]:
-    """Empty images with the labels that `build` looks at, for every image that the engine does not have."""
+def stand_ins(words: Sequence[str], made: list[str]) -> None:
+    """Empty images with the labels that `build` looks at, for every image that the engine does not have.
+
+    Each is added to ``made`` at once, by its digest.
+    """
     project, engine = load_project(TOOLKIT / "matrix.yaml"), connect()
     there = engine.images()
     preparation = Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None)
-    made = []
     for spec in select(project.expansion.specs, words).specs:
         base = find_base(spec.base, project.state) or sys.exit("Get the bases first: nox -s base -- all")
         job = preparation.job(spec, base)
@@ -106,7 +110,6 @@ def stand_ins(words: Sequence[str]) -> list[str]:
             build = ["docker", "build", "--quiet", "--provenance=false", "--tag", job.ref, "-"]
             subprocess.run(build, input=text, text=True, check=True, capture_output=True)
             made.append(engine.images()[job.ref].digest)
-    return made
 
 
 def _noop(args: argparse.Namespace, words: Sequence[str]) -> None:
@@ -352,7 +355,9 @@ def main(words: Sequence[str]) -> None:
     args = parser.parse_args(words)
     if args.what in ("cold", "sharing", "push") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
-    {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push, "volumes": volumes}[args.what](args)
+    work = {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push, "volumes": volumes}[args.what]
+    with interruptible():  # also by SIGTERM: what was made for the measurement goes
+        work(args)
 
 
 if __name__ == "__main__":
