@@ -138,7 +138,7 @@ def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> t
 def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base: str) -> tuple[Layer, ...]:
     """Layers from their keys and sizes and the steps that made them; numbered where those are not as many."""
     names = [f"layer {number + 1}" for number in range(len(stored))]
-    if len(steps) == len(stored):
+    if stored and len(steps) == len(stored):
         names = [step_name(step) for step in steps]
         names[:1] = [base] if base else names[:1]
     return tuple(Layer(key=key, name=name, size=size) for (key, size), name in zip(stored, names, strict=True))

@@ -61,6 +61,7 @@ def test_a_history_s_lines_find_their_layers() -> None:
     three = match_steps(["k1", "k2", "k3"], history, base="")
     assert [(one.name, one.size) for one in three] == [("mmdebstrap", 100), ("RUN true", 0), ("torch", 7)]
     assert match_steps(["k1"], history, base="") == ()
+    assert match_steps([], [], base="base: x") == ()  # an image may have labels alone
 
 
 def test_layers_without_a_history_are_numbered() -> None:
