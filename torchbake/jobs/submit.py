@@ -195,6 +195,10 @@ class Submission:
     def _show(self, seen: Seen) -> None:
         for note in seen.notes:
             self._note(note)
+        with to_its_end():  # a follower that nobody knows of would stay
+            self._follow(seen)
+
+    def _follow(self, seen: Seen) -> None:
         now = time.monotonic()
         for stream in seen.streams:
             known = self._followers.get(stream.name)
