@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from torchbake.errors import InstallError, JobError
+from torchbake.errors import JobError
+from torchbake.jobs.schema_packages import not_installed
 
 
 def check_compose(text: str) -> str:
@@ -30,7 +31,4 @@ def _schema() -> tuple[dict[str, Any], Any]:
         text = (files("check_jsonschema.builtin_schemas") / "vendor/compose-spec.json").read_text(encoding="utf-8")
         return json.loads(text), import_module("jsonschema")
     except ImportError:
-        raise InstallError(
-            "The schema of compose files is in the package check-jsonschema, which is not installed.",
-            hint="Run: pip install 'torchbake[jobs]', and then torchbake job show … --check",
-        ) from None
+        raise not_installed("The schema of compose files is", "check-jsonschema") from None

@@ -8,7 +8,7 @@ from docker.types import Mount, Ulimit
 from torchbake.engine.gpu import Gpu
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
-from torchbake.jobs.task import CAPABILITIES, Task, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, node_name, shm_of
 
 _HARDENED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 
@@ -18,7 +18,7 @@ def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | Non
     job, wanted = task.job, task.job.resources
     devices = gpu.numbered(_engine.gpus_of(job, rank)) if gpu else None
     chosen = {
-        "hostname": _engine.container_of(job, rank),
+        "hostname": node_name(job, rank),
         "environment": _engine.environment(job, rank) | dict(secrets),
         "mounts": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
         "shm_size": f"{mebibytes_of(shm_of(job))}m",

@@ -27,6 +27,11 @@ class Cannot:
     only: str = ""
 
 
+def restarts_unless_elastic(why: str) -> Cannot:
+    """The ranks of an elastic job are started again by torchrun; any other's script would be by the launcher."""
+    return Cannot(key="restarts", why=why, when=lambda job: not job.elastic, only="of a job that is not elastic")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Needs:
     """A key that a target must have; ``when``: only for some jobs."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from torchbake.errors import InstallError, JobError
+from torchbake.errors import JobError
 from torchbake.jobs.operator_schema import check_object, has_model
+from torchbake.jobs.schema_packages import not_installed
 
 OLDEST = "oldest"  # in place of a version: the oldest that the package has
 
@@ -31,10 +32,7 @@ def _package() -> ModuleType:
     try:
         return import_module("kubernetes_validate")  # an extra: few want it, and its schemas are large
     except ImportError:
-        raise InstallError(
-            "Kubernetes' schemas are in the package kubernetes-validate, which is not installed.",
-            hint="Run: pip install 'torchbake[jobs]', and then torchbake job show … --check",
-        ) from None
+        raise not_installed("Kubernetes' schemas are", "kubernetes-validate") from None
 
 
 def _check(manifest: dict[str, Any], version: str) -> str:

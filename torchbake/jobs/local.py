@@ -14,8 +14,7 @@ from torchbake.errors import EngineError, JobError
 from torchbake.jobs.engine_options import options_of, permissions_of
 from torchbake.jobs.launchers import TIMED_OUT
 from torchbake.jobs.output import Output
-from torchbake.jobs.targets._engine import container_of
-from torchbake.jobs.task import Task, grace_of
+from torchbake.jobs.task import Task, grace_of, node_name
 from torchbake.oci.reference import parse_reference
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
@@ -118,7 +117,7 @@ class Nodes:
     def _start(self) -> None:
         """The others before node 0, which they wait for."""
         for rank in reversed(range(len(self._containers))):
-            name, container = container_of(self._job, rank), self._containers[rank]
+            name, container = node_name(self._job, rank), self._containers[rank]
             self._output.show(self._runner.follow(container), name if len(self._containers) > 1 else "")
             self._runner.start(container)
             ended = self._runner.ended(container, name)
@@ -150,7 +149,7 @@ class Nodes:
         running = self._runner.running()
         for rank, container in enumerate(self._containers):
             if str(container.id) not in running and rank not in self._ended:
-                ended = self._runner.ended(container, container_of(self._job, rank))
+                ended = self._runner.ended(container, node_name(self._job, rank))
                 self._ended[rank] = ended
                 if ended.out_of_memory or (not ended.good and len(self._containers) > 1):
                     console.say(f"{ended.name} {ended.how}", style="yellow")

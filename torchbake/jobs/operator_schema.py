@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from torchbake.errors import InstallError, JobError
+from torchbake.errors import JobError
+from torchbake.jobs.schema_packages import not_installed
 
 Place = tuple[int | str, ...]
 _MODELS = {
@@ -30,10 +31,7 @@ def check_object(manifest: dict[str, Any]) -> str:
         package = import_module("kubeflow_trainer_api")
         model: Any = getattr(import_module("kubeflow_trainer_api.models"), _MODELS[manifest["kind"]])
     except ImportError:
-        raise InstallError(
-            f"The models of {manifest['kind']} are in the package kubeflow-trainer-api, which is not installed.",
-            hint="Run: pip install 'torchbake[jobs]', and then torchbake job show … --check",
-        ) from None
+        raise not_installed(f"The models of {manifest['kind']} are", "kubeflow-trainer-api") from None
     name = f"kubeflow-trainer-api {package.__version__}"
     try:
         taken = dict(_leaves(model.from_dict(manifest).to_dict()))

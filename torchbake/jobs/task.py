@@ -61,6 +61,16 @@ def counts(job: Job) -> dict[str, str]:
     return nodes | {"NPROC_PER_NODE": job.per_node}
 
 
+def node_name(job: Job, rank: int) -> str:
+    """What a node is called, and its host, where a launcher gives no name by itself."""
+    return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
+
+
+def ranked(job: Job, rank: int) -> dict[str, str]:
+    """Which node it is; those of an elastic job find out by themselves."""
+    return {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
+
+
 def restarts(job: Job) -> dict[str, str]:
     """How often the ranks of an elastic job are started again, which torchrun does by itself."""
     return {"PET_MAX_RESTARTS": str(job.restarts)} if job.elastic else {}

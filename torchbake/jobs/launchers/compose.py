@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.jobs.launchers import Check, Command, Seen, Stream, Tool
-from torchbake.jobs.targets._engine import container_of
-from torchbake.jobs.task import Task, grace_of
+from torchbake.jobs.task import Task, grace_of, node_name
 
 _LABEL = "com.docker.compose"
 _ENDED = ("exited", "dead")
@@ -54,7 +53,7 @@ class Compose:
 
     def read(self, look: int, said: str) -> Seen:
         found = {each["service"]: each for each in map(json.loads, said.splitlines())}
-        first = found[container_of(self._job, 0)]
+        first = found[node_name(self._job, 0)]
         code = code_of(first["status"]) if first["state"] in _ENDED else None
         running = any(each["state"] not in _ENDED for each in found.values())
         logs = (*self._compose, "logs", "--follow")

@@ -1,9 +1,9 @@
 """What docker and compose have in common: containers of one engine, on a network of their own. Pure."""
 
-from torchbake.jobs.expressible import Cannot
+from torchbake.jobs.expressible import Cannot, restarts_unless_elastic
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
-from torchbake.jobs.task import claim_of, counts, master, variables
+from torchbake.jobs.task import claim_of, counts, master, node_name, ranked, variables
 from torchbake.jobs.validators import JOB_FOLDER
 
 MOST_NODES = 1000  # a bridge of Linux has 1023 ports
@@ -14,12 +14,7 @@ CANNOT = (
     Cannot(key="volumes[].size", why="an engine's volumes have no size; name a volume by `claim`"),
     Cannot(key="volumes[].storageClass", why="an engine has one kind of volume"),
     Cannot(key="volumes[].accessMode", why="an engine's volumes can be written by all its containers"),
-    Cannot(
-        key="restarts",
-        why="an engine would start a script again that failed by itself",
-        when=lambda job: not job.elastic,
-        only="of a job that is not elastic",
-    ),
+    restarts_unless_elastic("an engine would start a script again that failed by itself"),
     Cannot(key="priority", why=_OF_KUBERNETES),
     Cannot(key="nodeSelector", why=_OF_KUBERNETES),
     Cannot(key="tolerations", why=_OF_KUBERNETES),
@@ -30,15 +25,9 @@ CANNOT = (
 )
 
 
-def container_of(job: Job, rank: int) -> str:
-    """The name of a node's container, which is its host's too."""
-    return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
-
-
 def environment(job: Job, rank: int) -> dict[str, str]:
     """A node's variables, but for those of secrets."""
-    ranked = {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
-    return variables(job) | counts(job) | ranked | master(job, container_of(job, 0))
+    return variables(job) | counts(job) | ranked(job, rank) | master(job, node_name(job, 0))
 
 
 def gpus_of(job: Job, rank: int) -> list[str]:

@@ -6,12 +6,19 @@ A pod whose node was lost is made again, as are the others, which `run` ends for
 from typing import Any
 
 from torchbake.jobs.model import Job
+from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import without_nothing
+from torchbake.jobs.task import Task
 
 # With these `run` ends where nodes did not find each other, or one was lost, and 143 is SIGTERM: a drained node.
 # docs/env-contract.md has them all. Any other code is the script's own.
 NODES_FAILED = (83, 84, 87, 89, 143)
-ELASTIC = "An elastic job ends with its node 0: Kubernetes 1.31 or newer."
+_ELASTIC = "An elastic job ends with its node 0: Kubernetes 1.31 or newer."
+
+
+def head(task: Task) -> str:
+    """What an administrator would ask of an Indexed Job."""
+    return "\n".join([_pod.security(task), *([_ELASTIC] if task.job.elastic else [])])
 
 
 def job_spec(job: Job, template: dict[str, Any], *, indexed: bool, counted: bool = True) -> dict[str, Any]:

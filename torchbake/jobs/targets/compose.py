@@ -7,7 +7,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, node_name, shm_of
 
 NAME = "compose"
 ABOUT = "a compose file with a service a node, all on one engine"
@@ -26,7 +26,7 @@ _PERMISSIONS = "volume-permissions"
 def render(task: Task) -> str:
     job = task.job
     services = {_PERMISSIONS: _permissions(task)} if task.fixed else {}
-    services |= {_engine.container_of(job, rank): _node(task, rank) for rank in range(job.most_nodes)}
+    services |= {node_name(job, rank): _node(task, rank) for rank in range(job.most_nodes)}
     claims = {claim_of(job, volume) for volume in job.volumes if not volume.host_path}
     volumes = {claim: {"name": claim, "external": True} for claim in sorted(claims)}
     whole = {"name": job.name, "services": services, "volumes": volumes}
@@ -55,7 +55,7 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
     node = {
         "image": _escaped(task.image),
         "command": [_escaped(word) for word in job.command],
-        "hostname": _engine.container_of(job, rank),
+        "hostname": node_name(job, rank),
         "environment": env | secrets,
         "volumes": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
         "labels": {name: _escaped(value) for name, value in job.labels.items()},

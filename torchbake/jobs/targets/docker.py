@@ -11,7 +11,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.shell_text import wanted
-from torchbake.jobs.task import CAPABILITIES, Task, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, grace_of, node_name, shm_of
 
 NAME = "docker"
 ABOUT = "a shell script with a line a node, all on one engine"
@@ -40,7 +40,7 @@ def render(task: Task) -> str:
 
 def _surroundings(job: Job) -> list[str]:
     """The network of the nodes, and how all goes in the end."""
-    names = " ".join(_engine.container_of(job, rank) for rank in range(job.most_nodes))
+    names = " ".join(node_name(job, rank) for rank in range(job.most_nodes))
     ends = f"docker rm --force {names} >/dev/null 2>&1 || true; docker network rm {job.name} >/dev/null 2>&1 || true"
     return [
         f"docker network create {job.name} >/dev/null",
@@ -60,7 +60,7 @@ def _permissions(task: Task) -> list[str]:
 
 def _node(task: Task, rank: int, *how: str) -> list[str]:
     job = task.job
-    words = ["docker", "run", *(how or ("--rm",)), "--name", _engine.container_of(job, rank)]
+    words = ["docker", "run", *(how or ("--rm",)), "--name", node_name(job, rank)]
     words += ["--network", job.name] if job.most_nodes > 1 else []
     words += ["--cap-drop", "ALL", *_hardened(), "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
     for kind, source, target, read_only in _engine.mounts_of(job, task.folder):

@@ -12,6 +12,7 @@ from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
 from torchbake.jobs.targets import kubernetes
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, shm_of
+from torchbake.oci.reference import names_host
 
 NAME = "helm"
 ABOUT = "values of the Helm chart, which makes the same objects as kubernetes"
@@ -62,9 +63,7 @@ def _image(text: str) -> dict[str, str]:
     name, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:
         name, tag = rest, ""
-    host, slash, path = name.partition("/")
-    if not slash or not (set(host) & {".", ":", "["} or host == "localhost"):
-        host, path = "", name
+    host, _, path = name.partition("/") if names_host(name) else ("", "", name)
     return {"registry": host, "repository": path, "tag": tag, "digest": digest}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.targets import _jobset, _pod
-from torchbake.jobs.targets._job import ELASTIC, job_spec
+from torchbake.jobs.targets._job import head, job_spec
 from torchbake.jobs.targets.yaml_text import documents
 from torchbake.jobs.task import Task, counts, master, variables
 
@@ -17,8 +17,7 @@ NEEDS: tuple[Needs, ...] = ()
 
 
 def render(task: Task) -> str:
-    head = [_pod.security(task), *([ELASTIC] if task.job.elastic else [])]
-    return documents(objects(task), head="\n".join(head))
+    return documents(objects(task), head=head(task))
 
 
 def objects(task: Task) -> list[dict[str, Any]]:

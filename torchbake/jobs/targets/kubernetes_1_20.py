@@ -6,24 +6,20 @@ again; a group of nodes ends as its node 0 ends, whose Job has its exit code.
 
 from typing import Any
 
-from torchbake.jobs.expressible import Cannot, Needs
-from torchbake.jobs.model import Job
+from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, counts, master, variables
+from torchbake.jobs.task import Task, counts, master, node_name, ranked, variables
 
 NAME = "kubernetes-1.20"
 ABOUT = "a Job a node and a headless Service, for clusters before 1.26, with its ConfigMap and claims"
 MOST_NODES = 1000  # the Endpoints of a Service
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
-    _pod.named("NAME-NUMBER", lambda job: _node(job, job.most_nodes - 1), service=lambda job: job.most_nodes > 1),
-    Cannot(
-        key="restarts",
-        why="a Job cannot tell a lost node from a failed script before Kubernetes 1.26; use kubernetes, or make the "
-        "job elastic",
-        when=lambda job: not job.elastic,
-        only="of a job that is not elastic",
+    _pod.named("NAME-NUMBER", lambda job: node_name(job, job.most_nodes - 1), service=lambda job: job.most_nodes > 1),
+    restarts_unless_elastic(
+        "a Job cannot tell a lost node from a failed script before Kubernetes 1.26; use kubernetes, or make the "
+        "job elastic"
     ),
 )
 NEEDS: tuple[Needs, ...] = ()
@@ -41,16 +37,10 @@ def objects(task: Task) -> list[dict[str, Any]]:
     return [*_pod.surroundings(task), *service, *(_job(task, rank) for rank in range(job.most_nodes))]
 
 
-def _node(job: Job, rank: int) -> str:
-    """The name of a node's Job, which is its pod's host too."""
-    return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
-
-
 def _job(task: Task, rank: int) -> dict[str, Any]:
     job = task.job
-    name = _node(job, rank)
-    ranked = {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
-    env = variables(job) | counts(job) | ranked | master(job, f"{_node(job, 0)}.{job.name}")
+    name = node_name(job, rank)
+    env = variables(job) | counts(job) | ranked(job, rank) | master(job, f"{node_name(job, 0)}.{job.name}")
     hosts = {"hostname": name, "subdomain": job.name} if job.most_nodes > 1 else {}
     spec = {
         "backoffLimit": 0,

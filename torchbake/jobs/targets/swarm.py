@@ -16,7 +16,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, claim_of, counts, grace_of, master, shm_of, variables
+from torchbake.jobs.task import Task, claim_of, counts, grace_of, master, ranked, shm_of, variables
 
 NAME = "swarm"
 ABOUT = "a stack file with a service a node, for docker stack deploy"
@@ -99,8 +99,7 @@ def _service(task: Task, rank: int) -> dict[str, Any]:
 
 
 def _environment(job: Job, rank: int) -> dict[str, str]:
-    ranked = {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
-    return variables(job) | counts(job) | ranked | master(job, _service_of(0))
+    return variables(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
 
 
 def _command(job: Job) -> tuple[str, ...]:

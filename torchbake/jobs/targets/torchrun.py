@@ -9,7 +9,7 @@ Source: pytorch/pytorch: torch/distributed/run.py, torch/distributed/argparse_ut
 import shlex
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.shell_text import export, wanted
 from torchbake.jobs.task import Task, grace_of, restarts, variables
@@ -36,12 +36,7 @@ CANNOT: tuple[Cannot, ...] = (
     Cannot(key="resources.memory", why=_AS_IT_IS),
     Cannot(key="resources.shm", why=_AS_IT_IS),
     Cannot(key="resources.rdma", why=_AS_IT_IS),
-    Cannot(
-        key="restarts",
-        why="torchrun would start a script again that failed by itself",
-        when=lambda job: not job.elastic,
-        only="of a job that is not elastic",
-    ),
+    restarts_unless_elastic("torchrun would start a script again that failed by itself"),
     Cannot(key="priority", why=_OF_KUBERNETES),
     Cannot(key="nodeSelector", why=_OF_KUBERNETES),
     Cannot(key="tolerations", why=_OF_KUBERNETES),
