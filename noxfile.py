@@ -4,6 +4,7 @@
 A command runs in an environment of its own, which torchbake/environment.py makes at the first call: nox is enough.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "unit", "e2e"]
 nox.options.reuse_existing_virtualenvs = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+
+# Tests wait a lot, for packages and for each other's nodes: one process more than there are cores keeps these busy.
+SIDE_BY_SIDE = ["-v", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 define_sessions()
 
@@ -80,8 +84,8 @@ def e2e(session: nox.Session) -> None:
     """Test with the real engine: builds real images and looks inside them; a file or a test: nox -s e2e -- PATH"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "torchbake", "setup")
-    words = ["-m", "not long", *chosen(session.posargs, "tests/e2e")]  # pytest takes the last -m
-    session.run("pytest", "-s", "--durations=60", "--durations-min=5", *words)
+    words = ["-m", "not long", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e")]
+    session.run("pytest", *(["-s"] if session.posargs else SIDE_BY_SIDE), *words)  # of two -m it takes the last
 
 
 @nox.session(default=False)

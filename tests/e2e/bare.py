@@ -23,9 +23,26 @@ _PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
 class Bare:
     """A virtual environment with nox, and a copy of the working tree whose `.nox` is its own."""
 
-    venv: Path
-    tree: Path
-    home: Path
+    folder: Path
+
+    @property
+    def venv(self) -> Path:
+        return self.folder / "venv"
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def make(self) -> None:
+        """Fill the folder, with the nox that pip chooses."""
+        copy_tree(self.tree)
+        self.home.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
+        subprocess.run([self.venv / "bin/pip", "install", "--quiet", "nox"], env=self.env(), check=True)
 
     def env(self, *, uv: bool = False) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -62,12 +79,3 @@ def copy_tree(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
     return target
-
-
-def make_bare(folder: Path) -> Bare:
-    """A new one, with the nox that pip chooses."""
-    bare = Bare(venv=folder / "venv", tree=copy_tree(folder / "tree"), home=folder / "home")
-    bare.home.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", bare.venv], check=True)
-    subprocess.run([bare.venv / "bin/pip", "install", "--quiet", "nox"], env=bare.env(), check=True)
-    return bare

@@ -1,5 +1,6 @@
 """The real engine, and images built once for all tests by the command that users type."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,13 +14,20 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.bare import Bare, make_bare
+from tests.e2e.bare import Bare
+from tests.e2e.once import once
 from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # What a test file can be about: the toolkit's rooms, what runs inside images, and the ways in (nox, pip, pipelines).
 ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__init__.py")), "entrypoints", "doors")
+
+# Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
+LONGEST = (
+    "broken_images", "newcomer", "reproduce", "ci", "package", "payloads", "ladder", "publish", "signature", "dialects",
+    "examples", "images", "launchers", "test_verb", "make_own", "base", "elastic", "host",
+)  # fmt: skip
 
 CPU = "2.13.0-cpu-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
@@ -38,6 +46,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: minutes for a case that others nearly cover; a release asks for it")
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: about {room}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first; the order in a file stays."""
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave none of the test projects' images behind, when the last of the processes that test has ended."""
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly:
+        return
+    with contextlib.closing(docker.from_env()) as engine:
+        for image in engine.images.list():
+            for tag in image.tags:
+                if tag.startswith("torchbake-test/"):
+                    engine.images.remove(tag, force=True)
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
@@ -70,10 +96,17 @@ def gateway(engine: docker.DockerClient) -> str:
 
 
 @pytest.fixture(scope="session")
-def built(engine: docker.DockerClient) -> dict[str, dict[str, Any]]:
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder of all processes that test side by side."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]]:
     """The three images that the tests look into, by id."""
     # The large one first, and its build cache goes: with both together the tests would take half as much disk again.
-    images = [*_build(engine, CUDA, "--prune"), *_build(engine, CPU, INIT)]
+    images = once(shared, "built", lambda: [*_build(engine, CUDA, "--prune"), *_build(engine, CPU, INIT)])
     return {image["id"]: image for image in images}
 
 
@@ -83,7 +116,7 @@ def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=2400, check=False)
     if done.returncode:
         free = shutil.disk_usage(engine.info()["DockerRootDir"]).free
-        pytest.exit(f"build {' '.join(words)}: exit code {done.returncode}, with {free / 1e9:.1f} GB free", 1)
+        pytest.fail(f"build {' '.join(words)}: exit code {done.returncode}, with {free / 1e9:.1f} GB free")
     images: list[dict[str, Any]] = json.loads(done.stdout)["images"]
     return images
 
@@ -135,22 +168,15 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+def bare(shared: Path) -> Bare:
     """A shell with nox from pip and no uv; what runs nox there shares one environment of the toolkit."""
-    return make_bare(tmp_path_factory.mktemp("bare"))
+    bare = Bare(folder=shared / "bare")
+    once(shared, "bare", bare.make)
+    return bare
 
 
 @pytest.fixture(scope="session")
-def first(bare: Bare) -> Completed:
+def first(bare: Bare, shared: Path) -> Completed:
     """The first call of a verb there, which installs what the verbs need; others have it from then on."""
-    return bare.nox("-s", "list", "--", "all", "--format", "json")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _clean(engine: docker.DockerClient) -> Iterator[None]:
-    """Leave none of the test projects' images behind."""
-    yield
-    for image in engine.images.list():
-        for tag in image.tags:
-            if tag.startswith("torchbake-test/"):
-                engine.images.remove(tag, force=True)
+    done = once(shared, "first", lambda: vars(bare.nox("-s", "list", "--", "all", "--format", "json")))
+    return subprocess.CompletedProcess(**done)
