@@ -25,8 +25,8 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
 LONGEST = (
-    "broken_images", "newcomer", "reproduce", "ci", "package", "payloads", "ladder", "publish", "signature", "dialects",
-    "examples", "images", "launchers", "test_verb", "make_own", "base", "elastic", "host",
+    "broken_images", "reproduce", "newcomer", "payloads", "package", "ladder", "images", "publish", "ci", "examples",
+    "dialects", "signature", "make_own", "extending", "mirrors", "test_verb", "job", "base", "elastic", "launchers", "host",
 )  # fmt: skip
 
 CPU = "2.13.0-cpu-runtime-debian12"
@@ -118,6 +118,28 @@ def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
         free = shutil.disk_usage(engine.info()["DockerRootDir"]).free
         pytest.fail(f"build {' '.join(words)}: exit code {done.returncode}, with {free / 1e9:.1f} GB free")
     images: list[dict[str, Any]] = json.loads(done.stdout)["images"]
+    return images
+
+
+@pytest.fixture(scope="session")
+def judged(built: dict[str, dict[str, Any]], shared: Path) -> dict[str, dict[str, Any]]:
+    """What `test` says of the three images, by id: all their checks, which have passed."""
+    assert set(built) == {CPU, CUDA, INIT}
+    return once(shared, "judged", lambda: verdicts_of("--force", "--jobs", "1"))  # type: ignore[no-any-return]
+
+
+def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
+    """The three images' results of `test`, by id."""
+    done = torchbake("test", CPU, CUDA, INIT, "--format", "json", *words)
+    images = {image["name"]: image for image in json.loads(done.stdout)["images"]}
+    wrong = [
+        f"{name}: {check['id']}: {check['reason']}"
+        for name, image in images.items()
+        for check in image["checks"]
+        if check["outcome"] == "failed"
+    ]
+    if done.returncode:
+        pytest.fail("\n".join(wrong) + done.stderr[-2000:])
     return images
 
 
