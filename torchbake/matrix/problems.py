@@ -32,13 +32,18 @@ def explain(problem: ErrorDetails, model: type[BaseModel]) -> tuple[Location, st
     if kind == "value_error":
         return location, str(problem["ctx"]["error"])
     if kind == "string_pattern_mismatch":
-        return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}"
+        return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}" + _example(location, model)
     shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
-    said = _PLAIN.get(kind) or problem["msg"][0].lower() + problem["msg"][1:]
+    said = _PLAIN.get(kind, "").format(**problem.get("ctx", {})) or problem["msg"][0].lower() + problem["msg"][1:]
     return location, said + shown
 
 
 _PLAIN = {
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "bool_parsing": "should be true or false",
+    "greater_than_equal": "should be at least {ge}",
+    "less_than_equal": "should be at most {le}",
     "tuple_type": "should be a list",
     "dict_type": "should be a mapping",
     "model_type": "should be a mapping",
@@ -60,7 +65,18 @@ def _unknown_key(location: Location, model: type[BaseModel]) -> str:
 
 
 def _known_keys(location: Location, model: type[BaseModel]) -> list[str]:
-    """The keys a mapping at ``location`` may have, read off the JSON Schema so that there is one list."""
+    """The keys a mapping at ``location`` may have."""
+    return list(_node(location, model).get("properties", {}))
+
+
+def _example(location: Location, model: type[BaseModel]) -> str:
+    """What would be right there, where the model has an example of one value."""
+    examples = [each for each in _node(location, model).get("examples", []) if isinstance(each, str)]
+    return f"; an example: {examples[0]}" if examples else ""
+
+
+def _node(location: Location, model: type[BaseModel]) -> dict[str, Any]:
+    """What the JSON Schema says of ``location``, so that there is one list of keys and one of examples."""
     schema = model.model_json_schema()
     node: dict[str, Any] = schema
     for part in location:
@@ -70,10 +86,10 @@ def _known_keys(location: Location, model: type[BaseModel]) -> list[str]:
         else:
             extra: Any = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
             node = node.get("properties", {}).get(part) or (extra if isinstance(extra, dict) else {})
-    return list(_resolve(schema, node).get("properties", {}))
+    return _resolve(schema, node)
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in node:
-        node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+        node = {**schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], **{k: v for k, v in node.items() if k != "$ref"}}
     return node
