@@ -1,6 +1,7 @@
 """Every other node of a job: finds node 0 by name and port, introduces itself, and waits for the start."""
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from .refusal import Code, Refusal
 from .wire import BEAT_SECONDS, LOST_SECONDS, Wire
 
 _PAUSE = 0.5  # seconds between two tries
+_ANSWER_SECONDS = 2.0  # for an address to answer at all; the kernel asks again after one
 _FOREIGN_SECONDS = 5.0  # for what answers as something else to give way to node 0; and at least two tries
 _TELL_SECONDS = 30.0  # for a node that cannot start, to find node 0 and say so
 Say = Callable[[str], None]
@@ -44,14 +46,16 @@ def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire
     """A connection to node 0 on which both sides know each other. Raises Refusal at the deadline, or a little after
     the port has begun to answer as something that will not become node 0.
     """
-    addresses = resolve(contract, deadline, say)
+    cost: dict[str, float] = {}
     foreign, began = 0, 0.0
     while True:
-        wire = Wire(connect(contract, addresses, deadline, say))
+        wire = Wire(connect(contract, deadline, say, cost))
         began = began if foreign else time.monotonic()
         try:
             introduce(wire, contract.job_token, hello, deadline)
         except NotNodeZeroError as error:
+            if error.foreign:
+                cost[wire.peer] = math.inf
             wire.close()
             now = time.monotonic()
             foreign = foreign + 1 if error.foreign else 0
@@ -121,16 +125,22 @@ def _addresses(contract: Contract) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def connect(contract: Contract, addresses: list[str], deadline: float, say: Say) -> socket.socket:
-    """Phase two: a connection to the master's port. Raises Refusal (NO_PORT) at the deadline."""
-    reason = ""
+def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float]) -> socket.socket:
+    """Both phases: a connection to the master's port. Raises Refusal (NO_NAME, NO_PORT) at the deadline.
+
+    ``cost`` is kept from call to call: how long each address was tried in vain. One that answers nothing is tried last:
+    a name may lead to a node 0 that is gone as well, as on Kubernetes where pods were started again.
+    """
+    addresses = resolve(contract, deadline, say)
     while True:
-        for address in addresses:
-            left = max(0.1, deadline - time.monotonic())
+        for address in sorted(addresses, key=lambda each: cost.get(each, 0.0)):
+            began = time.monotonic()
             try:
-                return socket.create_connection((address, contract.master_port), timeout=min(5.0, left))
+                wait = min(_ANSWER_SECONDS, max(0.1, deadline - began))
+                return socket.create_connection((address, contract.master_port), timeout=wait)
             except OSError as error:
                 reason = error.strerror or str(error)
+                cost[address] = max(time.monotonic() - began, cost.get(address, 0.0))
         if time.monotonic() >= deadline:
             raise Refusal(
                 Code.NO_PORT,
@@ -148,7 +158,7 @@ def connect(contract: Contract, addresses: list[str], deadline: float, say: Say)
 def wait_for_master(contract: Contract, say: Say) -> None:
     """What an elastic job's workers wait for: the master's name, then its port."""
     deadline = time.monotonic() + contract.rendezvous_timeout
-    connect(contract, resolve(contract, deadline, say), deadline, say).close()
+    connect(contract, deadline, say, {}).close()
 
 
 def rendezvous_gone(contract: Contract) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -150,6 +151,8 @@ def _free_port() -> int:
 
 def _start(contract: Contract, job: Job, state: State, threads: int | None) -> int:
     nodes = _wait(contract, job, state) if contract.distributed else Nodes()
+    # The name may lead to others as well, such as a node 0 that is gone: torch would wait for that one's answer.
+    contract = replace(contract, master_addr=nodes.master_addr or contract.master_addr)
     # From here a signal is for the ranks as well; one that comes before they are there is remembered.
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -33,6 +33,13 @@ class Nodes:
         """The nodes that this one has, or had, a connection to."""
         return frozenset(self._wires)
 
+    @property
+    def master_addr(self) -> str:
+        """Where node 0 has been found, on node 0 by another; empty where no nodes have met."""
+        for node, wire in self._wires.items():
+            return wire.own if node else wire.peer
+        return ""
+
     def poll(self, seconds: float) -> list[tuple[int, Message]]:
         """What the others have said, after waiting at most ``seconds`` for it."""
         said, self._early = self._early, []

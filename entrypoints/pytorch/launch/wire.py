@@ -6,6 +6,7 @@ import select
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from .messages import Message, parse
@@ -43,9 +44,17 @@ class Wire:
     @property
     def address(self) -> str:
         """Where the other side is, for people."""
-        with contextlib.suppress(OSError, IndexError, TypeError):
-            return str(self._socket.getpeername()[0]).removeprefix("::ffff:")
-        return "an unknown address"
+        return self.peer or "an unknown address"
+
+    @property
+    def peer(self) -> str:
+        """The other side's address; empty when the connection is gone."""
+        return _host(self._socket.getpeername)
+
+    @property
+    def own(self) -> str:
+        """The address at which the other side reaches this one; empty when the connection is closed."""
+        return _host(self._socket.getsockname)
 
     @property
     def open(self) -> bool:
@@ -148,3 +157,9 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _host(end: Callable[[], Any]) -> str:
+    with contextlib.suppress(OSError, IndexError, TypeError):
+        return str(end()[0]).removeprefix("::ffff:")
+    return ""
