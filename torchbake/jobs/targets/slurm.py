@@ -17,7 +17,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
 from torchbake.jobs.targets.shell_text import export, wanted
-from torchbake.jobs.task import Task, grace_of, restarts, variables
+from torchbake.jobs.task import NODE_LOST, Task, grace_of, restarts, variables
 
 NAME = "slurm"
 ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
@@ -151,7 +151,7 @@ def _again(job: Job) -> list[str]:
     return [
         f'if [ "${{SLURM_RESTART_COUNT:-0}}" -gt {job.restarts} ]; then',
         f"    echo {shlex.quote(said)} >&2",
-        "    exit 89",
+        f"    exit {NODE_LOST}",
         "fi",
     ]
 
