@@ -115,11 +115,7 @@ def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[
 LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
 
 
-# Slurm now and then ends a node that is about to end by itself, and then says that node's SIGTERM in place of the 7.
-OF_RELEASES = {"slurm": pytest.mark.long}
-
-
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=OF_RELEASES.get(name, ())) for name in LAUNCHERS])
+@pytest.fixture(scope="module", params=LAUNCHERS)
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, image: str, engine: docker.DockerClient
 ) -> Iterator[Place]:  # fmt: skip

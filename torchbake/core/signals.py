@@ -60,6 +60,29 @@ def to_its_end() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
+@contextlib.contextmanager
+def interrupted_once(later: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Of several interrupts the first raises KeyboardInterrupt; of each other one ``later`` is told.
+
+    So what the first one makes us put away is put away. From a call of what this gives on, none interrupts.
+    """
+    heard = False
+
+    def close() -> None:
+        nonlocal heard
+        heard = True
+
+    def hear(_number: int) -> None:
+        if heard:
+            later()
+        else:
+            close()
+            raise KeyboardInterrupt
+
+    with signals_heard_by(hear):
+        yield close
+
+
 def signal_name(number: int) -> str:
     """``SIGKILL``; ``signal 99`` for what has no name."""
     with contextlib.suppress(ValueError):

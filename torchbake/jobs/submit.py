@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from torchbake.core.signals import to_its_end
-from torchbake.engine.containers import undisturbed
+from torchbake.core.signals import interrupted_once, to_its_end
 from torchbake.errors import JobError
 from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream
 from torchbake.jobs.model import Job
@@ -117,18 +116,20 @@ class Submission:
     def run(self) -> int:
         """The job's exit code. Raises JobError where the launcher is not there or does not take the job."""
         self._check()
-        try:
-            self._submit()
-            code = self._watch()
-        except _LostError:
-            raise
-        except BaseException:
-            self._cancel()
-            raise
-        finally:
-            self._end_followers(_SETTLED)
-        for command in self.launcher.clean():
-            self.shell.do(command, grace_of(self.job) + _MORE)
+        with interrupted_once(lambda: console.say("still ending what was started …")) as hear_no_more:
+            try:
+                self._submit()
+                code = self._watch()
+                hear_no_more()  # as long as an interrupt would still cancel
+            except BaseException as error:
+                hear_no_more()
+                if not isinstance(error, _LostError):
+                    self._cancel()
+                raise
+            finally:
+                self._end_followers(_SETTLED)
+            for command in self.launcher.clean():
+                self.shell.do(command, grace_of(self.job) + _MORE)
         return code
 
     def _check(self) -> None:
@@ -222,12 +223,13 @@ class Submission:
                 follower.wait(seconds if stream.again else _SETTLED)
             if follower.poll() is None:
                 follower.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    follower.wait(_SETTLED)
 
     def _cancel(self) -> None:
         console.say(
             f"cancelling {self.job.name}; its nodes get {grace_of(self.job)} s to save and end …", style="yellow"
         )
-        with undisturbed():
-            for command in self.launcher.cancel():
-                if self.shell.do(command, grace_of(self.job) + _MORE):
-                    console.say(f"`{' '.join(command)}` failed: see for yourself what is left", style="yellow")
+        for command in self.launcher.cancel():
+            if self.shell.do(command, grace_of(self.job) + _MORE):
+                console.say(f"`{' '.join(command)}` failed: see for yourself what is left", style="yellow")

@@ -10,6 +10,7 @@ from torchbake.jobs.quantities import mebibytes_of
 from torchbake.jobs.validators import JOB_FOLDER
 
 CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")  # all that volume-permissions needs
+NODE_LOST = 89  # the exit code by which `run` says that a node vanished
 _SHM = "2Gi"
 _MORE_THAN_THE_SCRIPTS = 15  # seconds in which `run` itself ends, after the script had its own
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from torchbake.core.signals import interruptible, signal_name, signals_heard_by, to_its_end
+from torchbake.core.signals import interrupted_once, interruptible, signal_name, signals_heard_by, to_its_end
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +79,32 @@ def test_an_interrupt_waits_for_the_end_and_then_interrupts() -> None:
     with pytest.raises(KeyboardInterrupt):
         request()
     assert ended
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_of_several_interrupts_the_first_alone_interrupts(number: signal.Signals) -> None:
+    told: list[str] = []
+
+    def work() -> None:
+        with interrupted_once(lambda: told.append("later")):
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert told == ["later", "later"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_done_is_not_interrupted_any_more() -> None:
+    told: list[str] = []
+    with interrupted_once(lambda: told.append("later")) as hear_no_more:
+        hear_no_more()
+        signal.raise_signal(signal.SIGINT)
+    assert told == ["later"]
 
 
 def test_signals_have_names() -> None:

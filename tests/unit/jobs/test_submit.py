@@ -1,5 +1,6 @@
 """A job under any launcher: followed to its end, cancelled when it must be, and found again when a look fails."""
 
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +72,15 @@ class Shown:
 
 
 @dataclass
+class Watched(Shown):
+    """One whose end somebody does not have the patience to wait for."""
+
+    def wait(self, timeout: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+        super().wait(timeout)
+
+
+@dataclass
 class Told:
     """A shell that answers as it is told, and remembers what it was asked."""
 
@@ -78,6 +88,7 @@ class Told:
     missing: bool = False
     lacks: str = ""
     cuts: bool = False
+    kind: type[Shown] = Shown
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     done: list[Command] = field(default_factory=list)
     followers: list[Shown] = field(default_factory=list)
@@ -95,7 +106,8 @@ class Told:
 
     def follow(self, command: Command) -> Shown:
         self.done.append(command)
-        self.followers.append(Shown(self.cuts))
+        self.followers.append(self.kind(self.cuts))
+        self.on.get("follow", lambda: None)()
         return self.followers[-1]
 
 
@@ -157,6 +169,23 @@ def test_an_interrupt_cancels_it_there() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(shell, Seen())
     assert shell.done[-1] == ("cancel", "7")
+
+
+@pytest.mark.parametrize("seen", [Seen(streams=(LOGS,)), Seen(code=3, streams=(LOGS,))])
+def test_impatient_interrupts_leave_no_follower_and_cancel_to_the_end(seen: Seen) -> None:
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    shell = Told(kind=Watched, on={"follow": interrupt, "cancel": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        run(shell, seen)
+    assert shell.done[-1] == ("cancel", "7")
+    assert [follower.ended for follower in shell.followers] == [True]
+
+
+def test_an_interrupt_after_the_jobs_end_does_not_keep_it_from_being_cleaned_up() -> None:
+    shell = Told(on={"clean": lambda: signal.raise_signal(signal.SIGINT)})
+    assert run(shell, Seen(code=3, streams=(LOGS,))) == 3
 
 
 def test_after_its_time_it_is_cancelled() -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from torchbake.errors import JobError
 from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
-from torchbake.jobs.task import Task
+from torchbake.jobs.task import NODE_LOST, Task
 
 _ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
 _ENDED |= {"PREEMPTED", "REVOKED"}
-_TOO_LATE = {"TIMEOUT", "DEADLINE"}
+# What the script's own end does not say: Slurm writes 0:1 for a lost node, as if a SIGHUP had ended it.
+_MEANT = {"COMPLETED": 0, "TIMEOUT": TIMED_OUT, "DEADLINE": TIMED_OUT, "NODE_FAIL": NODE_LOST}
 _UNSAID = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # where the code is 0, since the script itself did not end
 _FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Reason|StdOut)=(\S*)")
 
@@ -88,8 +89,6 @@ def _of_accounts(said: str) -> dict[str, str]:
 def code_of(state: str, code: str) -> int:
     """Of the script's code and the signal that ended it, `3:0`; as a shell would say it."""
     exit_code, signal = (int(part) for part in code.split(":"))
-    if state == "COMPLETED":
-        return 0
-    if state in _TOO_LATE:
-        return TIMED_OUT
+    if state in _MEANT:
+        return _MEANT[state]
     return exit_code or (128 + signal if signal else _UNSAID.get(state, 1))

@@ -1,7 +1,9 @@
 """Slurm: a script for `sbatch`, with one task a node, which starts its processes; Slurm counts the nodes itself.
 
 `srun --export` names what the tasks get besides Slurm's own variables, so that nothing else of the user's shell comes
-into a container. A lost node puts the job into the queue again, and a task that fails ends all others.
+into a container. A lost node puts the job into the queue again. A task that fails ends no other by itself
+(`--kill-on-bad-exit` would, and srun then says their SIGTERM in place of the script's code): `run` ends all nodes, and
+srun what is left some time after the first has ended (`--wait`).
 
 Sources: https://slurm.schedmd.com/sbatch.html and srun.html; SchedMD/slurm, src/slurmd/slurmstepd/container.c (a
 bundle's own environment is replaced).
@@ -15,12 +17,13 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
 from torchbake.jobs.targets.shell_text import export, wanted
-from torchbake.jobs.task import Task, grace_of, restarts, variables
+from torchbake.jobs.task import NODE_LOST, Task, grace_of, restarts, variables
 
 NAME = "slurm"
 ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
 MOST_NODES = model.MOST_NODES  # a partition says its own limit
 CARRIES_FILES = False
+_APART = 45  # seconds between the first node's end and the last's, as `run` ends them: docs/ddp.md
 _LONGEST_SIGNAL = 65535  # seconds before the limit, as sbatch takes them
 _OF_KUBERNETES = "it is Kubernetes' alone; Slurm's words stand below `slurm`"
 _BUNDLE = "a bundle's mounts stand in its config.json"
@@ -148,17 +151,19 @@ def _again(job: Job) -> list[str]:
     return [
         f'if [ "${{SLURM_RESTART_COUNT:-0}}" -gt {job.restarts} ]; then',
         f"    echo {shlex.quote(said)} >&2",
-        "    exit 89",
+        f"    exit {NODE_LOST}",
         "fi",
     ]
 
 
 def _srun(job: Job, names: list[str]) -> list[str]:
-    """In an elastic job a task that fails is a node that left."""
-    cpus = _cpus(job)
+    """In an elastic job a task that ends is a node that left. A site's own defaults count for none of these options."""
+    cpus, wait = _cpus(job), 0 if job.elastic else max(grace_of(job), _APART)
     return [
         "srun",
-        *(["--no-kill", "--kill-on-bad-exit=0"] if job.elastic else ["--kill-on-bad-exit=1"]),
+        *(["--no-kill"] if job.elastic else []),
+        "--kill-on-bad-exit=0",
+        f"--wait={wait}",
         *(["--label"] if job.most_nodes > 1 else []),
         "--mpi=none",
         *([f"--cpus-per-task={cpus}"] if cpus else []),  # Slurm 22.05 and newer forget it between job and step

@@ -28,4 +28,4 @@ export GIT_REPOSITORY=https://example.com/job.git
 export GIT_REVISION=v1
 export NPROC_PER_NODE=2
 export MASTER_PORT=49875
-exec srun --kill-on-bad-exit=1 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,GIT_REPOSITORY,GIT_REVISION,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py
+exec srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,GIT_REPOSITORY,GIT_REVISION,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py

@@ -25,4 +25,4 @@ export ELASTIC=2:3
 export PET_MAX_RESTARTS=3
 export NPROC_PER_NODE=2
 export MASTER_PORT=49875
-exec srun --no-kill --kill-on-bad-exit=0 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,ELASTIC,PET_MAX_RESTARTS,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py
+exec srun --no-kill --kill-on-bad-exit=0 --wait=0 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,ELASTIC,PET_MAX_RESTARTS,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py

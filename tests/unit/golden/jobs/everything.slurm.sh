@@ -35,4 +35,4 @@ export EMPTY=''
 export ODD='a b$c'
 export NPROC_PER_NODE=2
 export MASTER_PORT=29500
-exec srun --kill-on-bad-exit=1 --label --mpi=none --cpus-per-task=2 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,JOB_DIR,HF_HOME,EMPTY,ODD,NPROC_PER_NODE,MASTER_PORT,HF_TOKEN,JOB_TOKEN apptainer exec --no-mount home,cwd --pwd /app --nv --mount 'type=bind,"source=/home/ann/mnist/job",destination=/job,ro' --mount 'type=bind,"source=/srv/cache",destination=/cache' "$image" /opt/torchbake/entrypoint run train.py --data /data 'it'"'"'s $HOME'
+exec srun --kill-on-bad-exit=0 --wait=75 --label --mpi=none --cpus-per-task=2 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,JOB_DIR,HF_HOME,EMPTY,ODD,NPROC_PER_NODE,MASTER_PORT,HF_TOKEN,JOB_TOKEN apptainer exec --no-mount home,cwd --pwd /app --nv --mount 'type=bind,"source=/home/ann/mnist/job",destination=/job,ro' --mount 'type=bind,"source=/srv/cache",destination=/cache' "$image" /opt/torchbake/entrypoint run train.py --data /data 'it'"'"'s $HOME'

@@ -27,4 +27,4 @@ export RENDEZVOUS_TIMEOUT=900
 export GROUP_TIMEOUT=600
 export NPROC_PER_NODE=4
 export MASTER_PORT=49875
-exec srun --kill-on-bad-exit=1 --label --mpi=none --cpus-per-task=8 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app --nv "$image" /opt/torchbake/entrypoint run train.py
+exec srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=8 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app --nv "$image" /opt/torchbake/entrypoint run train.py

@@ -23,4 +23,4 @@ fi
 export MODE=standalone
 export STOP_GRACE=30
 export JOB_DIR=/job
-exec srun --kill-on-bad-exit=1 --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,JOB_DIR apptainer exec --no-mount home,cwd --pwd /app --mount 'type=bind,"source=/home/ann/mnist",destination=/job,ro' "$image" /opt/torchbake/entrypoint run train.py --epochs 3
+exec srun --kill-on-bad-exit=0 --wait=45 --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,JOB_DIR apptainer exec --no-mount home,cwd --pwd /app --mount 'type=bind,"source=/home/ann/mnist",destination=/job,ro' "$image" /opt/torchbake/entrypoint run train.py --epochs 3

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.pytorch.launch.refusal import Code
 from tests.unit.jobs.cases import task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.launchers.slurm import Slurm, code_of
@@ -55,7 +56,7 @@ def test_the_jobs_number_and_its_cluster_are_read(said: str, words: tuple[str, .
         ("CANCELLED", "0:0", 130),
         ("TIMEOUT", "0:0", 124),
         ("OUT_OF_MEMORY", "0:125", 253),
-        ("NODE_FAIL", "1:0", 1),
+        ("NODE_FAIL", "0:1", Code.NODE_LOST),
         ("BOOT_FAIL", "0:0", 1),
     ],
 )

@@ -59,9 +59,17 @@ def test_gpus_are_counted_by_node() -> None:
     assert "--nv" not in srun(task_of(text_of("ddp")))
 
 
-def test_a_task_that_fails_ends_the_others_but_in_an_elastic_job_it_left() -> None:
-    assert "--kill-on-bad-exit=1" in srun(task_of(text_of("ddp")))
-    assert {"--kill-on-bad-exit=0", "--no-kill"} <= set(srun(task_of(text_of("elastic"))))
+@pytest.mark.parametrize(("stop", "seconds"), [(0, 45), (30, 45), (31, 46), (600, 615)])
+def test_nodes_that_do_not_end_with_the_first_have_the_time_to_save_before_they_are_ended(
+    stop: int, seconds: int
+) -> None:
+    words = srun(task_of(LEAST + f"timeouts: {{stop: {stop}}}"))
+    assert {"--kill-on-bad-exit=0", f"--wait={seconds}"} <= set(words)
+    assert "--no-kill" not in words
+
+
+def test_a_node_that_leaves_an_elastic_job_ends_no_other() -> None:
+    assert {"--kill-on-bad-exit=0", "--wait=0", "--no-kill"} <= set(srun(task_of(text_of("elastic"))))
 
 
 def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
