@@ -1,5 +1,6 @@
 """Real registries for tests: Debian's docker-registry on a free loopback port, with a login or TLS where asked for."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -36,14 +37,15 @@ def program(folder: Path, name: str = "docker-registry") -> Path:
 def unpacked(folder: Path, package: str, path: str) -> Path:
     """A file of a Debian package, which is unpacked below ``folder`` and not installed."""
     there = folder / path
-    if not there.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            ["apt-get", "download", "-q", package], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{path} is not here, and Debian's package cannot be had: {done.stderr}"
-        (archive,) = folder.glob(f"{package}_*.deb")
-        subprocess.run(["dpkg", "-x", archive, folder], check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test may be about to do the same
+        if not there.exists():
+            command = ["apt-get", "download", "-q", package]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{path} is not here, and Debian's package cannot be had: {done.stderr}"
+            (archive,) = folder.glob(f"{package}_*.deb")
+            subprocess.run(["dpkg", "-x", archive, folder], check=True)
     return there
 
 

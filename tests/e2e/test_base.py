@@ -1,18 +1,14 @@
 """Bases: from a real registry, pinned by digest, or bootstrapped, the same every time."""
 
 import json
-import os
-import shutil
-import socket
 import subprocess
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docker
 import pytest
 
+from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
 
 pytestmark = pytest.mark.build
@@ -26,38 +22,9 @@ ROWS = (
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Debian's docker-registry on a free loopback port; ``host:port``."""
-    if not shutil.which("docker-registry"):
-        command = ["apt-get", "install", "-y", "--no-install-recommends", "docker-registry"]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    folder = tmp_path_factory.mktemp("registry")
-    (folder / "config.yml").write_text(
-        f"version: 0.1\nlog: {{level: error}}\nhttp: {{addr: {address}}}\n"
-        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
-    )
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
-    try:
-        _wait_for(f"http://{address}/v2/")
-        yield address
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(100):
-        try:
-            urllib.request.urlopen(url, timeout=1)
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"{url} does not answer")
+    """A real one on a free loopback port; ``host:port``."""
+    with registries.registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry")) as running:
+        yield running.host
 
 
 def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, engine: docker.DockerClient) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import docker
 import pytest
 
+from tests.e2e.beside import is_anothers
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 from torchbake.checks.smoke_run import OWN_TOOLBOX
@@ -87,21 +89,27 @@ def ours(engine: docker.DockerClient) -> Engine:
 
 @pytest.fixture
 def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
-    """What of runs is there now that was not there before the test: containers, networks, volumes."""
+    """What of our runs is there now that was not there before the test: containers, networks, volumes."""
 
     def look() -> set[str]:
+        containers = engine.containers.list(all=True, filters={"label": RUN}, ignore_removed=True)
+        networks = engine.networks.list(filters={"label": RUN})
         return {
-            *(
-                f"container {item.name}"
-                for item in engine.containers.list(all=True, filters={"label": RUN}, ignore_removed=True)
-            ),
-            *(f"network {item.name}" for item in engine.networks.list(filters={"label": RUN})),
-            *(f"volume {item.name}" for item in engine.volumes.list()),
+            *(f"container {item.name}" for item in containers if not is_anothers(item.labels.get(OWNER, ""))),
+            *(f"network {item.name}" for item in networks if not is_anothers(item.attrs["Labels"].get(OWNER, ""))),
+            *(f"volume {item.name}" for item in engine.volumes.list() if is_ours(item)),
         }
 
     before = look()
     yield lambda: sorted(look() - before)
     assert look() <= before
+
+
+def is_ours(volume: Any) -> bool:
+    """Nothing tells whose the volumes are that images declare; others' volumes have names."""
+    return bool(re.fullmatch("[0-9a-f]{64}", volume.name)) and not is_anothers(
+        (volume.attrs["Labels"] or {}).get(OWNER, "")
+    )
 
 
 @pytest.fixture

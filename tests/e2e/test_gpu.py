@@ -6,12 +6,13 @@ from typing import Any, Literal
 import docker
 import pytest
 
+from tests.e2e.beside import is_anothers
 from tests.e2e.conftest import CUDA, Completed, torchbake
 from torchbake.checks.gpu import probe
 from torchbake.checks.smoke_run import Session
 from torchbake.engine.client import Engine
 from torchbake.engine.gpu import Gpu, look_for_gpu
-from torchbake.engine.runner import RUN
+from torchbake.engine.runner import OWNER, RUN
 
 pytestmark = pytest.mark.engine
 
@@ -56,7 +57,8 @@ def test_an_engine_that_does_not_keep_its_word_is_found_out(
     assert gpu.how == "none"
     assert gpu.reason.startswith("a stale file says so, but it cannot start a container with it: ")
     assert "device" in gpu.reason.partition(": ")[2]  # the engine's own words
-    assert engine.containers.list(all=True, filters={"label": RUN, "ancestor": ref}) == []
+    containers = engine.containers.list(all=True, filters={"label": RUN, "ancestor": ref}, ignore_removed=True)
+    assert [each for each in containers if not is_anothers(each.labels.get(OWNER, ""))] == []
 
 
 @pytest.mark.usefixtures("without", "built")

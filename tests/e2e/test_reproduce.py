@@ -130,17 +130,17 @@ def test_the_cpu_image_is_the_same_twice() -> None:
     assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
 
 
-def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClient) -> None:
-    before = tags_of(engine, "torchbake")
-    done = torchbake("reproduce", INIT, "--format", "json")
+def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClient, project: Project) -> None:
+    matrix = project(INIT_ROW, repository="torchbake-test/twice/pytorch")
+    done = torchbake("reproduce", INIT, "--format", "json", "--matrix", str(matrix))
     found = reproduced(done)
     assert done.returncode == 0, done.stderr
     assert found["reproducible"] is True
     assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
     assert found["comparison"]["equal"] == found["comparison"]["layers"] == 1
     assert found["comparison"]["differences"] == []
-    assert tags_of(engine, "torchbake") == before
-    assert not list((ROOT / ".torchbake/runs").glob(f"*/.{INIT}-*"))
+    assert not tags_of(engine, "torchbake-test/twice")
+    assert not list((matrix.parent / ".torchbake/runs").glob(f"*/.{INIT}-*"))
 
 
 def test_what_differs_is_named_by_its_layer_and_its_file(own: Own) -> None:
