@@ -92,7 +92,7 @@ def test_an_address_that_answers_nothing_costs_no_more_than_a_moment(
         began = time.monotonic()
         wires = found(monkeypatch, port, listen(NODE_ZERO))
         assert wires[0].peer == NODE_ZERO
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 5  # as long as it was tried before it was known to be silent
     for wire in wires:
         wire.close()
 
