@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first; the order in a file stays."""
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    if gone := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
+        raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(gone)}")
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
