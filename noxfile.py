@@ -25,7 +25,8 @@ nox.options.reuse_existing_virtualenvs = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 
 # Tests wait a lot, for packages and for each other's nodes: one process more than there are cores keeps these busy.
-SIDE_BY_SIDE = ["-v", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", "--no-loadscope-reorder"]
+# Beyond eight the longest file decides, and memory is what each wants.
+SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 define_sessions()
 
