@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
+from docker.models.volumes import Volume
 
 from tests.e2e.bare import Bare
 from tests.e2e.once import once
@@ -156,6 +158,14 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
         return said.decode().strip()
 
     return run_in
+
+
+@pytest.fixture
+def volume(engine: docker.DockerClient) -> Iterator[Volume]:
+    """An empty one, which has a name: whose those without are nothing tells."""
+    made = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
+    yield made
+    made.remove(force=True)
 
 
 @pytest.fixture(scope="session")

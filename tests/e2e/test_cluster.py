@@ -97,7 +97,7 @@ def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
         return {
             *(f"container {item.name}" for item in containers if not is_anothers(item.labels.get(OWNER, ""))),
             *(f"network {item.name}" for item in networks if not is_anothers(item.attrs["Labels"].get(OWNER, ""))),
-            *(f"volume {item.name}" for item in engine.volumes.list() if is_ours(item)),
+            *(f"volume {item.name}" for item in engine.volumes.list() if is_ours(engine, item)),
         }
 
     before = look()
@@ -105,11 +105,13 @@ def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
     assert look() <= before
 
 
-def is_ours(volume: Any) -> bool:
-    """Nothing tells whose the volumes are that images declare; others' volumes have names."""
-    return bool(re.fullmatch("[0-9a-f]{64}", volume.name)) and not is_anothers(
-        (volume.attrs["Labels"] or {}).get(OWNER, "")
-    )
+def is_ours(engine: docker.DockerClient, volume: Any) -> bool:
+    """Of one that an image declares only the containers tell whose it is; others' volumes have names."""
+    if not re.fullmatch("[0-9a-f]{64}", volume.name):
+        return False
+    using = engine.containers.list(all=True, filters={"volume": volume.name}, ignore_removed=True)
+    labels = [volume.attrs["Labels"] or {}, *(container.labels for container in using)]
+    return not any(is_anothers(each.get(OWNER, "")) for each in labels)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
+from docker.models.volumes import Volume
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
 from tests.e2e.waiting import until
@@ -175,15 +175,11 @@ def test_any_uid_of_group_0_is_at_home_on_a_read_only_root(built: Built, run: Ru
 
 
 def test_volume_permissions_makes_a_volume_writable(
-    engine: docker.DockerClient, built: Built, run: Run, tmp_path: Path
+    engine: docker.DockerClient, built: Built, run: Run, volume: Volume
 ) -> None:
-    volume = engine.volumes.create()
-    try:
-        mount = {volume.name: {"bind": "/data", "mode": "rw"}}
-        caps: dict[str, Any] = {"cap_drop": ["ALL"], "cap_add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]}
-        run(built[CPU]["ref"], "sh", "-c", "mkdir -p /data/a && touch /data/a/b", user="0", volumes=mount)
-        engine.containers.run(built[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none", **caps)
-        said = run(built[CPU]["ref"], "sh", "-c", "echo hi > /data/a/b && stat -c %u:%g /data/a/b", volumes=mount)
-        assert said == "1001:1001"
-    finally:
-        volume.remove(force=True)
+    mount = {volume.name: {"bind": "/data", "mode": "rw"}}
+    caps: dict[str, Any] = {"cap_drop": ["ALL"], "cap_add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]}
+    run(built[CPU]["ref"], "sh", "-c", "mkdir -p /data/a && touch /data/a/b", user="0", volumes=mount)
+    engine.containers.run(built[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none", **caps)
+    said = run(built[CPU]["ref"], "sh", "-c", "echo hi > /data/a/b && stat -c %u:%g /data/a/b", volumes=mount)
+    assert said == "1001:1001"

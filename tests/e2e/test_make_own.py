@@ -10,6 +10,7 @@ from typing import Any
 
 import docker
 import pytest
+from docker.models.volumes import Volume
 
 from tests.certificates import AUTHORITY
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
@@ -171,15 +172,14 @@ def test_a_block_of_ones_own_template_is_in_the_image(made: Made, run: Run) -> N
     assert run(made.ref, "acme-info") == CPU
 
 
-def test_volumes_are_made_writable_for_the_same_uid(engine: docker.DockerClient, made: Made, run: Run) -> None:
-    ref, volume = made.images[INIT]["ref"], engine.volumes.create()
-    try:
-        mount = {volume.name: {"bind": "/data", "mode": "rw"}}
-        engine.containers.run(ref, ["/data"], remove=True, volumes=mount, network_mode="none")
-        assert run(made.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
-    finally:
-        volume.remove(force=True)
-    assert "(default 2000:2000)" in engine.containers.run(ref, ["--help"], remove=True).decode()
+def test_volumes_are_made_writable_for_the_same_uid(
+    engine: docker.DockerClient, made: Made, run: Run, volume: Volume
+) -> None:
+    mount = {volume.name: {"bind": "/data", "mode": "rw"}}
+    engine.containers.run(made.images[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none")
+    assert run(made.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
+    told = engine.containers.run(made.images[INIT]["ref"], ["--help"], remove=True).decode()
+    assert "(default 2000:2000)" in told
 
 
 def test_every_check_of_both_images_passes(made: Made) -> None:
