@@ -8,36 +8,31 @@ from pathlib import Path
 
 import helm_python
 import pytest
+import yaml
 
 from tests.clusters.lowering import lowered
 from tests.clusters.space import Space
-from tests.e2e.conftest import CPU, ROOT
+from tests.clusters.test_kubernetes import TO_THE_LETTER, no_restarts, submit
+from tests.e2e.conftest import CPU
 from tests.e2e.launchers.ended import Ended
-from tests.e2e.launchers.job import FAILS, NAME, NODES, TRAINS, check_failed, check_trained, manifest
+from tests.e2e.launchers.job import FAILS, NODES, TRAINS, check_failed, check_trained, manifest
+from tests.unit.charts.helm import objects
 
-each_target = pytest.mark.parametrize("target", ["kubernetes", "kubernetes-1.20", "helm"])
+each_target = pytest.mark.parametrize("target", ["kubernetes", TO_THE_LETTER, "helm"])
 
 
 def applied(target: str, space: Space, folder: Path, image: str, command: tuple[str, ...]) -> Ended:
     """From `kubectl apply` to the end of the last pod. Every pod has the exit code of the job."""
-    more: dict[str, object] = {"resources": {"cpu": "500m", "memory": "2Gi"}}  # the node may have two cores in all
-    more |= {} if target == "kubernetes-1.20" else {"restarts": 0}  # 1.20 would start again whatever failed
-    text = manifest(target, folder, image, command, **more)
-    text = text if target == "kubernetes-1.20" else lowered(chart_with(text, space.name) if target == "helm" else text)
-    began = time.monotonic()
-    space.kubectl("apply", "--filename=-", stdin=text)
+    wanted = {"cpu": "500m", "memory": "2Gi"}  # the node may have two cores in all
+    text = manifest(target, folder, image, command, resources=wanted, **no_restarts(target))
+    if target == "helm":
+        text = yaml.safe_dump_all(objects(helm_python.values_from_yaml(text), space.name).values())
+    began = submit(space, text if target == TO_THE_LETTER else lowered(text))
     ended = space.ends()
-    seconds = time.monotonic() - began
+    seconds = time.time() - began
     (code,) = {each.code for each in ended}
     assert len(ended) == NODES
     return Ended(code=code, seconds=seconds, said="".join(each.log for each in ended))
-
-
-def chart_with(values: str, namespace: str) -> str:
-    """What Helm makes of the chart with these values."""
-    chart = helm_python.Chart.load(ROOT / "charts/pytorch")
-    texts = chart.render(helm_python.values_from_yaml(values), name=NAME, namespace=namespace)
-    return "\n---\n".join(text for name, text in sorted(texts.items()) if name.endswith(".yaml") and text.strip())
 
 
 @each_target

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
@@ -65,10 +66,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     with contextlib.closing(docker.from_env()) as engine:
-        for image in engine.images.list():
-            for tag in image.tags:
-                if tag.startswith("torchbake-test/"):
-                    engine.images.remove(tag, force=True)
+        for tag in tags_of(engine, "torchbake-test/"):
+            engine.images.remove(tag, force=True)
+
+
+def tags_of(engine: docker.DockerClient, prefix: str) -> list[str]:
+    """The names of the engine's images that begin so."""
+    return [tag for image in engine.images.list() for tag in image.tags if tag.startswith(prefix)]
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
@@ -130,7 +134,8 @@ def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
 def judged(built: dict[str, dict[str, Any]], shared: Path) -> dict[str, dict[str, Any]]:
     """What `test` says of the three images, by id: all their checks, which have passed."""
     assert set(built) == {CPU, CUDA, INIT}
-    return once(shared, "judged", lambda: verdicts_of("--force", "--jobs", "1"))  # type: ignore[no-any-return]
+    images: dict[str, dict[str, Any]] = once(shared, "judged", lambda: verdicts_of("--force", "--jobs", "1"))
+    return images
 
 
 def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
@@ -158,6 +163,14 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
         return said.decode().strip()
 
     return run_in
+
+
+@pytest.fixture
+def port() -> int:
+    """One of this host's that was free a moment ago."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture

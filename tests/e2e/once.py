@@ -2,11 +2,20 @@
 
 import fcntl
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+
+@contextmanager
+def in_turn(lock: Path) -> Iterator[None]:
+    """One process at a time, of all that name the same file."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def once(folder: Path, name: str, make: Callable[[], Any]) -> Any:
@@ -14,8 +23,7 @@ def once(folder: Path, name: str, make: Callable[[], Any]) -> Any:
 
     Where ``make`` failed the test, it is not tried again: so do the tests of the others.
     """
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with in_turn(folder / f"{name}.lock"):
         kept = folder / f"{name}.json"
         if not kept.exists():
             kept.write_text(json.dumps(_tried(make)))

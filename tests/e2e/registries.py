@@ -1,6 +1,5 @@
 """Real registries for tests: Debian's docker-registry on a free loopback port, with a login or TLS where asked for."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -15,6 +14,8 @@ from pathlib import Path
 import bcrypt
 import requests
 import yaml
+
+from tests.e2e.once import in_turn
 
 NAME, PASSWORD = "tester", "s3cret"
 
@@ -38,8 +39,7 @@ def unpacked(folder: Path, package: str, path: str) -> Path:
     """A file of a Debian package, which is unpacked below ``folder`` and not installed."""
     there = folder / path
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{package}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another test may be about to do the same
+    with in_turn(folder / f".{package}.lock"):  # another test may be about to do the same
         if not there.exists():
             command = ["apt-get", "download", "-q", package]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, images_of, torchbake
+from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, images_of, tags_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.errors import BaseError
 
@@ -58,7 +58,7 @@ def test_dry_run_shows_the_plan_and_builds_nothing(project: Project, engine: doc
     assert done.returncode == 0, done.stderr
     assert {image["status"] for image in images_of(done).values()} == {"planned"}
     assert '"dockerfile"' in done.stderr
-    assert not [tag for image in engine.images.list() for tag in image.tags if tag.startswith("torchbake-test/dry")]
+    assert not tags_of(engine, "torchbake-test/dry")
     assert not (path.parent / "images" / INIT).exists()
 
 
@@ -115,8 +115,7 @@ def test_an_interrupted_build_tags_nothing(project: Project, engine: docker.Dock
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in rest
-    tags = [tag for image in engine.images.list() for tag in image.tags]
-    assert not [tag for tag in tags if tag.startswith("torchbake-test/killed")]
+    assert not tags_of(engine, "torchbake-test/killed")
     until(lambda: not _running(f"{path.parent}/.torchbake"), 10)
 
 

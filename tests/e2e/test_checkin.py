@@ -3,8 +3,6 @@
 Over this host's loopback, without an engine; then three containers, with torch.
 """
 
-# ruff: noqa: F811 - fixtures of another module are imported, and asked for by name
-
 import socket
 import threading
 import time
@@ -24,7 +22,6 @@ from entrypoints.pytorch.launch.nodes import Nodes
 from entrypoints.pytorch.launch.wire import Wire
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import new_job
-from tests.e2e.test_run import port  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.entrypoints
 

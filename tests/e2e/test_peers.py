@@ -18,7 +18,7 @@ import pytest
 
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.peers import Peer, connections, hello, simulate
-from tests.e2e.test_run import Start, address, job, port, script, start  # noqa: F401 - fixtures
+from tests.e2e.test_run import Start, address, job, script, start  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.entrypoints
 

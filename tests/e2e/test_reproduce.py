@@ -15,7 +15,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, tags_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import unread
@@ -102,12 +102,6 @@ def needed(layout: Layout, digest: str) -> set[str]:
     return {digest, *(blob.digest for blob in manifest.blobs)}
 
 
-def tags_of(engine: docker.DockerClient, owner: str) -> dict[str, str]:
-    """What each tag of an owner points at."""
-    images = engine.images.list()
-    return {tag: str(image.id) for image in images for tag in image.tags if tag.startswith(f"{owner}/")}
-
-
 def running(word: str) -> Iterator[Path]:
     """Processes that name ``word`` on their command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -139,7 +133,7 @@ def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClie
     assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
     assert found["comparison"]["equal"] == found["comparison"]["layers"] == 1
     assert found["comparison"]["differences"] == []
-    assert not tags_of(engine, "torchbake-test/twice")
+    assert not tags_of(engine, "torchbake-test/twice/")
     assert not list((matrix.parent / ".torchbake/runs").glob(f"*/.{INIT}-*"))
 
 
@@ -301,7 +295,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == (-number if number == signal.SIGKILL else 130), said
-    assert not tags_of(engine, f"torchbake-test/ended-{number:d}")
+    assert not tags_of(engine, f"torchbake-test/ended-{number:d}/")
     # Who is killed cannot end its build, which ends when nobody reads what it says.
     until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 10)
     image = built(run("build", "big", "--reproducible", "--format", "json"), "big")

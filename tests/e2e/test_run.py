@@ -53,13 +53,6 @@ def address() -> str:
 
 
 @pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("", 0))
-        return int(free.getsockname()[1])
-
-
-@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a `run` of words with variables; what still runs at the end of the test is killed."""
     nodes: list[Node] = []

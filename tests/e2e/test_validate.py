@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, tags_of, torchbake
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from torchbake.checks.verdict import CheckResult, Outcome
@@ -347,7 +347,7 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     }  # no key was given
     assert {"registry.sbom", "registry.provenance"} <= {check["id"] for check in checks}
     assert sum(check["id"] == "registry.versions" for check in checks) == len(tags) + 1
-    assert not _names(engine, place.where)
+    assert not tags_of(engine, f"{place.where}/")
 
     ref = f"{place.where}/foreign"
     engine.images.get(built[CPU]["ref"]).tag(ref, "cpu")
@@ -364,7 +364,7 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     failed = {check["id"]: check["reason"] for check in image["checks"] if check["outcome"] == "failed"}
     assert failed.keys() == {"registry.labels", "registry.versions"}
     assert "torch is 2.13.0+cpu, expected 2.12.0" in failed["registry.versions"]
-    assert not _names(engine, place.where)
+    assert not tags_of(engine, f"{place.where}/")
 
 
 def test_all_image_checks_can_be_run_on_what_is_served(
@@ -417,8 +417,3 @@ def _as_anybody(content: Content, folder: Path) -> Content:
     described["config"] |= {"digest": sha256(data), "size": len(data)}
     manifest = Manifest(data=json.dumps(described).encode(), media_type=content.manifest.media_type)
     return Content(manifest=manifest, folder=folder)
-
-
-def _names(engine: docker.DockerClient, where: str) -> set[str]:
-    """What of a registry's the engine has."""
-    return {tag for image in engine.images.list() for tag in image.tags if tag.startswith(f"{where}/")}

@@ -37,15 +37,15 @@ def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
             yield f"{path}{key}", value
 
 
-def render(values: Mapping[str, Any]) -> dict[str, str]:
+def render(values: Mapping[str, Any], namespace: str = "team") -> dict[str, str]:
     """Texts by the names of their templates."""
-    texts = _LOADED.render(dict(values), name=RELEASE, namespace="team")
+    texts = _LOADED.render(dict(values), name=RELEASE, namespace=namespace)
     return {name.removeprefix("pytorch/templates/"): text for name, text in texts.items() if text.strip()}
 
 
-def objects(values: Mapping[str, Any]) -> Objects:
+def objects(values: Mapping[str, Any], namespace: str = "team") -> Objects:
     """What Kubernetes is sent."""
-    texts = [text for name, text in render(values).items() if name.endswith(".yaml")]
+    texts = [text for name, text in render(values, namespace).items() if name.endswith(".yaml")]
     found = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
     named = {(each["kind"], each["metadata"]["name"]): each for each in found}
     assert len(named) == len(found)

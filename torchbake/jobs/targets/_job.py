@@ -8,11 +8,11 @@ from typing import Any
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import without_nothing
-from torchbake.jobs.task import Task
+from torchbake.jobs.task import NODE_LOST, Task
 
 # With these `run` ends where nodes did not find each other, or one was lost, and 143 is SIGTERM: a drained node.
 # docs/env-contract.md has them all. Any other code is the script's own.
-NODES_FAILED = (83, 84, 87, 89, 143)
+NODES_FAILED = (83, 84, 87, NODE_LOST, 143)
 _ELASTIC = "An elastic job ends with its node 0: Kubernetes 1.31 or newer."
 
 
