@@ -55,7 +55,7 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Payloads that are run together: in one container one after the other, or one payload on all ranks of a layout.
+    """Payloads that are run one after the other: in one container, or on all ranks of a layout.
 
     ``problem``: why the job is not run, which is a failure or leaves its checks unknown. ``given_gpu``: its containers
     have one.
@@ -122,20 +122,24 @@ def _no_gpu(gpu: Gpu, mode: str) -> Problem | None:
 
 
 def _nccl(options: Options) -> Iterator[Job]:
-    return (job for job in _jobs_on("cuda", options) if job.payloads == ("nccl",))
+    return (replace(job, payloads=("nccl",)) for job in _jobs_on("cuda", options) if "nccl" in job.payloads)
 
 
 def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
     single = tuple(name for name in SINGLE if name in options.payloads)
     if single:
         yield Job(payloads=single, device=device)
+    for turn, layout in enumerate(_layouts(device, options)):
+        if payloads := tuple(_payloads_on(layout, device, options, first=turn == 0)):
+            yield Job(payloads=payloads, device=device, layout=layout)
+
+
+def _payloads_on(layout: Layout, device: Device, options: Options, *, first: bool) -> Iterator[str]:
+    """Who starts first is ddp's to try, so examples are run once; and on one rank they have been run already."""
     for payload, devices in TOGETHER.items():
-        if payload in options.payloads and device in devices:
-            layouts = list(_layouts(device, options))
-            if payload in SINGLE:  # who starts first is ddp's to try, and one rank has been tried already
-                layouts = [layout for layout in layouts[:1] if (layout.nodes, layout.nproc) != (1, 1)]
-            for layout in layouts:
-                yield Job(payloads=(payload,), device=device, layout=layout)
+        again = payload in SINGLE and (not first or (layout.nodes, layout.nproc) == (1, 1))
+        if payload in options.payloads and device in devices and not again:
+            yield payload
 
 
 def _layouts(device: Device, options: Options) -> Iterator[Layout]:
@@ -176,7 +180,7 @@ def judge(job: Job, ended: Sequence[Ended]) -> tuple[CheckResult, ...]:
     """What a job's payloads found. Every container is judged: a good line from the master saves no worker."""
     if job.layout is None:
         return tuple(_single(job, ended[0]))
-    return (_together(job, ended),)
+    return tuple(_together(job, ended))
 
 
 @dataclass(frozen=True)
@@ -216,28 +220,63 @@ def _single(job: Job, ended: Ended) -> Iterator[CheckResult]:
             yield CheckResult(id=job.check_id(name), outcome=Outcome.NOT_RUN, reason=reason)
 
 
-def _together(job: Job, ended: Sequence[Ended]) -> CheckResult:
-    name = job.payloads[0]
-    lines = [line for node in ended for line in lines_in(node.stdout) if line.payload == name]
+@dataclass(frozen=True)
+class _Together:
+    """The nodes of a job, and what their ranks said of its payloads."""
+
+    job: Job
+    ended: Sequence[Ended]
+
+    @cached_property
+    def lines(self) -> dict[str, list[Line]]:
+        found: dict[str, list[Line]] = {}
+        for node in self.ended:
+            for line in lines_in(node.stdout):
+                found.setdefault(line.payload, []).append(line)
+        return found
+
+    @cached_property
+    def last(self) -> str:
+        """The payload in which it ended: the first that is silent or has failed, else the last one."""
+        silent = next((name for name in self.job.payloads if not self._passed_over(name)), None)
+        return silent or self.job.payloads[-1]
+
+    @cached_property
+    def first_failed(self) -> Ended | None:
+        """The node that failed first; ranks that only say that they cannot run have not failed."""
+        bad = [node for node in self.ended if not node.good]
+        outcomes = {line.verdict for lines in self.lines.values() for line in lines}
+        if outcomes == {Outcome.NOT_RUN} and all(node.code == _NOT_RUN for node in bad):
+            bad = []
+        return min(bad, key=lambda node: (not node.out_of_memory, node.at)) if bad else None
+
+    def problem_of(self, name: str) -> str:
+        """Why a payload is not what its line says; empty when it is."""
+        lines, first = self.lines.get(name, []), self.first_failed
+        if len(lines) > 1:
+            return f"{len(lines)} ranks each printed a verdict: they did not work together"
+        if first and name == self.last:
+            told = lines and lines[0].verdict is Outcome.FAILED
+            return _with_tail(lines[0].reason if told else _end_of(first), first)
+        return "" if lines else f"no verdict, though every node {self.ended[0].how}"
+
+    def _passed_over(self, name: str) -> bool:
+        return name in self.lines and self.lines[name][0].verdict is not Outcome.FAILED
+
+
+def _together(job: Job, ended: Sequence[Ended]) -> Iterator[CheckResult]:
+    run = _Together(job, ended)
     seconds = max(node.seconds for node in ended)
-    bad = [node for node in ended if not node.good]
-    not_run = bool(lines) and lines[0].verdict is Outcome.NOT_RUN
-    if not_run and all(node.code == _NOT_RUN for node in bad):
-        bad = []
-    first = min(bad, key=lambda node: (not node.out_of_memory, node.at)) if bad else None
-    problem = ""
-    if len(lines) > 1:
-        problem = f"{len(lines)} ranks each printed a verdict: they did not work together"
-    elif first and lines and lines[0].verdict is Outcome.FAILED:
-        problem = _with_tail(lines[0].reason, first)
-    elif first:
-        problem = _with_tail(_end_of(first), first)
-    elif not lines:
-        problem = f"no verdict, though every node {ended[0].how}"
     nodes = {node.name: {"code": node.code, "seconds": round(node.seconds, 1)} for node in ended}
-    if not lines:
-        return _failed(job, name, problem, seconds, nodes=nodes)
-    return _result(job, lines[:1], problem=problem, more={"nodes": nodes, "wall": seconds})
+    for name in job.payloads:
+        lines, problem = run.lines.get(name, []), run.problem_of(name)
+        if lines:
+            yield _result(job, lines[:1], problem=problem, more={"nodes": nodes, "wall": seconds})
+        elif name == run.last:
+            yield _failed(job, name, problem, seconds, nodes=nodes)
+        else:
+            reason = f"the job ended before it, in {run.last}"
+            yield CheckResult(id=job.check_id(name), outcome=Outcome.NOT_RUN, reason=reason)
 
 
 def _result(job: Job, lines: Sequence[Line], *, problem: str, more: Mapping[str, Any]) -> CheckResult:

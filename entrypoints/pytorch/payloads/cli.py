@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import NoReturn
 
@@ -20,23 +20,26 @@ USAGE_CODE = 64
 
 @dataclass(frozen=True)
 class Payload:
-    """One entry of `smoke --list`; of one ``together``, only rank 0 speaks."""
+    """One entry of `smoke --list`; of one ``together``, only rank 0 speaks. One that ``trains`` makes an optimizer."""
 
     module: str
     what: str
     together: bool = False
+    trains: bool = False
 
 
 PAYLOADS: Mapping[str, Payload] = {
     "tensor": Payload("tensor", "matmul, conv, linalg, reductions of each dtype against independent references"),
-    "autograd": Payload("autograd", "gradients, double backward, a fit whose loss falls, mixed precision"),
+    "autograd": Payload("autograd", "gradients, double backward, a fit whose loss falls, mixed precision", trains=True),
     "compile": Payload("compile_", "torch.compile equals eager, forward and backward; needs a compiler"),
-    "export": Payload("export", "TorchScript, torch.export, ONNX where it is installed, checkpoints"),
+    "export": Payload("export", "TorchScript, torch.export, ONNX where it is installed, checkpoints", trains=True),
     "loader": Payload("loader", "DataLoader workers, shared memory, pinned memory"),
     "versions": Payload("versions", "torch, CUDA, cuDNN, NCCL and Python against --expect"),
-    "examples": Payload("examples", "a digits classifier and a regression, on one or many ranks", together=True),
-    "ddp": Payload("ddp", "collectives and data-parallel training, on one or many ranks", together=True),
-    "nccl": Payload("nccl", "the same over NCCL, and its bandwidth", together=True),
+    "examples": Payload(
+        "examples", "a digits classifier and a regression, one or many ranks", together=True, trains=True
+    ),
+    "ddp": Payload("ddp", "collectives and data-parallel training, on one or many ranks", together=True, trains=True),
+    "nccl": Payload("nccl", "the same over NCCL, and its bandwidth", together=True, trains=True),
 }
 
 _EPILOG = """\
@@ -56,10 +59,11 @@ examples:
 
 @dataclass(frozen=True)
 class Options:
-    """What a payload is told."""
+    """What a payload is told. ``turn``: how many were there before it."""
 
     device: str = "cpu"
     expected: Mapping[str, str | None] = field(default_factory=dict)
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,33 +123,39 @@ def main(words: list[str]) -> int:
     if arguments.list:
         print("\n".join(f"{name}\t{payload.what}" for name, payload in PAYLOADS.items()))
         return 0
-    missing = _import_torch()
+    missing = _import_torch(trains=any(PAYLOADS[name].trains for name in arguments.names))
     outcomes = []
-    for name in arguments.names:
-        verdict = _fail(name, arguments, missing) if missing else _judge(name, arguments)
+    for turn, name in enumerate(arguments.names):
+        verdict = _fail(name, arguments, missing) if missing else _judge(name, arguments, turn)
         _say(verdict)
         outcomes.append(verdict.outcome)
-        if verdict.figures.get("told"):
-            break
+        job_ends = verdict.outcome is Outcome.FAILED and PAYLOADS[name].together and "RANK" in os.environ
+        if job_ends or verdict.figures.get("told"):
+            break  # no other rank comes to the next payload
     return outcome_of_all(outcomes).exit_code
 
 
-def _import_torch() -> str:
-    """Import it once, for all payloads that are forked from here; returns why it cannot be."""
+def _import_torch(*, trains: bool) -> str:
+    """Import it once, for all payloads that are forked from here; returns why it cannot be.
+
+    A process's first optimizer costs another second, as torch then imports its compiler.
+    """
     start = time.perf_counter()
     try:
-        import_module("torch")
+        torch = import_module("torch")
+        if trains:
+            torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1)
     except Exception as error:  # a broken library raises OSError, a broken package anything
         return f"torch cannot be imported by {sys.executable}: {said(error)}"
     print(f"smoke: torch imported in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return ""
 
 
-def _judge(name: str, arguments: Arguments) -> Verdict:
+def _judge(name: str, arguments: Arguments, turn: int) -> Verdict:
     start = time.perf_counter()
-    device = "cuda" if name == "nccl" else arguments.options.device
+    device, options = "cuda" if name == "nccl" else arguments.options.device, replace(arguments.options, turn=turn)
     try:
-        ended = run_apart(lambda tell: _work(name, device, arguments.options, tell), arguments.timeout)
+        ended = run_apart(lambda tell: _work(name, device, options, tell), arguments.timeout)
     except Told as told:
         return _fail(name, arguments, f"told to end by {told}", {"told": str(told)})
     if ended.verdict:

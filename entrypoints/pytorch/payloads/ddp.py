@@ -29,7 +29,7 @@ _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16)
 
 def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], None] | None = None) -> None:
     """``more`` is what another payload has to check in the same group."""
-    with open_group(checks, options.device) as group:
+    with open_group(checks, options.device, options.turn) as group:
         _collectives(checks, group)
         with checks("training"):
             checks.figures["loss"] = _training(checks, group)

@@ -27,7 +27,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def check(checks: Checks, options: "Options") -> None:
-    with open_group(checks, options.device) as group:
+    with open_group(checks, options.device, options.turn) as group:
         with checks("digits"):
             _digits(checks, group)
         with checks("regression"):

@@ -52,10 +52,11 @@ class Group:
 
 
 @contextmanager
-def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
+def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Group]:
     """All ranks of the job, or this process alone; at the end every rank has heard what failed on the others.
 
-    Raises NotRun where the device or the backend is not there.
+    ``turn``: how many groups these ranks had before, in other processes. Raises NotRun where the device or the
+    backend is not there.
     """
     device = open_device(device_name)
     backend = BACKENDS[device.type]
@@ -64,7 +65,7 @@ def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
     if not dist.is_backend_available(backend):
         raise NotRun(f"this torch is built without {backend}")
     with checks("start"):
-        _start(backend, device)
+        _start(backend, device, turn)
     group = Group(dist.get_rank(), dist.get_world_size(), device)
     checks.figures |= {"backend": backend, "world": group.size}
     yield group
@@ -73,10 +74,14 @@ def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
     dist.destroy_process_group()
 
 
-def _start(backend: str, device: torch.device) -> None:
+def _start(backend: str, device: torch.device, turn: int) -> None:
     timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
     bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
-    if "RANK" in os.environ:
+    if "RANK" in os.environ and turn:  # the store still has what the group before wrote
+        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+        own = dist.PrefixStore(f"torchbake/{turn}", store)
+        dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=timeout, device_id=bound)
+    elif "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout, device_id=bound)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout, device_id=bound)

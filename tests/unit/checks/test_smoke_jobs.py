@@ -63,8 +63,8 @@ def test_a_cpu_image_is_judged_on_the_cpu_alone() -> None:
             for name in ("tensor", "autograd", "compile", "export", "loader", "versions", "examples")
         ),
         "smoke.ddp[gloo,2x2,workers-first]",
-        "smoke.ddp[gloo,2x2,master-first]",
         "smoke.examples[gloo,2x2,workers-first]",
+        "smoke.ddp[gloo,2x2,master-first]",
     ]
 
 
@@ -294,6 +294,41 @@ def test_nodes_that_each_take_themselves_for_the_whole_job_have_failed() -> None
         Outcome.FAILED,
         "2 ranks each printed a verdict: they did not work together",
     )
+
+
+BOTH = replace(DDP, payloads=("ddp", "examples"))
+
+
+def outcomes_of(job: Job, *nodes: Ended) -> list[tuple[Outcome, str]]:
+    return [(result.outcome, result.summary) for result in judge(job, nodes)]
+
+
+def test_payloads_share_a_job_and_each_has_its_own_verdict() -> None:
+    told = line("ddp") + line("examples")
+    assert outcomes_of(BOTH, ended(stdout=told), ended(name="node1")) == [(Outcome.PASSED, "")] * 2
+    assert outcomes_of(
+        BOTH, ended(1, line("ddp") + line("examples", "failed", reason="no")), ended(1, name="node1")
+    ) == [
+        (Outcome.PASSED, ""),
+        (Outcome.FAILED, "no"),
+    ]
+
+
+def test_what_a_failed_payload_kept_from_running_is_not_called_failed() -> None:
+    before = (Outcome.NOT_RUN, "the job ended before it, in ddp")
+    nodes = ended(1, line("ddp", "failed", reason="a wrong sum")), ended(1, name="node1")
+    assert outcomes_of(BOTH, *nodes) == [(Outcome.FAILED, "a wrong sum"), before]
+    assert outcomes_of(BOTH, ended(139), ended(89, name="node1")) == [
+        (Outcome.FAILED, "node0 was ended by SIGSEGV"),
+        before,
+    ]
+
+
+def test_a_node_that_failed_is_held_against_the_payload_in_which_it_did() -> None:
+    passed = (Outcome.PASSED, "")
+    crashed = (Outcome.FAILED, "node1 was ended by SIGSEGV")
+    for told in (line("ddp"), line("ddp") + line("examples")):
+        assert outcomes_of(BOTH, ended(stdout=told), ended(139, name="node1")) == [passed, crashed]
 
 
 def test_a_job_that_could_not_run_says_why() -> None:
