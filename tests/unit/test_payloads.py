@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
 from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
-from torchbake.checks import smoke_jobs
+from torchbake.checks import smoke_jobs, smoke_judge
 from torchbake.core.paths import TOOLKIT
 from torchbake.oci.labels import versions_in
 
@@ -36,7 +36,7 @@ def test_a_line_is_one_line_of_json_whatever_is_in_it(figures: dict[str, object]
     assert len(line.splitlines()) == 1
     values = json.loads(line)
     assert (values["payload"], values["verdict"], values["reason"]) == ("tensor", "passed", reason)
-    assert smoke_jobs.Line.model_validate_json(line).verdict == "passed"
+    assert smoke_judge.Line.model_validate_json(line).verdict == "passed"
 
 
 def test_infinities_are_words() -> None:

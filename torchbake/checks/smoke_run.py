@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from torchbake.checks.reports import Tested
-from torchbake.checks.smoke_jobs import Job, Options, jobs_of, judge, nodes_of
+from torchbake.checks.smoke_jobs import Job, Options, jobs_of, nodes_of
+from torchbake.checks.smoke_judge import judge
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
 from torchbake.core.job_variables import without_job
 from torchbake.core.parallel import run_all

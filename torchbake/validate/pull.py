@@ -12,7 +12,8 @@ from docker.errors import ImageNotFound
 
 from torchbake.checks.pytest_run import Suite, Target
 from torchbake.checks.reports import file_name
-from torchbake.checks.smoke_jobs import Job, judge, nodes_of
+from torchbake.checks.smoke_jobs import Job, nodes_of
+from torchbake.checks.smoke_judge import judge
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
 from torchbake.core.problem import Problem, problem_of
