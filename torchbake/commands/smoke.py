@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Literal
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.gpu import family_of, find_gpu
+from torchbake.checks.gpu import family_of, family_of_build, find_gpu
 from torchbake.checks.reports import Tested, absent, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
@@ -54,7 +53,6 @@ import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
 print(pathlib.Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else "")
 """
-_CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*=\s*['\"]", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +240,7 @@ def _host(host: str, args: Arguments, session: Session) -> Subject:
     if done.returncode or not done.stdout.strip():
         said = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
         raise CheckError(f"{python} has no torch: {said}", hint=f"Install it: {python} -m pip install torch")
-    family = "cuda" if _CUDA_BUILD.search(done.stdout) else "cpu"
+    family = family_of_build(done.stdout)
     gpu = gpu_of_host()
     if family == "cpu":
         gpu = replace(gpu, how="none", reason=f"its torch is a CPU build ({gpu.reason})")
