@@ -5,6 +5,7 @@ torchbake/hosts/ssh.py), an archive, and then nothing: the end of stdin ends the
 """
 
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -20,17 +21,21 @@ import threading
 from typing import Any
 
 
+# Debian 12's Python 3.11.2 is older than filters; what is unpacked is our own.
+_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 def facts() -> dict[str, Any]:
     """What is here: versions without importing torch, the address that was called, a free port, GPUs."""
     sandbox = pathlib.Path(sys.executable).parent.parent
-    record, found = sandbox / "torchbake.json", list(sandbox.glob("lib/python3*/site-packages/torch/version.py"))
+    record, torch = sandbox / "torchbake.json", importlib.util.find_spec("torch")
     with socket.socket() as line:
         line.bind(("", 0))
         port = line.getsockname()[1]
     devices = [*pathlib.Path("/dev").glob("nvidia[0-9]*"), *pathlib.Path("/dev").glob("dxg")]  # dxg: within WSL
     return {
         "python": platform.python_version(),
-        "torch": found[0].read_text() if found else "",
+        "torch": pathlib.Path(torch.origin).with_name("version.py").read_text() if torch and torch.origin else "",
         "record": json.loads(record.read_text()) if record.exists() else {},
         "address": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
         "port": port,
@@ -42,7 +47,7 @@ def run(request: dict[str, Any], folder: str) -> int:
     """The command's exit code, as a shell gives it."""
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
     child = subprocess.Popen(
-        [sys.executable, *request["command"]], cwd=folder, env={**os.environ, **request["env"], "PATH": path},
+        [sys.executable, *request["command"]], cwd=folder, env={**os.environ, **request["env"], "PATH": path, "TMPDIR": folder},
         stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     threading.Thread(target=end_with_connection, args=(child, request["grace"]), daemon=True).start()
@@ -69,7 +74,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
         with tarfile.open(fileobj=io.BytesIO(stream.read(request["size"]))) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, **_FILTER)
         return run(request, folder)
 
 
