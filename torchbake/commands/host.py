@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.checks.reports import Tested, as_json
 from torchbake.checks.smoke_jobs import PAYLOADS, Options
 from torchbake.checks.smoke_run import Session
-from torchbake.checks.tables import show_checks
-from torchbake.checks.verdict import Outcome, tally
+from torchbake.checks.tables import show_each
+from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import Format, Words, add_format, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
@@ -24,7 +23,7 @@ from torchbake.hosts.ansible import Ansible, find_ansible
 from torchbake.hosts.chosen import Chosen, choose
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.hosts.play import Request
-from torchbake.hosts.prepare import expected_of, prepare
+from torchbake.hosts.prepare import Preparation, expected_of
 from torchbake.hosts.results import HostResult, State
 from torchbake.hosts.smoke import SmokeOfHosts, options_for
 from torchbake.hosts.ssh import SshHost, ssh_host
@@ -51,6 +50,7 @@ class Arguments:
     extra_vars: tuple[str, ...]
     serial: str
     wheelhouse: tuple[Path, ...]
+    offline: bool
     ask_become_pass: bool
     vault_password_file: str
     user: str
@@ -77,10 +77,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     parser.add_argument("--vault-password-file", default="", metavar="FILE", help="what opens Ansible's vaults")
-    parser.add_argument("--serial", default="", metavar="N", help="apply: so many hosts at a time, or 25%% of them")
+    parser.add_argument(
+        "--serial",
+        default="",
+        metavar="N",
+        help="so many hosts at a time, or 25%%; a failure stops the rest",
+    )
     parser.add_argument(
         "--wheelhouse", action="append", default=[], type=Path, metavar="FOLDER",
         help="apply, check: a folder with wheels that are carried over, beside those of pip's settings; again for more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--offline", action="store_true",
+        help="apply, check: hosts reach no index: every wheel goes along, and what is not here is downloaded first",
     )  # fmt: skip
     _add_smoke(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the commands; run none of them on a host")
@@ -137,8 +146,9 @@ class Group:
 
 
 _OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {  # those that not every action has, with their defaults
-    "serial": (("apply", "check"), ""),
+    "serial": (("apply", "check", "rollback", "remove"), ""),
     "wheelhouse": (("apply", "check"), ()),
+    "offline": (("apply", "check"), False),
     "ask_become_pass": (("apply", "check", "rollback", "remove"), False),
     "user": (("smoke",), ""),
     "master": (("smoke",), ""),
@@ -183,9 +193,11 @@ def _chosen(args: Arguments, group: Group) -> Chosen:
 
 def _install(args: Arguments, group: Group) -> int:
     """`apply` and `check`."""
-    pip = read_pip_config()
-    variables = prepare(group.project, _chosen(args, group), group.named, pip, args.wheelhouse)
-    return _play(args, group, "apply", {**variables, **({"pytorch_serial": args.serial} if args.serial else {})})
+    preparation = Preparation(
+        project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
+    )
+    variables = preparation.variables(_chosen(args, group), group.named)
+    return _play(args, group, "apply", variables)
 
 
 def _take_back(args: Arguments, group: Group) -> int:
@@ -196,6 +208,7 @@ def _take_back(args: Arguments, group: Group) -> int:
 
 
 def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any]) -> int:
+    variables = {**variables, **({"pytorch_serial": args.serial} if args.serial else {})}
     vault = ("--vault-password-file", args.vault_password_file) if args.vault_password_file else ()
     request = Request(
         playbook=playbook, inventory=group.inventory, limit=args.limit, check=group.action == "check",
@@ -252,7 +265,7 @@ def _smoke(args: Arguments, group: Group) -> int:
         _show_commands([shlex.join(host.words) for host in hosts], args.format)
         return 0
     found = _smoke_run(args, group, hosts, chosen).run()
-    _show_smoke(found, args.format)
+    show_each(found, args.format)
     bad = [each.name for each in found if each.outcome is not Outcome.PASSED]
     if bad:
         raise CheckError(f"{len(bad)} of {len(found)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
@@ -267,17 +280,6 @@ def _smoke_run(args: Arguments, group: Group, hosts: tuple[SshHost, ...], chosen
         hosts=hosts, expected={name: promised[spec.id] for name, spec in chosen.of_host.items()},
         options=options_for(options, len(hosts)), session=Session(), master=args.master,
     )  # fmt: skip
-
-
-def _show_smoke(found: Sequence[Tested], form: str) -> None:
-    if form == "json":
-        console.show_json(as_json(found))
-        return
-    for tested in found:
-        said = tested.problem.sentence if tested.problem else tally(tested.checks)
-        console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
-        if tested.checks:
-            show_checks(tested.checks)
 
 
 _ACTIONS: Mapping[str, Callable[[Arguments, Group], int]] = {

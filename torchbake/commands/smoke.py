@@ -13,7 +13,7 @@ from rich.text import Text
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, family_of_build, find_gpu
-from torchbake.checks.reports import Tested, absent, as_json
+from torchbake.checks.reports import Tested, absent
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
     OWN_TOOLBOX,
@@ -24,8 +24,8 @@ from torchbake.checks.smoke_run import (
     Subject,
     own_toolbox,
 )
-from torchbake.checks.tables import show_checks
-from torchbake.checks.verdict import Outcome, tally
+from torchbake.checks.tables import show_each
+from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
@@ -147,7 +147,7 @@ def run(args: Arguments) -> int:
             _show_plan(subjects, missing, options, args.format)
             return 0
         results = [*SmokeRun(options=options, session=session, engine=engine).run(subjects, jobs=args.jobs), *missing]
-    _show(results, args.format)
+    show_each(results, args.format)
     if args.keep:
         _tell_kept(session)
     bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
@@ -272,17 +272,6 @@ def _step(job: Job) -> str:
     if job.problem:
         return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
-
-
-def _show(results: Sequence[Tested], form: str) -> None:
-    if form == "json":
-        console.show_json(as_json(results))
-        return
-    for tested in results:
-        said = tested.problem.sentence if tested.problem else tally(tested.checks)
-        console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
-        if tested.checks:
-            show_checks(tested.checks)
 
 
 def _tell_kept(session: Session) -> None:

@@ -20,7 +20,6 @@ import tempfile
 import threading
 from typing import Any
 
-
 # Debian 12's Python 3.11.2 is older than filters; what is unpacked is our own.
 _FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
@@ -46,10 +45,10 @@ def facts() -> dict[str, Any]:
 def run(request: dict[str, Any], folder: str) -> int:
     """The command's exit code, as a shell gives it."""
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+    env = {**os.environ, **request["env"], "PATH": path, "TMPDIR": folder}
     child = subprocess.Popen(
-        [sys.executable, *request["command"]], cwd=folder, env={**os.environ, **request["env"], "PATH": path, "TMPDIR": folder},
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, *request["command"]], cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True
+    )
     threading.Thread(target=end_with_connection, args=(child, request["grace"]), daemon=True).start()
     code = child.wait()
     with contextlib.suppress(ProcessLookupError):

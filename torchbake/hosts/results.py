@@ -38,6 +38,8 @@ class Stats(BaseModel):
 
 
 _NONE = Stats()
+_FEW = 3  # lines of a reason that are shown on one
+_OF_COMMANDS = "non-zero return code"
 
 
 class Line(BaseModel):
@@ -48,8 +50,20 @@ class Line(BaseModel):
     event: Literal["changed", "failed", "unreachable", "stats"]
     host: str
     task: str = ""
-    message: Any = ""
+    msg: Any = ""
+    stderr: Any = ""
+    stdout: Any = ""
+    censored: Any = ""
     stats: Stats | None = None
+
+    @property
+    def reason(self) -> str:
+        """Of a command, what it said itself: Ansible's own message is that it failed."""
+        texts = [str(text).strip() for text in (self.msg, self.stderr, self.stdout, self.censored)]
+        said = [text for text in texts if text]
+        if len(said) > 1 and said[0] == _OF_COMMANDS:
+            return said[1]
+        return said[0] if said else "no reason was given"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +88,9 @@ class HostResult:
     @property
     def remark(self) -> str:
         """What there is to say beside the state, on one line."""
-        return clean(f"{self.task}: {self.reason}" if self.task else self.reason)
+        lines = [line.strip() for line in clean(self.reason).splitlines() if line.strip()]
+        reason = " ".join(lines if len(lines) <= _FEW else (lines[0], "…", lines[-1]))
+        return f"{self.task.rpartition(' : ')[2]}: {reason}" if self.task else reason
 
 
 def read_results(text: str, hosts: Sequence[str]) -> tuple[HostResult, ...]:
@@ -119,7 +135,7 @@ def _state(stats: Stats) -> State:
 def _why(bad: Sequence[Line]) -> str:
     if not bad:
         return "it was interrupted"
-    return str(bad[-1].message).strip() or "no reason was given"
+    return bad[-1].reason
 
 
 def as_json(results: Iterable[HostResult]) -> list[dict[str, Any]]:

@@ -17,15 +17,8 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.proxies import PROXY_VARIABLES
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.hosts.chosen import IMAGE, Chosen
+from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.spec import ImageSpec
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wheels:
-    """Of an image: the folder with the locked wheels that this machine holds (None: it has none), and what it lacks."""
-
-    folder: Path | None
-    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +56,7 @@ def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]
     settings = reached(pip)
     indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
     offline = settings.no_index or not wheels.missing
-    asked = settings.with_indexes(indexes) if indexes and not offline else settings
+    asked = PipConfig(no_index=True) if offline else settings.with_indexes(indexes) if indexes else settings
     return {
         "pytorch_packages": list(spec.apt),
         "pytorch_uv_config": tomllib.loads(uv_toml(asked)),

@@ -34,10 +34,11 @@ class CallbackModule(CallbackBase):
             _write({"event": "stats", "host": host, "stats": stats.summarize(host)})
 
     def _tell(self, result: Any, event: str) -> None:
-        """``result.result`` is without what a task with no_log says."""
+        """``result.result`` is without what a task with no_log says. Of a loop, the item that failed says more."""
         said = result.result
-        message = said.get("msg") or said.get("stderr") or said.get("censored") or ""
-        _write({"event": event, "host": result.host.get_name(), "task": result.task.get_name(), "message": message})
+        item = next((each for each in said.get("results") or () if each.get("failed")), said)
+        told = {key: item.get(key) or "" for key in ("msg", "stderr", "stdout", "censored")}
+        _write({"event": event, "host": result.host.get_name(), "task": result.task.get_name(), **told})
 
 
 def _write(line: dict[str, Any]) -> None:
