@@ -19,7 +19,7 @@ from tests.e2e.waiting import until
 SSHD = ("openssh-server", "procps")
 BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
 # Debian 13 has no Python 3.11, which the lock for the CPU wants: this one has Debian 12's beside its own.
-TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11", "sudo"), "older": "bookworm"}
+TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
 _START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e -o UseDNS=no"
 
 
@@ -100,9 +100,7 @@ Host {name}
 
 
 @contextmanager
-def new_boxes(
-    engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]
-) -> Iterator[Boxes]:
+def new_boxes(engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]) -> Iterator[Boxes]:
     """Start boxes by name, on a network of their own; they are removed at the end."""
     network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
     with tempfile.TemporaryDirectory(prefix="boxes-") as folder:  # sockets of ssh want a short path
