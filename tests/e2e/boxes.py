@@ -1,4 +1,4 @@
-"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and a folder of ssh settings for them."""
+"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and settings of ssh for them."""
 
 import contextlib
 import os
@@ -41,8 +41,9 @@ class Box:
     def inside(self, command: str) -> str:
         """Run a command as root, past ssh."""
         code, said = self.container.exec_run(["bash", "-ec", command])
+        assert isinstance(said, bytes)
         assert code == 0, said.decode()
-        return str(said.decode())
+        return said.decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class Boxes:
     def add(self, engine: docker.DockerClient, name: str, network: str, image: str) -> Box:
         """Start one."""
         container = engine.containers.run(
-            image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", None)},
+            image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", 0)},
             network=network, networking_config={network: engine.api.create_endpoint_config(aliases=[name])},
             shm_size="256m", name=f"{network}-{name}", labels={"torchbake-test": "box"},
         )  # fmt: skip
@@ -77,9 +78,9 @@ class Boxes:
         public = self.key.with_suffix(".pub").read_text()
         box.inside(f"install -d -m 700 /root/.ssh && echo '{public.strip()}' > /root/.ssh/authorized_keys")
         container.reload()
-        port = container.ports["22/tcp"][0]["HostPort"]
+        (published,) = container.ports["22/tcp"] or []
         with self.config.open("a") as config:
-            config.write(_SETTINGS.format(name=name, port=port, key=self.key))
+            config.write(_SETTINGS.format(name=name, port=published["HostPort"], key=self.key))
         until(lambda: box.ssh("true", check=False).returncode == 0)
         return box
 

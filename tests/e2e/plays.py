@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.bare import ROOT
 from tests.e2e.boxes import Boxes
 
-__all__ = ["BIN", "ROOT", "Played", "Plays"]
-
 BIN = Path(sys.executable).parent
+Hosts = dict[str, dict[str, object]]  # the variables of each
 _RECAP = re.compile(r"(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)")
 
 
@@ -41,7 +39,7 @@ class Plays:
     boxes: Boxes
     collections: Path
     variables: Mapping[str, object]
-    hosts: dict[str, dict[str, object]] = field(default_factory=dict)
+    hosts: Hosts = field(default_factory=dict)
 
     def command(self, playbook: str, *words: str, **variables: object) -> list[str]:
         """Variables of this call win over all others, as those of `-e` do."""

@@ -1,6 +1,6 @@
 """PyTorch on bare hosts, by the collection as it is built and installed: two machines with sshd, Debian 12 and 13.
 
-Both get the CPU image's wheels once, which were carried over; every other test is about what is there by then.
+Both get the CPU image's wheels once, one of them carried over; every other test is about what is there by then.
 """
 
 import os
@@ -17,10 +17,13 @@ import docker
 import pytest
 import testinfra
 import uv
+from packaging.utils import canonicalize_name
 
+from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import BOOKWORM, TRIXIE, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
-from tests.e2e.plays import BIN, ROOT, Played, Plays
+from tests.e2e.plays import BIN, Hosts, Played, Plays
+from tests.e2e.serving import index_of
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -33,29 +36,33 @@ PROJECT = "/home/pytorch/pytorch"
 PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
 # All files of a host but the traces of logging in and of Ansible's own temporary files.
 SNAPSHOT = (
-    "find / -xdev \\( -path /proc -o -path /sys -o -path /tmp -o -path /run -o -path /root/.ansible -o -path /var/log \\) -prune"
-    " -o -printf '%p %m %u %g %s %l %T@\\n' | grep -v '^/root ' | sort | sha256sum"
+    "find / -xdev \\( -path /proc -o -path /sys -o -path /tmp -o -path /run -o -path /root/.ansible -o -path /var/log"
+    " \\) -prune -o -printf '%p %m %u %g %s %l %T@\\n' | grep -v '^/root ' | sort | sha256sum"
 )
 
 
 @pytest.fixture(scope="module")
-def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels of the CPU image's lock, from wherever this host's pip has them."""
-    folder = tmp_path_factory.mktemp("wheelhouse")
+def wheels(tmp_path_factory: pytest.TempPathFactory, bare: Bare) -> Path:
+    """A simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
+    folder = tmp_path_factory.mktemp("wheels")
     words = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11")
-    platforms = (
-        "--platform",
-        "manylinux_2_28_x86_64",
-        "--platform",
-        "manylinux_2_27_x86_64",
-        "--platform",
-        "manylinux_2_17_x86_64",
-    )
-    venv = tmp_path_factory.mktemp("pip")
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     lock = ROOT / f"images/{CPU}/requirements.lock"
-    subprocess.run([venv / "bin/pip", "download", *words, *platforms, "-r", lock, "-d", folder], check=True)
+    platforms = [word for minor in (28, 27, 17) for word in ("--platform", f"manylinux_2_{minor}_x86_64")]
+    command = [str(bare.venv / "bin/pip"), "download", *words, *platforms, "-r", str(lock), "-d", str(folder)]
+    subprocess.run(command, env=bare.env(), check=True)
+    for wheel in folder.glob("*.whl"):
+        (folder / canonicalize_name(wheel.name.split("-")[0])).mkdir()
+        wheel.rename(folder / canonicalize_name(wheel.name.split("-")[0]) / wheel.name)
     return folder
+
+
+@pytest.fixture(scope="module")
+def mirror(wheels: Path, gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """Variables for hosts that reach an index of all wheels but one, which is carried over."""
+    wheelhouse = tmp_path_factory.mktemp("wheelhouse") / "numpy"
+    (wheels / "numpy").rename(wheelhouse)
+    with index_of(wheels, gateway) as (url, _):
+        yield {"pytorch_uv_config": {"index-url": url}, "pytorch_wheelhouse": str(wheelhouse)}
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +76,17 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The collection, built and installed by Ansible's own tool."""
     folder = tmp_path_factory.mktemp("collections")
     for words in (
-        ("build", ROOT / "ansible", "--output-path", folder),
-        ("install", folder / "torchbake-pytorch-0.1.0.tar.gz", "--collections-path", folder),
+        ("build", f"{ROOT}/ansible", "--output-path", f"{folder}"),
+        ("install", f"{folder}/torchbake-pytorch-0.1.0.tar.gz", "--collections-path", f"{folder}"),
     ):
-        command = [BIN / "ansible-galaxy", "collection", *words]
+        command = [f"{BIN}/ansible-galaxy", "collection", *words]
         subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
-def fresh(boxes: Boxes, collection: Path, wheelhouse: Path) -> Plays:
-    """The control machine of both hosts, on which nothing has been done. On one of them a user with sudo is asked for."""
+def fresh(boxes: Boxes, collection: Path, mirror: dict[str, object]) -> Plays:
+    """The control machine of both hosts, on which nothing has been done. One of them is to get a user with sudo."""
     (boxes.folder / "files").mkdir()
     shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
     return Plays(
@@ -88,7 +95,7 @@ def fresh(boxes: Boxes, collection: Path, wheelhouse: Path) -> Plays:
         variables={
             "ansible_ssh_user": "root", "pytorch_locks": str(ROOT / "images"), "pytorch_uv": uv.find_uv_bin(),
             "pytorch_default_images": {"standard": CPU, "cuda": CUDA},
-            "pytorch_wheelhouse": str(wheelhouse), "pytorch_offline": True,
+            **mirror,
         },
     )  # fmt: skip
 
@@ -128,12 +135,11 @@ def applied(fresh: Plays, cut_off: str) -> Plays:
 def driver(boxes: Boxes) -> Iterator[Callable[[str], None]]:
     """Give the first host an NVIDIA driver of this version, as far as nvidia-smi tells."""
     box = boxes.boxes[0]
-    yield (
-        lambda version: (
-            box.inside(f"printf '#!/bin/sh\\necho {version}\\n' > /usr/bin/nvidia-smi; chmod +x /usr/bin/nvidia-smi")
-            and None
-        )
-    )
+
+    def fake(version: str) -> None:
+        box.inside(f"printf '#!/bin/sh\\necho {version}\\n' > /usr/bin/nvidia-smi; chmod +x /usr/bin/nvidia-smi")
+
+    yield fake
     box.inside("rm -f /usr/bin/nvidia-smi")
 
 
@@ -182,7 +188,7 @@ def test_a_second_run_changes_nothing_as_root_and_as_a_user_with_sudo_and_an_age
         until(socket.exists)
         subprocess.run(["ssh-add", "-q", boxes.key], env={**os.environ, "SSH_AUTH_SOCK": str(socket)}, check=True)
         boxes.config.write_text(settings.replace("IdentitiesOnly yes", "").replace(f"IdentityFile {boxes.key}", ""))
-        hosts = {OLDER: applied.hosts[OLDER], NEWER: {**applied.hosts[NEWER], "ansible_ssh_user": "admin"}}
+        hosts: Hosts = {OLDER: applied.hosts[OLDER], NEWER: {**applied.hosts[NEWER], "ansible_ssh_user": "admin"}}
         os.environ["SSH_AUTH_SOCK"] = str(socket)
         played = replace(applied, hosts=hosts)("apply")
     finally:
@@ -199,10 +205,9 @@ def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
     assert host.user("pytorch").exists
     assert host.file(f"{PROJECT}/sandbox").linked_to.startswith(f"{PROJECT}/.torchbake/sandboxes/{CPU}-")
     applied.command("apply")
-    by_ansible = subprocess.run(
-        [sys.executable, "-c", _BY_ANSIBLE], env={**applied.env(), "INVENTORY": str(applied.boxes.folder / "inventory.json")},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    env = {**applied.env(), "INVENTORY": str(applied.boxes.folder / "inventory.json")}
+    command = [sys.executable, "-c", _BY_ANSIBLE]
+    by_ansible = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert by_ansible.stdout.split() == ["True", "False"], by_ansible.stderr
 
 
@@ -216,9 +221,9 @@ print(host.sudo is not None and host.file("{PROJECT}/sandbox").is_symlink, host.
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("470.57.02", "driver of foo_bar is 470.57.02, and CUDA 12.6 (2.7.1-cuda12.6-cudnn9-runtime-debian12) needs 525.60.13 or newer"),
+        ("470.57.02", f"driver of foo_bar is 470.57.02, and CUDA 12.6 ({CUDA}) needs 525.60.13 or newer"),
         ("", "foo_bar has no NVIDIA driver that answers"),
-        ("580.65.06", "torch 2.7.1 of 2.7.1-cuda12.6-cudnn9-runtime-debian12 would be installed"),
+        ("580.65.06", f"torch 2.7.1 of {CUDA} would be installed"),
     ],
 )  # fmt: skip
 def test_a_cuda_host_is_refused_before_anything_is_installed_or_its_driver_is_new_enough(
@@ -234,7 +239,7 @@ def test_a_cuda_host_is_refused_before_anything_is_installed_or_its_driver_is_ne
 
 
 def test_a_cuda_host_never_gets_a_torch_for_the_cpu_and_a_failing_host_stops_the_wave(applied: Plays) -> None:
-    hosts = {OLDER: {"pytorch_install_type": "cuda", "pytorch_image": CPU}, NEWER: {}}
+    hosts: Hosts = {OLDER: {"pytorch_install_type": "cuda", "pytorch_image": CPU}, NEWER: {}}
     played = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
     assert f"A cuda host never gets a torch for the CPU: {CPU} has no CUDA" in _plain(played.said)
     assert played.failed == {OLDER: 1}
@@ -276,9 +281,8 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_p
 def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine: docker.DockerClient) -> None:
     with new_boxes(engine, {"bare": BOOKWORM}) as boxes:
         (box,) = boxes.boxes
-        box.inside(
-            "dpkg --purge --force-depends $(dpkg-query -W -f '${Package}\\n' '*python3*') 2>/dev/null; ! command -v python3"
-        )
+        box.inside("dpkg --purge --force-depends $(dpkg-query -W -f '${Package}\\n' '*python3*') 2>/dev/null; true")
+        box.inside("! command -v python3")
         plays = replace(fresh, boxes=boxes, hosts={"bare": {}})
         checked = plays("remove", "--check")
         assert "Python is missing on bare, and --check installs nothing" in _plain(checked.said)

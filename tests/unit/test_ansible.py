@@ -18,7 +18,9 @@ from torchbake.matrix.spec import ImageSpec
 
 COLLECTION = TOOLKIT / "ansible"
 PAGE = COLLECTION / "README.md"
-START = "<!-- from the argument specs; TORCHBAKE_UPDATE_GOLDEN=1 nox -s unit -- tests/unit/test_ansible.py writes it -->\n"
+START = (
+    "<!-- from the argument specs; TORCHBAKE_UPDATE_GOLDEN=1 nox -s unit -- tests/unit/test_ansible.py writes it -->\n"
+)
 LOCKS = sorted((TOOLKIT / "images").glob("*/requirements.lock"))
 
 
@@ -96,7 +98,9 @@ def test_the_role_reads_of_a_lock_what_the_toolkit_reads(lock: Path) -> None:
     """Its patterns are Python's, as Jinja's filters take them."""
     text = lock.read_text()
     locked = read("roles/pytorch/vars/main.yml")["__pytorch_locked"]
-    found = {name: re.findall(re.findall(r"regex_findall\('(.*?)'\)", value)[0], text) for name, value in locked.items()}
+    found = {
+        name: re.findall(re.findall(r"regex_findall\('(.*?)'\)", value)[0], text) for name, value in locked.items()
+    }
     parsed = parse_lock(text, lock.name)
     cuda = [".".join(parsed.cuda.split(".")[:2])] if parsed.cuda else []
     assert found == {
