@@ -1,4 +1,4 @@
-"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and a folder of ssh settings for them."""
+"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and settings of ssh for them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tests.e2e.waiting import until
 SSHD = ("openssh-server", "procps")
 BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
 # Debian 13 has no Python 3.11, which the lock for the CPU wants: this one has Debian 12's beside its own.
-TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11", "sudo"), "older": "bookworm"}
+TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
 _START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e -o UseDNS=no"
 
 
@@ -41,8 +41,9 @@ class Box:
     def inside(self, command: str) -> str:
         """Run a command as root, past ssh."""
         code, said = self.container.exec_run(["bash", "-ec", command])
+        assert isinstance(said, bytes)
         assert code == 0, said.decode()
-        return str(said.decode())
+        return said.decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class Boxes:
     def add(self, engine: docker.DockerClient, name: str, network: str, image: str) -> Box:
         """Start one."""
         container = engine.containers.run(
-            image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", None)},
+            image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", 0)},
             network=network, networking_config={network: engine.api.create_endpoint_config(aliases=[name])},
             shm_size="256m", name=f"{network}-{name}", labels={"torchbake-test": "box"},
         )  # fmt: skip
@@ -77,9 +78,9 @@ class Boxes:
         public = self.key.with_suffix(".pub").read_text()
         box.inside(f"install -d -m 700 /root/.ssh && echo '{public.strip()}' > /root/.ssh/authorized_keys")
         container.reload()
-        port = container.ports["22/tcp"][0]["HostPort"]
+        (published,) = container.ports["22/tcp"] or []
         with self.config.open("a") as config:
-            config.write(_SETTINGS.format(name=name, port=port, key=self.key))
+            config.write(_SETTINGS.format(name=name, port=published["HostPort"], key=self.key))
         until(lambda: box.ssh("true", check=False).returncode == 0)
         return box
 
@@ -100,9 +101,7 @@ Host {name}
 
 
 @contextmanager
-def new_boxes(
-    engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]
-) -> Iterator[Boxes]:
+def new_boxes(engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]) -> Iterator[Boxes]:
     """Start boxes by name, on a network of their own; they are removed at the end."""
     network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
     with tempfile.TemporaryDirectory(prefix="boxes-") as folder:  # sockets of ssh want a short path
