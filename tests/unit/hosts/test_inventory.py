@@ -17,7 +17,8 @@ LISTED = {
 # As ansible-core 2.19 says it of a file without an ending, and of one that ends in .yml.
 SAID = """\
 [WARNING]: Failed to parse inventory with 'yaml' plugin: YAML parsing failed: Did not find expected <document start>.
-[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: Section [b:children] includes undefined group 'nope'.
+[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: \
+Section [b:children] includes undefined group 'nope'.
 [ERROR]: Completely failed to parse inventory source /x/hosts
 """
 OF_YAML = """\
