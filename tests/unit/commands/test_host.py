@@ -1,5 +1,6 @@
 """`host`: what is asked is held against the inventory and the matrix first; a table of hosts, and an exit code."""
 
+import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from tests.unit.conftest import SMALL
 from torchbake import cli
 from torchbake.commands import host as module
 from torchbake.errors import InstallError
-from torchbake.hosts import ansible as of_ansible
 from torchbake.hosts.ansible import Ansible, find_ansible
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.hosts.play import Request
+from torchbake.hosts.prepare import Preparation
 from torchbake.hosts.results import HostResult, State
 
 Streams = pytest.CaptureFixture[str]
@@ -40,7 +41,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "matrix.yaml").write_text(SMALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "find_ansible", lambda: Control(module=False))
-    monkeypatch.setattr(module.Preparation, "variables", lambda self, chosen, named: {"offline": self.offline})
+    monkeypatch.setattr(Preparation, "variables", lambda self, chosen, named: {"offline": self.offline})
     monkeypatch.setattr(module, "expected_of", lambda project, spec: {})
     PLAYED.clear()
     ENDS[:] = [State.OK, State.OK]
@@ -116,13 +117,13 @@ def test_a_wrong_command_line_is_told_before_any_host_is_touched(
 
 def test_without_ansible_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: str) -> str:
-        raise of_ansible.importlib.metadata.PackageNotFoundError
+        raise importlib.metadata.PackageNotFoundError
 
-    monkeypatch.setattr(of_ansible.importlib.metadata, "version", none)
+    monkeypatch.setattr(importlib.metadata, "version", none)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InstallError) as told:
         find_ansible()
     assert "pip install 'torchbake[host]'" in (told.value.hint or "")
-    monkeypatch.setattr(of_ansible.importlib.metadata, "version", lambda _: "2.14.3")
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2.14.3")
     with pytest.raises(InstallError, match=r"2\.14\.3 is too old"):
         find_ansible()
