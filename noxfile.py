@@ -38,7 +38,7 @@ def chosen(words: Sequence[str], default: str) -> list[str]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check this project's style, types and CI files: ruff, mypy, shellcheck, hadolint, check-jsonschema, ansible-lint."""
+    """Check this project's style, types and files: ruff, mypy, shellcheck, hadolint, check-jsonschema, ansible-lint."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")

@@ -64,7 +64,9 @@ class Boxes:
     def env(self) -> dict[str, str]:
         """The environment of Ansible's and of ssh: this process's own, with the boxes' ssh settings alone."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        return {**mine, "ANSIBLE_SSH_ARGS": f"-F {self.config}", "ANSIBLE_HOME": str(self.folder / "ansible")}
+        # Connections are kept by the host's name: in a folder of all, another test's of the same name would be taken.
+        folders = {"ANSIBLE_HOME": f"{self.folder}/ansible", "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{self.folder}/cp"}
+        return {**mine, **folders, "ANSIBLE_SSH_ARGS": f"-F {self.config}"}
 
     def add(self, engine: docker.DockerClient, name: str, network: str, image: str) -> Box:
         """Start one."""

@@ -278,6 +278,21 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_p
     assert not box.inside("touch /tmp/done; cat /tmp/gone 2>/dev/null || true"), "at no moment was there no sandbox"
 
 
+def test_the_sample_project_is_run_by_its_script(applied: Plays, tmp_path: Path) -> None:
+    sample = shutil.copytree(ROOT / "ansible/sample", tmp_path / "sample")
+    shutil.copy(applied.boxes.key.with_suffix(".pub"), sample / "files/pub_key")
+    (sample / "images").symlink_to(ROOT / "images")
+    done = subprocess.run(
+        [sample / "deploy_host", "sample_playbook.yml", "sample_group", "--check"], env=applied.env(),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    played = Played(code=done.returncode, said=done.stdout + done.stderr)
+    assert played.code == 0, played.said
+    assert "Packages that would be installed: ca-certificates curl" in _plain(played.said)
+    assert "would be installed, with" not in played.said, "the same image's lock is there"
+    assert list(played.changed) == [OLDER]
+
+
 def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine: docker.DockerClient) -> None:
     with new_boxes(engine, {"bare": BOOKWORM}) as boxes:
         (box,) = boxes.boxes
