@@ -51,8 +51,9 @@ class SmokeOfHosts:
         good = [(host, facts) for host, facts in pairs if isinstance(facts, Facts)]
         bad = [Tested(name=host.name, ref="", problem=said) for host, said in pairs if isinstance(said, Problem)]
         runner, archive = SmokeRun(options=self.options, session=self.session, engine=None), archive_of(OWN_TOOLBOX)
-        tested = [*runner.run([self._one(*each, archive) for each in good], jobs=len(good)), *bad] if good else bad
-        return [*tested, *self._together(runner, good, bad, archive)]
+        alone = [subject for each in good if (subject := self._one(*each, archive)).jobs(self.options)]
+        tested = runner.run(alone, jobs=len(alone)) if alone else []
+        return [*tested, *bad, *self._together(runner, good, bad, archive)]
 
     def _together(
         self, runner: SmokeRun, good: Sequence[tuple[SshHost, Facts]], bad: Sequence[Tested], archive: bytes

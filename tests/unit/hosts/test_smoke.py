@@ -1,6 +1,7 @@
 """Each host runs what needs no others, and all of them together the rest: a node each, on GPUs too."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ class Ran:
         self.jobs.append(("", job.check_ids[0], nodes))
         return tuple(Ended(name="x", code=1) for _ in nodes)
 
-    def results(self, **options: str) -> list[Tested]:
-        chosen = options_for(Options(**options), len(HOSTS))  # type: ignore[arg-type]
+    def results(self, **options: Any) -> list[Tested]:
+        chosen = options_for(Options(**options), len(HOSTS))
         return SmokeOfHosts(hosts=HOSTS, expected={}, options=chosen, session=Session()).run()
 
     @property
@@ -64,6 +65,11 @@ def test_on_gpus_a_job_spans_the_hosts_where_each_has_one(monkeypatch: pytest.Mo
     checks = without.results()[-1].checks
     assert {check.outcome for check in checks if "[nccl," in check.id} == {Outcome.NOT_RUN}
     assert "b has no /dev/nvidia0" in next(check.reason for check in checks if "[nccl," in check.id)
+
+
+def test_payloads_that_need_others_are_no_failure_of_a_host_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = Ran(monkeypatch, facts(), facts())
+    assert [tested.name for tested in ran.results(payloads=("ddp",))] == ["all together"]
 
 
 def test_hosts_with_other_torches_meet_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
