@@ -38,7 +38,7 @@ def chosen(words: Sequence[str], default: str) -> list[str]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check this project's style, types and CI files: ruff, mypy, shellcheck, hadolint, check-jsonschema."""
+    """Check this project's style, types and files: ruff, mypy, shellcheck, hadolint, check-jsonschema, ansible-lint."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -50,6 +50,7 @@ def lint(session: nox.Session) -> None:
         "entrypoints/pytorch/entrypoint",
         ".ci/run",
         "completion.bash",
+        "ansible/sample/deploy_host",
     )
     session.run(
         "hadolint", *map(str, sorted([*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]))
@@ -70,6 +71,13 @@ def lint(session: nox.Session) -> None:
     session.run("python", "-m", "tests.job_scripts", str(written))  # of jobs whose values a shell could misread
     scripts = sorted([*Path("tests/unit/golden/jobs").glob("*.sh"), *written.glob("job-*.sh")])
     session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value is to stay one
+    collections = written / "collections"  # where Ansible finds the collection by its name
+    collection = collections / "ansible_collections/torchbake/pytorch"
+    collection.parent.mkdir(parents=True, exist_ok=True)
+    collection.unlink(missing_ok=True)
+    collection.symlink_to(ROOT / "ansible")
+    with session.chdir("ansible"):
+        session.run("ansible-lint", env={"ANSIBLE_COLLECTIONS_PATH": str(collections.resolve())})
 
 
 @nox.session

@@ -8,20 +8,18 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchbake import MATRIX_VARIABLE
+from torchbake.core.child import run
 from torchbake.core.paths import CHECKOUT, TOOLKIT
 from torchbake.errors import InstallError, TorchbakeError
 
 _READY = "torchbake-ready"  # written last: an environment without it was cut off
-_PASSED_ON = {signal.SIGINT, signal.SIGTERM}
-_SI_KERNEL = 0x80  # a signal of the terminal, which every process there gets; asm-generic/siginfo.h
 
 
 def run_command(words: Sequence[str], *, project: Path, folder: Path) -> int:
@@ -97,19 +95,6 @@ def _tools(folder: Path, packages: Sequence[str]) -> Iterator[tuple[str, list[li
         yield "uv", [[uv, "venv", "--quiet", "--python", sys.executable, str(folder)], install]
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     yield "pip", [[sys.executable, "-m", "virtualenv", "--quiet", str(folder)], install]  # nox comes with virtualenv
-
-
-def run(command: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> int:
-    """Run a command as a shell would; its exit code. A signal that only this process gets is handed on."""
-    with subprocess.Popen(command, cwd=folder, env=env) as child:
-        # Blocked from here on, as a child would inherit it; what ended before is seen by poll().
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
-        while child.poll() is None:
-            got = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-            if got.si_signo in _PASSED_ON and got.si_code != _SI_KERNEL:
-                child.send_signal(got.si_signo)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
 def _say(text: str) -> None:

@@ -131,6 +131,11 @@ class JobError(TorchbakeError):
     meaning = "a job file is not valid, or says what the launcher cannot, with line and key; or no launcher takes it"
 
 
+class HostError(TorchbakeError):
+    exit_code = 22
+    meaning = "a host was not reached, failed, or is not as it should be; or an inventory is not valid; each is named"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These say something of a file only where they name one: a connection can be refused by EACCES too.
 _FORBIDDEN = {

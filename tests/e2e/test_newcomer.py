@@ -5,7 +5,6 @@ in: this host's certificates, proxies and package mirrors, and nothing of its pi
 something stands in for the world: `published`, which is cloned in place of the published URL.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -15,20 +14,17 @@ from pathlib import Path
 
 import docker
 import pytest
-import requests
 
-from tests.e2e.bare import ROOT, copy_tree
-from tests.e2e.registries import unpacked
+from tests.e2e.bare import copy_tree
+from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.serving import index_of
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 
-CACHE = ROOT / ".torchbake/newcomer"
 BUILT = "torchbake-test/newcomer-pytorch"
 MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
 CERTIFICATES = "/host-certificates.crt"
-UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
 SOCKET = Path("/var/run/docker.sock")
 
 pytestmark = [
@@ -72,33 +68,6 @@ def mirror(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
         yield {**given, "TORCHBAKE_INDEX_CPU": url}
 
 
-def bare_root(suite: str) -> str:
-    """An image of the engine with that system and the README's packages. Its archive is kept for the next time."""
-    name = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
-    archive = CACHE / f"{suite}-{name}.tar"
-    if not archive.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        half = archive.with_suffix(f".{os.getpid()}.tar")
-        words = _from_ubuntu(suite, half) if suite == UBUNTU else (suite, half)
-        include = ",".join(("apt", *PACKAGES))  # apt itself is not required on Ubuntu
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={include}", *words], check=True)
-        half.rename(archive)
-    ref = f"torchbake-test/newcomer-root:{suite}-{name}"
-    subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
-    return ref
-
-
-def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:
-    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian does not have."""
-    try:
-        requests.head(f"{UBUNTU_ARCHIVE}/dists/{suite}/InRelease", timeout=30).raise_for_status()
-    except requests.RequestException as error:
-        pytest.skip(f"not run: Ubuntu's archive cannot be reached ({error})")
-    keys = unpacked(ROOT / ".torchbake/tools", "ubuntu-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg")
-    sources = (f"deb {UBUNTU_ARCHIVE} {each} main universe" for each in (suite, f"{suite}-updates"))
-    return f"--keyring={keys}", suite, archive, *sources
-
-
 def engine_of(suite: str) -> list[str]:
     """Options for `docker run`: this host's engine, or room for one that setup installs and starts."""
     if suite == UBUNTU:
@@ -133,7 +102,7 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
                 *("docker", "run", "--rm", "--name", name, "--privileged", "--workdir", "/root", *engine_of(suite)),
                 *("--volume", f"{published}:/published:ro"),
                 *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
-                *(*handed_in(mirror), bare_root(suite), "bash", "-ec", commands),
+                *(*handed_in(mirror), bare_root(suite, PACKAGES), "bash", "-ec", commands),
             ],
             capture_output=True, text=True, timeout=1500, check=False,
         )  # fmt: skip

@@ -16,7 +16,7 @@ PAGES = (
     *sorted((TOOLKIT / ".github").glob("*.md")),
     *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
 )
-_FOLDERS = "benchmarks|charts|ci|docs|entrypoints|examples|images|layers|templates|tests|torchbake"
+_FOLDERS = "ansible|benchmarks|charts|ci|docs|entrypoints|examples|images|layers|templates|tests|torchbake"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,16 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
     """A `# /// script` header would let nox install, and pip then writes to stdout at every call."""
     assert "# ///" not in NOXFILE
     known = {"nox", "torchbake", *sys.stdlib_module_names}
-    ours = ("__init__", "sessions", "environment", "errors", "commands/__init__", "core/__init__", "core/paths")
+    ours = (
+        "__init__",
+        "sessions",
+        "environment",
+        "errors",
+        "commands/__init__",
+        "core/__init__",
+        "core/child",
+        "core/paths",
+    )
     for path in (TOOLKIT / "noxfile.py", *(TOOLKIT / f"torchbake/{name}.py" for name in ours)):
         assert imported(path) <= known
     assert re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE) == [("torchbake.sessions", "define_sessions")]

@@ -24,7 +24,7 @@ from torchbake.lock.uv import PLATFORM
 _OLDEST = int(PLATFORM.rpartition("_")[2])
 _BEFORE = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
 _NAMES = [(f"manylinux_2_{minor}_x86_64", _BEFORE.get(minor)) for minor in range(_OLDEST, 4, -1)]
-_PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_64")
+PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_64")
 
 
 def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
@@ -93,8 +93,8 @@ def _tags_of(python: str) -> Mapping[Tag, int]:
     version = [int(part) for part in python.split(".")]
     interpreter = f"cp{python.replace('.', '')}"
     tags = (
-        *cpython_tags(version, [interpreter], _PLATFORMS),
-        *compatible_tags(version, interpreter, _PLATFORMS),
+        *cpython_tags(version, [interpreter], PLATFORMS),
+        *compatible_tags(version, interpreter, PLATFORMS),
     )
     return {tag: place for place, tag in enumerate(tags)}
 

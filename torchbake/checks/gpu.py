@@ -1,5 +1,6 @@
 """Whether an image can use a GPU, and whether it gets one: the one place that decides, for all commands and checks."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL
 
 _ASKS = "NVIDIA_VISIBLE_DEVICES"
+_CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*=\s*['\"]", flags=re.MULTILINE)
 _FOR_NONE = ("", "void", "none")  # as NVIDIA's runtime reads it
 
 
@@ -23,6 +25,11 @@ def family_of(spec: Spec | None, config: Mapping[str, Any]) -> str:
     if spec:
         return spec.family
     return "cuda" if f"{LABEL}.cuda" in (config.get("Labels") or {}) or _asks(config.get("Env") or ()) else "cpu"
+
+
+def family_of_build(version: str) -> str:
+    """Likewise of a torch that is installed, by the text of its ``version.py``."""
+    return "cuda" if _CUDA_BUILD.search(version) else "cpu"
 
 
 def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:

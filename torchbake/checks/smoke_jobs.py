@@ -23,10 +23,11 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How images are tested. ``timeout``: seconds for each payload."""
+    """How images are tested. ``timeout``: seconds for each payload. ``gpu_nodes``: of a job on GPUs."""
 
     gpu: str = "auto"
     nodes: int = 2
+    gpu_nodes: int = 1
     nproc: int = 2
     payloads: tuple[str, ...] = PAYLOADS
     orders: tuple[Order, ...] = ORDERS
@@ -121,9 +122,10 @@ def _payloads_on(layout: Layout, device: Device, options: Options, *, first: boo
 
 
 def _layouts(device: Device, options: Options) -> Iterator[Layout]:
-    """On GPUs one node with a rank for each: two ranks on one GPU are an error to NCCL."""
+    """On GPUs a node with a rank for each: two ranks on one GPU are an error to NCCL."""
     if device == "cuda":
-        yield Layout(nodes=1, nproc=None)
+        order = options.orders[0] if options.gpu_nodes > 1 else None
+        yield Layout(nodes=options.gpu_nodes, nproc=None, order=order)
     elif options.nodes == 1:
         yield Layout(nodes=1, nproc=options.nproc)
     else:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from torchbake.checks.reports import Tested
-from torchbake.checks.verdict import CheckResult, Outcome, causes
+from torchbake.checks.reports import Tested, as_json
+from torchbake.checks.verdict import CheckResult, Outcome, causes, tally
 from torchbake.core.plain_text import clean
 from torchbake.ui import console
 
@@ -29,6 +29,18 @@ def show_run(tested: Sequence[Tested]) -> None:
             console.out().print()
             console.show_table((str(outcome), "image", "reason"), rows)
     _show_causes([check for image in tested for check in image.checks])
+
+
+def show_each(tested: Sequence[Tested], form: str) -> None:
+    """Each with its checks on stdout, or as JSON."""
+    if form == "json":
+        console.show_json(as_json(tested))
+        return
+    for each in tested:
+        said = each.problem.sentence if each.problem else tally(each.checks)
+        console.out().print(f"{each.name}: {each.outcome}, {said}", markup=False, style="bold")
+        if each.checks:
+            show_checks(each.checks)
 
 
 def show_checks(checks: Sequence[CheckResult]) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "validate": "prove that a registry serves what the matrix promises, or that any image is what you expect",
     "chart": "pack the Helm chart with released images, push it to their registry, and validate what is there",
     "job": "check a training job, job.yaml, write it as what a launcher takes, or run it to its end",
+    "host": "give bare machines what an image has, over ssh by Ansible: apply, check, smoke, rollback, remove",
     "report": "write one page with all images: versions, tags, sizes, verdicts, releases",
     "images": "build, test and release image after image, and write docs/images.md; what has passed is not done again",
 }

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from typing import Literal
 from rich.text import Text
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.gpu import family_of, find_gpu
-from torchbake.checks.reports import Tested, absent, as_json
+from torchbake.checks.gpu import family_of, family_of_build, find_gpu
+from torchbake.checks.reports import Tested, absent
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import (
     OWN_TOOLBOX,
@@ -25,8 +24,8 @@ from torchbake.checks.smoke_run import (
     Subject,
     own_toolbox,
 )
-from torchbake.checks.tables import show_checks
-from torchbake.checks.verdict import Outcome, tally
+from torchbake.checks.tables import show_each
+from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
@@ -54,7 +53,6 @@ import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
 print(pathlib.Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else "")
 """
-_CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*=\s*['\"]", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +147,7 @@ def run(args: Arguments) -> int:
             _show_plan(subjects, missing, options, args.format)
             return 0
         results = [*SmokeRun(options=options, session=session, engine=engine).run(subjects, jobs=args.jobs), *missing]
-    _show(results, args.format)
+    show_each(results, args.format)
     if args.keep:
         _tell_kept(session)
     bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
@@ -242,7 +240,7 @@ def _host(host: str, args: Arguments, session: Session) -> Subject:
     if done.returncode or not done.stdout.strip():
         said = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
         raise CheckError(f"{python} has no torch: {said}", hint=f"Install it: {python} -m pip install torch")
-    family = "cuda" if _CUDA_BUILD.search(done.stdout) else "cpu"
+    family = family_of_build(done.stdout)
     gpu = gpu_of_host()
     if family == "cpu":
         gpu = replace(gpu, how="none", reason=f"its torch is a CPU build ({gpu.reason})")
@@ -274,17 +272,6 @@ def _step(job: Job) -> str:
     if job.problem:
         return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
-
-
-def _show(results: Sequence[Tested], form: str) -> None:
-    if form == "json":
-        console.show_json(as_json(results))
-        return
-    for tested in results:
-        said = tested.problem.sentence if tested.problem else tally(tested.checks)
-        console.out().print(f"{tested.name}: {tested.outcome}, {said}", markup=False, style="bold")
-        if tested.checks:
-            show_checks(tested.checks)
 
 
 def _tell_kept(session: Session) -> None:

@@ -16,10 +16,10 @@ CA = "/run/secrets/ca"  # where BuildKit puts the secret `ca` inside a step
 
 def secret_texts(pip: PipConfig, apt: AptConfig, spec: Spec) -> dict[str, str]:
     """The secrets of an image's build by id; only those the host has something to say in."""
-    reached, suite = _reached(pip), spec.base.suite
+    known, suite = replace(reached(pip), cert=CA if pip.cert else ""), spec.base.suite
     texts = {
-        "pip-conf": _pip_conf(reached),
-        "uv-toml": uv_toml(reached),
+        "pip-conf": _pip_conf(known),
+        "uv-toml": uv_toml(known),
         "indexes": "".join(f"{url}\n" for url in pip.instead(spec)) if isinstance(spec, ImageSpec) else "",
         "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
         "apt-sources": debian_sources(suite, _reachable(apt)) if is_remote(apt.mirror) else "",
@@ -42,8 +42,8 @@ def secret_files(pip: PipConfig, apt: AptConfig, specs: Iterable[Spec]) -> Itera
         yield files
 
 
-def _reached(pip: PipConfig) -> PipConfig:
-    """What of the host's settings means something inside a build."""
+def reached(pip: PipConfig) -> PipConfig:
+    """What of the host's settings means something inside a build, or on another machine: no folder, no file."""
     index, *extra = _indexes(pip)
     return replace(
         pip,
@@ -51,7 +51,7 @@ def _reached(pip: PipConfig) -> PipConfig:
         extra_index_urls=tuple(extra),
         find_links=tuple(filter(is_remote, pip.find_links)),
         no_index=pip.no_index or (bool(pip.index_url) and not any((index, *extra))),
-        cert=CA if pip.cert else "",
+        cert="",
     )
 
 

@@ -1,0 +1,120 @@
+"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and settings of ssh for them."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+from docker.models.containers import Container
+
+from tests.e2e.roots import bare_root
+from tests.e2e.waiting import until
+
+SSHD = ("openssh-server", "procps")
+BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
+# Debian 13 has no Python 3.11, which the lock for the CPU wants: this one has Debian 12's beside its own.
+TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
+_START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e -o UseDNS=no"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """One of them. ``name`` is its alias in the ssh settings and its name on the network of the boxes."""
+
+    name: str
+    container: Container
+    boxes: "Boxes"
+
+    def ssh(self, command: str, *, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command over ssh, with a key and never with a password."""
+        words = ["ssh", "-F", str(self.boxes.config), "-l", user, self.name, command]
+        done = subprocess.run(words, env=self.boxes.env(), capture_output=True, text=True, timeout=300, check=False)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def inside(self, command: str) -> str:
+        """Run a command as root, past ssh."""
+        code, said = self.container.exec_run(["bash", "-ec", command])
+        assert isinstance(said, bytes)
+        assert code == 0, said.decode()
+        return said.decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """All boxes of a test, and how to reach them: ``config`` for `ssh -F`, the key without a password."""
+
+    folder: Path
+    boxes: list[Box] = field(default_factory=list)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "key"
+
+    def env(self) -> dict[str, str]:
+        """The environment of Ansible's and of ssh: this process's own, with the boxes' ssh settings alone."""
+        mine = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        # Connections are kept by the host's name: in a folder of all, another test's of the same name would be taken.
+        folders = {"ANSIBLE_HOME": f"{self.folder}/ansible", "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{self.folder}/cp"}
+        return {**mine, **folders, "ANSIBLE_SSH_ARGS": f"-F {self.config}"}
+
+    def add(self, engine: docker.DockerClient, name: str, network: str, image: str) -> Box:
+        """Start one."""
+        container = engine.containers.run(
+            image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", 0)},
+            network=network, networking_config={network: engine.api.create_endpoint_config(aliases=[name])},
+            shm_size="256m", name=f"{network}-{name}", labels={"torchbake-test": "box"},
+        )  # fmt: skip
+        box = Box(name=name, container=container, boxes=self)
+        self.boxes.append(box)
+        public = self.key.with_suffix(".pub").read_text()
+        box.inside(f"install -d -m 700 /root/.ssh && echo '{public.strip()}' > /root/.ssh/authorized_keys")
+        container.reload()
+        (published,) = container.ports["22/tcp"] or []
+        with self.config.open("a") as config:
+            config.write(_SETTINGS.format(name=name, port=published["HostPort"], key=self.key))
+        until(lambda: box.ssh("true", check=False).returncode == 0)
+        return box
+
+
+# Masters are ended with the box; a known_hosts of the user's own is not touched.
+_SETTINGS = """\
+Host {name}
+    HostName 127.0.0.1
+    Port {port}
+    IdentityFile {key}
+    IdentitiesOnly yes
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    LogLevel ERROR
+    BatchMode yes
+
+"""
+
+
+@contextmanager
+def new_boxes(engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]) -> Iterator[Boxes]:
+    """Start boxes by name, on a network of their own; they are removed at the end."""
+    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
+    with tempfile.TemporaryDirectory(prefix="boxes-") as folder:  # sockets of ssh want a short path
+        boxes = Boxes(folder=Path(folder))
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", boxes.key], check=True)
+        try:
+            for name, system in systems.items():
+                boxes.add(engine, name, network.name, bare_root(**system))  # type: ignore[arg-type]
+            yield boxes
+        finally:
+            for box in boxes.boxes:
+                with contextlib.suppress(docker.errors.APIError):
+                    box.container.remove(force=True, v=True)
+            network.remove()

@@ -1,0 +1,68 @@
+"""The collection's playbooks, played on boxes as from a control machine: by the real ansible-playbook, over ssh."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.boxes import Boxes
+
+BIN = Path(sys.executable).parent
+Hosts = dict[str, dict[str, object]]  # the variables of each
+_RECAP = re.compile(r"(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """How a playbook ended. ``changed`` and ``failed`` count tasks, by host."""
+
+    code: int
+    said: str
+
+    @property
+    def changed(self) -> dict[str, int]:
+        return {name: int(changed) for name, _, changed, _, _ in _RECAP.findall(self.said)}
+
+    @property
+    def failed(self) -> dict[str, int]:
+        return {name: int(gone) + int(failed) for name, _, _, gone, failed in _RECAP.findall(self.said)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plays:
+    """A control machine: the collection installed below ``collections``, boxes to reach, and variables of all hosts."""
+
+    boxes: Boxes
+    collections: Path
+    variables: Mapping[str, object]
+    hosts: Hosts = field(default_factory=dict)
+
+    def command(self, playbook: str, *words: str, **variables: object) -> list[str]:
+        """Variables of this call win over all others, as those of `-e` do."""
+        inventory = self.boxes.folder / "inventory.json"
+        inventory.write_text(json.dumps({"all": {"hosts": self.hosts, "vars": self.variables}}))
+        extra = ["-e", json.dumps(variables)] if variables else []
+        return [str(BIN / "ansible-playbook"), "-i", str(inventory), *extra, *words, f"torchbake.pytorch.{playbook}"]
+
+    def env(self) -> dict[str, str]:
+        folder, path = self.boxes.folder, f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        (folder / "ansible.cfg").touch()  # none of this machine's
+        own = {"ANSIBLE_COLLECTIONS_PATH": self.collections, "ANSIBLE_CONFIG": folder / "ansible.cfg", "PATH": path}
+        kept = "-o ControlMaster=auto -o ControlPersist=30s"
+        return {
+            **self.boxes.env(),
+            **{name: str(value) for name, value in own.items()},
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}",
+            "ANSIBLE_PIPELINING": "1",
+        }
+
+    def __call__(self, playbook: str, *words: str, **variables: object) -> Played:
+        done = subprocess.run(
+            self.command(playbook, *words, **variables), env=self.env(), cwd=self.boxes.folder,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        return Played(code=done.returncode, said=done.stdout)

@@ -1,0 +1,56 @@
+"""Bare systems as images of the engine: Debian's or Ubuntu's own packages, the named ones, and nothing else."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.e2e.bare import ROOT
+from tests.e2e.once import in_turn
+from tests.e2e.registries import unpacked
+from torchbake.hostconfig.apt_config import one_line_sources, read_apt_config
+
+CACHE = ROOT / ".torchbake/roots"
+UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
+
+
+def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
+    """An image with that system and these packages; what it lacks of them is taken from the ``older`` suite.
+
+    Its archive is kept for the next time.
+    """
+    name = hashlib.sha256(" ".join((*packages, older)).strip().encode()).hexdigest()[:12]
+    archive, ref = CACHE / f"{suite}-{name}.tar", f"torchbake-test/root:{suite}-{name}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with in_turn(CACHE / f"{suite}-{name}.lock"):
+        if not archive.exists():
+            half = archive.with_suffix(f".{os.getpid()}.tar")
+            words = _from_ubuntu(suite, half) if suite == UBUNTU else _from_debian(suite, half, older)
+            include = ",".join(("apt", *packages))  # apt itself is not required on Ubuntu
+            subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={include}", *words], check=True)
+            half.rename(archive)
+        subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
+    return ref
+
+
+def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...]:
+    """Words for mmdebstrap; without another suite it finds the sources by itself."""
+    if not older:
+        return suite, archive
+    apt = read_apt_config()
+    return suite, archive, *one_line_sources(suite, apt), *one_line_sources(older, apt)
+
+
+def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:
+    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian does not have."""
+    try:
+        requests.head(f"{UBUNTU_ARCHIVE}/dists/{suite}/InRelease", timeout=30).raise_for_status()
+    except requests.RequestException as error:
+        pytest.skip(f"not run: Ubuntu's archive cannot be reached ({error})")
+    keys = unpacked(ROOT / ".torchbake/tools", "ubuntu-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg")
+    sources = (f"deb {UBUNTU_ARCHIVE} {each} main universe" for each in (suite, f"{suite}-updates"))
+    return f"--keyring={keys}", suite, archive, *sources

@@ -1,0 +1,329 @@
+"""PyTorch on bare hosts, by the collection as it is built and installed: two machines with sshd, Debian 12 and 13.
+
+Both get the CPU image's wheels once, one of them carried over; every other test is about what is there by then.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+import testinfra
+import uv
+from packaging.utils import canonicalize_name
+
+from tests.e2e.bare import ROOT, Bare
+from tests.e2e.boxes import BOOKWORM, TRIXIE, Boxes, new_boxes
+from tests.e2e.conftest import CPU, CUDA
+from tests.e2e.plays import BIN, Hosts, Played, Plays
+from tests.e2e.serving import index_of
+from tests.e2e.waiting import until
+
+pytestmark = [
+    pytest.mark.doors,
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare hosts; apt has it"),
+]
+
+OLDER, NEWER = "foo_bar", "trixie"  # the first is the alias of the first guide to these roles
+PROJECT = "/home/pytorch/pytorch"
+PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
+# All files of a host but the traces of logging in and of Ansible's own temporary files.
+SNAPSHOT = (
+    "find / -xdev \\( -path /proc -o -path /sys -o -path /tmp -o -path /run -o -path /root/.ansible -o -path /var/log"
+    " \\) -prune -o -printf '%p %m %u %g %s %l %T@\\n' | grep -v '^/root ' | sort | sha256sum"
+)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory, bare: Bare) -> Path:
+    """A simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
+    folder = tmp_path_factory.mktemp("wheels")
+    words = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11")
+    lock = ROOT / f"images/{CPU}/requirements.lock"
+    platforms = [word for minor in (28, 27, 17) for word in ("--platform", f"manylinux_2_{minor}_x86_64")]
+    command = [str(bare.venv / "bin/pip"), "download", *words, *platforms, "-r", str(lock), "-d", str(folder)]
+    subprocess.run(command, env=bare.env(), check=True)
+    for wheel in folder.glob("*.whl"):
+        (folder / canonicalize_name(wheel.name.split("-")[0])).mkdir()
+        wheel.rename(folder / canonicalize_name(wheel.name.split("-")[0]) / wheel.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mirror(wheels: Path, gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """Variables for hosts that reach an index of all wheels but one, which is carried over."""
+    wheelhouse = tmp_path_factory.mktemp("wheelhouse") / "numpy"
+    (wheels / "numpy").rename(wheelhouse)
+    with index_of(wheels, gateway) as (url, _):
+        yield {"pytorch_uv_config": {"index-url": url}, "pytorch_wheelhouse": str(wheelhouse)}
+
+
+@pytest.fixture(scope="module")
+def boxes(engine: docker.DockerClient) -> Iterator[Boxes]:
+    with new_boxes(engine, {OLDER: BOOKWORM, NEWER: TRIXIE}) as boxes:
+        yield boxes
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The collection, built and installed by Ansible's own tool."""
+    folder = tmp_path_factory.mktemp("collections")
+    for words in (
+        ("build", f"{ROOT}/ansible", "--output-path", f"{folder}"),
+        ("install", f"{folder}/torchbake-pytorch-0.1.0.tar.gz", "--collections-path", f"{folder}"),
+    ):
+        command = [f"{BIN}/ansible-galaxy", "collection", *words]
+        subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fresh(boxes: Boxes, collection: Path, mirror: dict[str, object]) -> Plays:
+    """The control machine of both hosts, on which nothing has been done. One of them is to get a user with sudo."""
+    (boxes.folder / "files").mkdir()
+    shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
+    return Plays(
+        boxes=boxes, collections=collection,
+        hosts={OLDER: {}, NEWER: {"base_user": "admin", "base_packages": ["sudo"]}},
+        variables={
+            "ansible_ssh_user": "root", "pytorch_locks": str(ROOT / "images"), "pytorch_uv": uv.find_uv_bin(),
+            "pytorch_default_images": {"standard": CPU, "cuda": CUDA},
+            **mirror,
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checked(fresh: Plays) -> tuple[Played, bool]:
+    """A run with --check on both, and whether any file of theirs has changed."""
+    before = [box.inside(SNAPSHOT) for box in fresh.boxes.boxes]
+    played = fresh("apply", "--check", "--diff")
+    return played, before != [box.inside(SNAPSHOT) for box in fresh.boxes.boxes]
+
+
+@pytest.fixture(scope="module")
+def cut_off(fresh: Plays, checked: object) -> str:
+    """What there is on the first host after everything was killed while uv installed."""
+    box = fresh.boxes.boxes[0]
+    running = subprocess.Popen(
+        fresh.command("apply", "--limit", OLDER), env=fresh.env(), cwd=fresh.boxes.folder, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: running.poll() is not None or box.inside("pgrep -f '[u]v pip install' || true"), seconds=240)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    box.inside("pkill -9 -f '[u]v pip install'; true")
+    return box.inside(f"find {PROJECT} -maxdepth 5 -name sandbox -o -name pyvenv.cfg -o -name torchbake.json")
+
+
+@pytest.fixture(scope="module")
+def applied(fresh: Plays, cut_off: str) -> Plays:
+    """Both hosts with PyTorch."""
+    played = fresh("apply")
+    assert played.code == 0, played.said
+    return fresh
+
+
+@pytest.fixture
+def driver(boxes: Boxes) -> Iterator[Callable[[str], None]]:
+    """Give the first host an NVIDIA driver of this version, as far as nvidia-smi tells."""
+    box = boxes.boxes[0]
+
+    def fake(version: str) -> None:
+        box.inside(f"printf '#!/bin/sh\\necho {version}\\n' > /usr/bin/nvidia-smi; chmod +x /usr/bin/nvidia-smi")
+
+    yield fake
+    box.inside("rm -f /usr/bin/nvidia-smi")
+
+
+def test_a_check_changes_nothing_and_says_what_would_be(checked: tuple[Played, bool]) -> None:
+    played, differs = checked
+    assert played.code == 0, played.said
+    assert not differs
+    assert all(played.changed.values())
+    assert f"torch 2.13.0+cpu of {CPU} would be installed, with 11 packages" in played.said
+    assert "Packages that would be installed: sudo" in played.said
+
+
+def test_what_was_killed_is_finished_by_the_next_run(cut_off: str, applied: Plays) -> None:
+    assert cut_off.split() == [next(iter(cut_off.split()))]
+    assert cut_off.strip().endswith("/pyvenv.cfg"), "neither complete nor switched to"
+    box = applied.boxes.boxes[0]
+    assert (
+        box.ssh("cd pytorch && ./sandbox/bin/python -c 'import torch; print(torch.__version__)'", user="pytorch").stdout
+        == "2.13.0+cpu\n"
+    )
+    left = box.inside(f"ls -A {PROJECT}/.torchbake")
+    assert sorted(left.split()) == ["cache", "lock", "sandboxes", "uv"], "settings, wheels and certificates are gone"
+
+
+@pytest.mark.parametrize("name", [OLDER, NEWER])
+def test_the_new_user_logs_in_by_key_and_runs_torch(name: str, applied: Plays) -> None:
+    (box,) = (box for box in applied.boxes.boxes if box.name == name)
+    script = f"#!{PROJECT}/sandbox/bin/python\nimport torch\nprint(torch.ones(2).sum().item())\n"
+    done = box.ssh(f"cat > script <<'END'\n{script}END\nchmod +x script && ./script", user="pytorch")
+    assert done.stdout == "2.0\n"
+
+
+def test_hosts_have_the_packages_of_the_image(applied: Plays, built: object, run: Callable[..., str]) -> None:
+    of_image = run(f"torchbake/pytorch:{CPU}", "python", "-c", PACKAGES)
+    assert "torch==2.13.0+cpu" in of_image
+    for box in applied.boxes.boxes:
+        assert box.ssh(f"{PROJECT}/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
+
+
+def test_a_second_run_changes_nothing_as_root_and_as_a_user_with_sudo_and_an_agent(applied: Plays) -> None:
+    boxes = applied.boxes
+    settings = boxes.config.read_text()
+    socket = boxes.folder / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    try:
+        until(socket.exists)
+        subprocess.run(["ssh-add", "-q", boxes.key], env={**os.environ, "SSH_AUTH_SOCK": str(socket)}, check=True)
+        boxes.config.write_text(settings.replace("IdentitiesOnly yes", "").replace(f"IdentityFile {boxes.key}", ""))
+        hosts: Hosts = {OLDER: applied.hosts[OLDER], NEWER: {**applied.hosts[NEWER], "ansible_ssh_user": "admin"}}
+        os.environ["SSH_AUTH_SOCK"] = str(socket)
+        played = replace(applied, hosts=hosts)("apply")
+    finally:
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        boxes.config.write_text(settings)
+        agent.terminate()
+        agent.wait()
+    assert played.code == 0, played.said
+    assert played.changed == {OLDER: 0, NEWER: 0}
+
+
+def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
+    host = testinfra.get_host(f"ssh://{OLDER}", ssh_config=str(applied.boxes.config))
+    assert host.user("pytorch").exists
+    assert host.file(f"{PROJECT}/sandbox").linked_to.startswith(f"{PROJECT}/.torchbake/sandboxes/{CPU}-")
+    applied.command("apply")
+    env = {**applied.env(), "INVENTORY": str(applied.boxes.folder / "inventory.json")}
+    command = [sys.executable, "-c", _BY_ANSIBLE]
+    by_ansible = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert by_ansible.stdout.split() == ["True", "False"], by_ansible.stderr
+
+
+_BY_ANSIBLE = f"""
+import os, testinfra
+host = testinfra.get_host("ansible://{NEWER}", ansible_inventory=os.environ["INVENTORY"])
+print(host.sudo is not None and host.file("{PROJECT}/sandbox").is_symlink, host.file("{PROJECT}/none").exists)
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("470.57.02", f"driver of foo_bar is 470.57.02, and CUDA 12.6 ({CUDA}) needs 525.60.13 or newer"),
+        ("", "foo_bar has no NVIDIA driver that answers"),
+        ("580.65.06", f"torch 2.7.1 of {CUDA} would be installed"),
+    ],
+)  # fmt: skip
+def test_a_cuda_host_is_refused_before_anything_is_installed_or_its_driver_is_new_enough(
+    version: str, message: str, applied: Plays, driver: Callable[[str], None]
+) -> None:
+    if version:
+        driver(version)
+    words = ["--check"] if version.startswith("580") else []
+    played = applied("apply", "--limit", OLDER, *words, pytorch_install_type="cuda")
+    assert message in _plain(played.said)
+    assert bool(played.failed[OLDER]) == (not words)
+    assert words or played.changed[OLDER] == 0
+
+
+def test_a_cuda_host_never_gets_a_torch_for_the_cpu_and_a_failing_host_stops_the_wave(applied: Plays) -> None:
+    hosts: Hosts = {OLDER: {"pytorch_install_type": "cuda", "pytorch_image": CPU}, NEWER: {}}
+    played = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
+    assert f"A cuda host never gets a torch for the CPU: {CPU} has no CUDA" in _plain(played.said)
+    assert played.failed == {OLDER: 1}
+    assert NEWER not in played.changed, "the second wave never began"
+
+
+def test_a_python_that_is_not_there_is_told(applied: Plays, tmp_path: Path) -> None:
+    _lock(tmp_path, lambda text: text.replace("; python 3.11;", "; python 3.12;"))
+    played = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path))
+    assert "trixie has no Python 3.12, which the lock of 2.13.0-cpu-runtime-debian12 is for" in _plain(played.said)
+    assert "may not download one" in played.said
+    assert applied("apply", "--limit", NEWER).changed == {NEWER: 0}, "the sandbox is as it was"
+
+
+def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_path: Path) -> None:
+    _lock(tmp_path, lambda text: re.sub(r"(?m)^setuptools==.*\n(?:    .*\n)+", "", text))
+    box = applied.boxes.boxes[0]
+    box.container.exec_run(
+        [
+            "bash",
+            "-c",
+            f"while [ ! -e /tmp/done ]; do [ -x {PROJECT}/sandbox/bin/python ] || echo gone >> /tmp/gone; done",
+        ],
+        detach=True,
+    )
+    check = applied("apply", "--limit", OLDER, "--check", "--diff", pytorch_locks=str(tmp_path))
+    assert re.search(r"(?m)^-setuptools==", check.said), check.said
+    played = applied("apply", "--limit", OLDER, pytorch_locks=str(tmp_path))
+    assert played.code == 0, played.said
+    sees = f"{PROJECT}/sandbox/bin/python -c 'import importlib.util as u; print(bool(u.find_spec(\"setuptools\")))'"
+    assert box.ssh(sees, user="pytorch").stdout == "False\n"
+    assert applied("rollback", "--limit", OLDER).changed == {OLDER: 1}
+    assert box.ssh(sees, user="pytorch").stdout == "True\n"
+    assert applied("apply", "--limit", OLDER).changed == {OLDER: 0}, "it is what was asked for"
+    assert len(box.inside(f"ls {PROJECT}/.torchbake/sandboxes").split()) == 2
+    assert not box.inside("touch /tmp/done; cat /tmp/gone 2>/dev/null || true"), "at no moment was there no sandbox"
+
+
+def test_the_sample_project_is_run_by_its_script(applied: Plays, tmp_path: Path) -> None:
+    sample = shutil.copytree(ROOT / "ansible/sample", tmp_path / "sample")
+    shutil.copy(applied.boxes.key.with_suffix(".pub"), sample / "files/pub_key")
+    (sample / "images").symlink_to(ROOT / "images")
+    done = subprocess.run(
+        [sample / "deploy_host", "sample_playbook.yml", "sample_group", "--check"], env=applied.env(),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    played = Played(code=done.returncode, said=done.stdout + done.stderr)
+    assert played.code == 0, played.said
+    assert "Packages that would be installed: ca-certificates curl" in _plain(played.said)
+    assert "would be installed, with" not in played.said, "the same image's lock is there"
+    assert list(played.changed) == [OLDER]
+
+
+def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine: docker.DockerClient) -> None:
+    with new_boxes(engine, {"bare": BOOKWORM}) as boxes:
+        (box,) = boxes.boxes
+        box.inside("dpkg --purge --force-depends $(dpkg-query -W -f '${Package}\\n' '*python3*') 2>/dev/null; true")
+        box.inside("! command -v python3")
+        plays = replace(fresh, boxes=boxes, hosts={"bare": {}})
+        checked = plays("remove", "--check")
+        assert "Python is missing on bare, and --check installs nothing" in _plain(checked.said)
+        played = plays("remove")
+        assert "Install Python by apt, without Python (raw)" in played.said
+        assert played.code == 0, played.said
+        assert played.changed == {"bare": 1}, "there was no PyTorch to remove"
+
+
+def test_what_is_removed_leaves_the_users_own_files(applied: Plays) -> None:
+    box = applied.boxes.boxes[1]
+    box.ssh("echo mine > pytorch/train.py", user="pytorch")
+    assert applied("remove", "--limit", NEWER).code == 0
+    assert box.inside(f"ls -A {PROJECT}").split() == ["train.py"]
+    assert applied("remove", "--limit", NEWER).changed == {NEWER: 0}
+
+
+def _lock(folder: Path, change: Callable[[str], str]) -> None:
+    """The CPU image's lock with a change, below the folder."""
+    text = (ROOT / f"images/{CPU}/requirements.lock").read_text()
+    changed = change(text)
+    assert changed != text
+    (folder / CPU).mkdir()
+    (folder / CPU / "requirements.lock").write_text(changed)
+
+
+def _plain(said: str) -> str:
+    """Without the line breaks that are only for a screen."""
+    return " ".join(said.split())

@@ -1,0 +1,126 @@
+"""The command `host` on machines with sshd: what `apply` says of each host, smoke tests by ssh, and Ctrl-C.
+
+What the roles do is tested by tests/e2e/test_hosts.py. DDP wants two machines: its ranks refuse to be in one place.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.boxes import BOOKWORM, Boxes, new_boxes
+from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from tests.e2e.waiting import until
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
+]
+INVENTORY = """\
+[sample_group]
+foo_bar
+foo_baz
+
+[gone]
+nowhere ansible_host=127.0.0.1 ansible_port=1
+
+[all:vars]
+ansible_user=root
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Where somebody works who has an inventory, a key and ssh settings."""
+
+    boxes: Boxes
+
+    @property
+    def inventory(self) -> str:
+        return str(self.boxes.folder / "inventory")
+
+    def env(self) -> dict[str, str]:
+        kept = "-o ControlMaster=auto -o ControlPersist=30s"
+        return {**self.boxes.env(), "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}", "ANSIBLE_PIPELINING": "1"}
+
+    def host(self, action: str, *words: str) -> Completed:
+        return torchbake("host", action, self.inventory, *words, env=self.env())
+
+    def results(self, done: Completed) -> dict[str, Mapping[str, Any]]:
+        assert done.stdout, done.stderr
+        return {each["host"]: each for each in json.loads(done.stdout)["hosts"]}
+
+
+@pytest.fixture(scope="module")
+def desk(engine: docker.DockerClient) -> Iterator[Desk]:
+    with new_boxes(engine, {"foo_bar": BOOKWORM, "foo_baz": BOOKWORM}) as boxes:
+        (boxes.folder / "inventory").write_text(INVENTORY)
+        (boxes.folder / "files").mkdir()
+        shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
+        yield Desk(boxes=boxes)
+
+
+def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
+    log = desk.boxes.folder / "log"
+    with log.open("w") as said:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "torchbake", "host", "check", desk.inventory, CPU, "--limit", "foo_bar"], cwd=ROOT,
+            env={**os.environ, **desk.env()}, stdout=said, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        until(lambda: "TASK [" in log.read_text() or running.poll() is not None, seconds=120)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130, log.read_text()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture(scope="module")
+def applied(desk: Desk) -> Completed:
+    return desk.host("apply", CPU, "--offline", "--format", "json")
+
+
+def test_each_host_has_its_own_result(desk: Desk, applied: Completed) -> None:
+    found = desk.results(applied)
+    assert applied.returncode == 22
+    assert "1 of 3 hosts did not end well: nowhere (unreachable)" in applied.stderr
+    assert (found["foo_bar"]["state"], found["nowhere"]["state"]) == ("changed", "unreachable")
+    assert "Connection refused" in found["nowhere"]["reason"]
+
+
+def test_a_second_run_and_a_check_change_nothing(desk: Desk, applied: Completed) -> None:
+    for action in ("apply", "check"):
+        done = desk.host(action, CPU, "--offline", "--limit", "foo_bar", "--format", "json")
+        (found,) = desk.results(done).values()
+        assert (done.returncode, found["state"], found["changed"]) == (0, "ok", []), done.stderr
+
+
+def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) -> None:
+    words = ("--limit", "sample_group", "--payload", "versions", "--payload", "ddp", "--nproc", "1", "--format", "json")
+    done = desk.host("smoke", CPU, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = {check["id"]: check["outcome"] for each in json.loads(done.stdout)["images"] for check in each["checks"]}
+    assert outcomes == {"smoke.versions[cpu]": "passed", "smoke.ddp[gloo,2x1,workers-first]": "passed"}
+    box = desk.boxes.boxes[0]
+    assert box.inside("ls /tmp; pgrep -u pytorch -l || true") == "", "nothing of it stays"
+
+
+def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Completed) -> None:
+    done = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
+    assert done.returncode == 13
+    assert "nowhere: failed, ssh does not get in as pytorch: ssh: connect to host 127.0.0.1" in done.stdout
+    assert "these cannot take part: nowhere" in done.stdout
+
+
+def test_what_was_made_is_removed(desk: Desk, applied: Completed) -> None:
+    assert desk.host("remove", "--limit", "foo_bar").returncode == 0
+    left = desk.boxes.boxes[0].inside("ls -A /home/pytorch/pytorch || true")
+    assert "sandbox" not in left.split()

@@ -1,0 +1,66 @@
+"""An inventory is read in its own order, and a mistake in it is told in one sentence."""
+
+import json
+
+import pytest
+
+from torchbake.errors import HostError
+from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
+
+LISTED = {
+    "_meta": {"hostvars": {"foo_bar": {"ansible_port": 2222}}},
+    "all": {"children": ["ungrouped", "gpus", "again"]},
+    "ungrouped": {"hosts": ["alone"]},
+    "gpus": {"hosts": ["foo_bar", "b"]},
+    "again": {"children": ["gpus"]},
+}
+# As ansible-core 2.19 says it of a file without an ending, and of one that ends in .yml.
+SAID = """\
+[WARNING]: Failed to parse inventory with 'yaml' plugin: YAML parsing failed: Did not find expected <document start>.
+[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: \
+Section [b:children] includes undefined group 'nope'.
+[ERROR]: Completely failed to parse inventory source /x/hosts
+"""
+OF_YAML = """\
+[WARNING]: Failed to parse inventory with 'auto' plugin: no root 'plugin' key found
+[WARNING]: Failed to parse inventory with 'yaml' plugin: Invalid "hosts" entry for "a" group, requires a dictionary, \
+found "<class 'ansible.module_utils._internal._datatag._AnsibleTaggedList'>" instead.
+[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: Invalid host pattern 'a:' supplied
+"""
+
+
+def test_hosts_come_once_each_in_the_order_of_the_groups() -> None:
+    hosts = read_inventory(json.dumps(LISTED))
+    assert [host.name for host in hosts] == ["alone", "foo_bar", "b"]
+    assert hosts[1].text("ansible_port") == "2222"
+    assert hosts[2].text("ansible_port") == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"_meta": {"hostvars": {}}, "all": 3}'])
+def test_what_is_no_inventory_is_told_as_that(text: str) -> None:
+    with pytest.raises(HostError, match="is no inventory"):
+        read_inventory(text)
+
+
+def test_the_reason_is_that_of_the_format_which_the_ending_names() -> None:
+    of_ini, of_yaml = inventory_problem("/x/hosts", SAID), inventory_problem("hosts.yml", OF_YAML)
+    assert of_ini.message == "/x/hosts is no inventory: Section [b:children] includes undefined group 'nope'."
+    assert of_yaml.message.endswith('Invalid "hosts" entry for "a" group, requires a dictionary, found something else.')
+    assert "class" not in of_yaml.message
+
+
+def test_without_a_known_reason_ansibles_own_last_word_is_told() -> None:
+    assert "Completely failed" in inventory_problem("hosts.sh", "[ERROR]: Completely failed to parse\n").message
+    assert inventory_problem("hosts", "").message == "hosts is no inventory: Ansible gave no reason."
+
+
+def test_a_limit_that_no_host_fulfils_is_named() -> None:
+    assert no_hosts("inventory", "gpus").message == "No host of inventory fulfils --limit gpus."
+    assert no_hosts("inventory", "").message == "inventory has no hosts."
+
+
+def test_the_first_of_several_variables_counts_and_a_template_is_refused() -> None:
+    host = InventoryHost(name="a", variables={"new": "", "old": 1, "made": "{{ other }}"})
+    assert host.text("new", "old") == "1"
+    with pytest.raises(HostError, match="template for made of a"):
+        host.text("made")

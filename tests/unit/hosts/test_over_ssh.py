@@ -1,0 +1,63 @@
+"""How a command on a host ended is told in ssh's words only where ssh itself failed; what a host says is looked at."""
+
+import json
+import threading
+
+import pytest
+
+from torchbake.core.problem import Problem
+from torchbake.engine.runner import Ended
+from torchbake.hosts import over_ssh
+from torchbake.hosts.over_ssh import Facts, look
+from torchbake.hosts.ssh import SshHost
+
+HOST = SshHost(name="a", address="a")
+FACTS = {"python": "3.11.2", "torch": "__version__ = '2.13.0+cpu'\n", "address": "10.0.0.1", "port": 4711, "gpus": []}
+
+
+def ended(code: int, stderr: str = "", stdout: str = "", *, late: bool = False) -> Ended:
+    return over_ssh._ended(HOST, code, 1.5, stdout, stderr, late=late)
+
+
+def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
+    said = ended(255, "Warning: x\nPermission denied (publickey).\n")
+    assert said.how == "did not start: ssh does not get in as pytorch: Permission denied (publickey)."
+
+
+def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> None:
+    assert "there is no pytorch/sandbox" in ended(127, "sh: 1: exec: pytorch/sandbox/bin/python: not found").how
+    assert ended(127, "sh: other: not found").how == "ended with 127"
+
+
+def test_a_signal_and_a_late_end_are_told_as_they_are() -> None:
+    assert ended(-9).how == "was ended by SIGKILL"
+    assert ended(255, "x", late=True).how == "did not end within 2 s, and was killed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (ended(0, stdout="nonsense"), "its Python ended with 0: it said nothing"),
+        (ended(1, stderr="Traceback\nMemoryError"), "its Python ended with 1: MemoryError"),
+        (ended(0, stdout=json.dumps({**FACTS, "torch": ""})), "its sandbox has no torch"),
+        (ended(255, "no route"), "ssh does not get in as pytorch: no route"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_a_problem(answer: Ended, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(over_ssh, "call", lambda *_: answer)
+    found = look(HOST, threading.Event())
+    assert isinstance(found, Problem)
+    assert found.reason == reason
+
+
+def test_the_facts_are_the_last_line_whatever_a_login_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(over_ssh, "call", lambda *_: ended(0, stdout=f"Welcome!\n{json.dumps(FACTS)}\n"))
+    found = look(HOST, threading.Event())
+    assert isinstance(found, Facts)
+    assert (found.address, found.port) == ("10.0.0.1", 4711)
+
+
+def test_the_master_starts_after_the_others_or_before_them() -> None:
+    starts = {order: [over_ssh._delay(number, order) for number in range(3)] for order in ("workers-first", None)}
+    assert starts == {"workers-first": [1.0, 0, 0], None: [0, 0, 0]}
+    assert [over_ssh._delay(number, "master-first") for number in range(3)] == [0, 1.0, 1.0]

@@ -1,0 +1,74 @@
+"""What playbooks are told: of one image plain values, of several a host's own; no password where a person looks."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hosts.chosen import Chosen, choose
+from torchbake.hosts.inventory import InventoryHost
+from torchbake.hosts.variables import Carried, shown, variables
+from torchbake.hosts.wheels import Wheels
+from torchbake.matrix.project import Project, load_project
+
+PIP = PipConfig(index_url="https://me:secret@mirror/simple", find_links=("/srv/wheels",), trusted_hosts=("mirror",))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "matrix.yaml").write_text(SMALL + "indexes: {cpu: https://wheels/cpu}\n")
+    return load_project(tmp_path / "matrix.yaml")
+
+
+def chosen(project: Project, *types: str) -> Chosen:
+    hosts = [InventoryHost(name=kind, variables={"pytorch_install_type": kind}) for kind in types]
+    return choose(project, hosts, None, {})
+
+
+def carried(chosen: Chosen, missing: tuple[str, ...] = ("numpy",)) -> Carried:
+    wheels = {spec.id: Wheels(folder=Path(f"/w/{spec.id}"), missing=missing) for spec in chosen.images}
+    return Carried(locks=Path("/p/images"), uv=Path("/bin/uv"), wheels=wheels)
+
+
+def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerator(project: Project) -> None:
+    group = chosen(project, "standard")
+    told = variables(group, None, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
+    assert told["pytorch_uv_config"]["index-url"] == "https://wheels/cpu"
+    assert told["pytorch_uv_config"]["extra-index-url"] == ["https://me:secret@mirror/simple"]
+    assert "find-links" not in told["pytorch_uv_config"]
+    assert told["pytorch_environment"] == {"HTTPS_PROXY": "http://p:1"}
+    assert told["pytorch_offline"] is False
+    assert told["pytorch_wheelhouse"] == f"/w/{group.images[0].id}"
+    assert told["pytorch_default_images"] == group.defaults
+    assert "pytorch_image" not in told
+
+
+def test_no_index_is_asked_where_every_wheel_goes_along(project: Project) -> None:
+    group = chosen(project, "standard")
+    told = variables(group, None, carried(group, missing=()), PIP, {})
+    assert told["pytorch_offline"] is True
+    assert told["pytorch_uv_config"] == {"no-index": True}
+    assert "pytorch_environment" not in told
+
+
+def test_what_differs_between_images_is_chosen_by_the_hosts_own(project: Project) -> None:
+    group = chosen(project, "standard", "cuda")
+    told = variables(group, None, carried(group), PIP, {})
+    for spec in group.images:
+        assert f'"{spec.id}": "/w/{spec.id}"' in told["pytorch_wheelhouse"]
+    assert told["pytorch_wheelhouse"].endswith("[pytorch_image] }}")
+    assert told["pytorch_offline"] is False
+
+
+def test_an_image_of_the_command_line_is_told(project: Project) -> None:
+    group = chosen(project, "cuda")
+    assert variables(group, group.images[0], carried(group), PIP, {})["pytorch_image"] == group.images[0].id
+
+
+def test_what_is_shown_has_no_login(project: Project) -> None:
+    group = chosen(project, "standard")
+    text = str(shown(variables(group, None, carried(group), PIP, {"HTTP_PROXY": "http://u:pw@p"})))
+    assert "https://mirror/simple" in text
+    assert "secret" not in text
+    assert "pw" not in text

@@ -1,0 +1,97 @@
+"""Ansible itself: where it is, what it says of an inventory, and a playbook's run to its end."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from torchbake.core.child import run as run_child
+from torchbake.errors import HostError, InstallError
+from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
+from torchbake.hosts.play import Request, inventory_environment, inventory_words, typed, written
+from torchbake.hosts.results import HostResult, read_results
+
+OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
+_INTERRUPTED = (99, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
+_STDERR = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ansible:
+    """How its programs are called: by this Python, which has it as a package, or by name."""
+
+    module: bool
+
+    def program(self, name: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "ansible", name) if self.module else (f"ansible-{name}",)
+
+    def inventory(self, source: str, limit: str = "") -> tuple[InventoryHost, ...]:
+        """The hosts, in order. Raises HostError: there is no such file, it cannot be read, or it has no host."""
+        if "," not in source and not Path(source).exists():
+            raise HostError(f"{source}: there is no such inventory.", hint="docs/hosts.md has an example.")
+        done = subprocess.run(
+            [*self.program("inventory"), *inventory_words(source, limit)], env=inventory_environment(),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise inventory_problem(source, done.stderr)
+        hosts = read_inventory(done.stdout)
+        if not hosts:
+            raise no_hosts(source, limit)
+        return hosts
+
+    def play(self, request: Request, variables: Mapping[str, Any], hosts: Sequence[str]) -> tuple[HostResult, ...]:
+        """Run a playbook; a result for each host. What Ansible prints goes to stderr.
+
+        Ctrl-C reaches Ansible, which ends its workers; then KeyboardInterrupt is raised. Raises HostError where Ansible
+        ended before any host had its turn.
+        """
+        with written(request, variables) as play:
+            words = [*self.program("playbook"), *play.words(request)]
+            code = run_child(words, folder=Path.cwd(), env=play.environment(), stdout=_STDERR)
+            if code in _INTERRUPTED:
+                raise KeyboardInterrupt
+            results = read_results(play.results.read_text() if play.results.exists() else "", hosts)
+        if code and not any(result.reached for result in results):
+            raise HostError(f"ansible-playbook ended with {code}, before any host's turn.", hint="Its words are above.")
+        # After a good end, the others are those that the play was not for.
+        return tuple(result for result in results if code or result.reached)
+
+    def shown(self, request: Request) -> str:
+        """The command of a playbook, as it would be typed."""
+        return typed(self.program("playbook"), request)
+
+
+def find_ansible() -> Ansible:
+    """Raises InstallError where there is none, or one that is too old."""
+    try:
+        version, module = importlib.metadata.version("ansible-core"), True
+    except importlib.metadata.PackageNotFoundError:
+        version, module = _version_in_path(), False
+    if Version(version) < OLDEST:
+        raise InstallError(f"ansible-core {version} is too old: {OLDEST} or newer is needed.", hint=_HINT)
+    return Ansible(module=module)
+
+
+_HINT = (
+    f"Run: pip install 'torchbake[host]'; where nox runs a checkout: pip install 'ansible-core>={OLDEST}', beside nox."
+)
+
+
+def _version_in_path() -> str:
+    program = shutil.which("ansible-playbook", path=os.environ.get("PATH"))
+    said = ""
+    if program:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\[core (\d[\d.]*)", said)
+    if not match:
+        raise InstallError("Hosts are made ready by Ansible, and ansible-core is not installed.", hint=_HINT)
+    return match[1]

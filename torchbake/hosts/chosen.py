@@ -1,0 +1,68 @@
+"""Which image each host gets: by the command line, by its own variables, or by what its install type means. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchbake.core.suggest import nearest
+from torchbake.errors import HostError
+from torchbake.hosts.inventory import InventoryHost
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, pytorch_of
+
+IMAGE, TYPE = "pytorch_image", "pytorch_install_type"
+FAMILIES = {"standard": "cpu", "cuda": "cuda"}  # an install type, and the images that are of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """``images`` are those that hosts may get, each once; ``defaults`` what an install type means, by id."""
+
+    images: tuple[ImageSpec, ...]
+    defaults: Mapping[str, str]
+    of_host: Mapping[str, ImageSpec]
+
+
+def default_images(project: Project) -> dict[str, ImageSpec]:
+    """What each install type means: the newest torch of its family, of that the image with the shortest tag."""
+    found = {}
+    for kind, family in FAMILIES.items():
+        specs = [spec for spec in pytorch_of(project.expansion.specs) if spec.family == family]
+        if specs:
+            found[kind] = max(specs, key=lambda spec: (spec.version, -min(map(len, project.tags[spec.id]))))
+    return found
+
+
+def choose(
+    project: Project, hosts: Sequence[InventoryHost], named: ImageSpec | None, given: Mapping[str, str]
+) -> Chosen:
+    """The image of each host. ``named`` is the command line's, ``given`` its ``-e`` variables, which win over all.
+
+    Raises HostError for an image or an install type that is none, with the host that asks for it.
+    """
+    defaults = default_images(project)
+    by_id = {spec.id: spec for spec in pytorch_of(project.expansion.specs)}
+    wanted = {IMAGE: named.id} if named else {}
+    of_host = {host.name: _of(host, {**wanted, **given}, defaults, by_id) for host in hosts}
+    return Chosen(
+        images=tuple(dict.fromkeys(of_host.values())),
+        defaults={kind: spec.id for kind, spec in defaults.items()},
+        of_host=of_host,
+    )
+
+
+def _of(
+    host: InventoryHost, given: Mapping[str, str], defaults: Mapping[str, ImageSpec], by_id: Mapping[str, ImageSpec]
+) -> ImageSpec:
+    name = given.get(IMAGE) or host.text(IMAGE)
+    if name:
+        return by_id.get(name) or _refuse(host, IMAGE, name, by_id)
+    kind = given.get(TYPE) or host.text(TYPE) or "standard"
+    return defaults.get(kind) or _refuse(host, TYPE, kind, defaults)
+
+
+def _refuse(host: InventoryHost, variable: str, value: str, known: Iterable[str]) -> ImageSpec:
+    near = nearest(value, known, count=1) or sorted(known)[:5]
+    raise HostError(
+        f"{host.name}: {variable} is {value!r}, and the matrix has no such image.",
+        hint=f"Did you mean {', '.join(near)}? `nox -s list -- all` shows what there is.",
+    )

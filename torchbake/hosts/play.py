@@ -1,0 +1,106 @@
+"""A run of a playbook as data: its folder, what is written there, and the commands. Pure but for `written`.
+
+Ansible finds a collection and a callback that lie beside the playbook, so that its own configuration, wherever it is,
+stays the user's. Source: docs.ansible.com, "Using collections in a playbook" and "Adding modules and plugins locally".
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+
+from torchbake.core.paths import PACKAGE, TOOLKIT
+from torchbake.hosts.archive import OWN_TOOLBOX, archive_of
+from torchbake.hosts.callback_plugins import FILE
+
+COLLECTION = "torchbake.pytorch"
+_UNREADABLE_IS_AN_ERROR = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for. ``playbook`` is one of the collection's; ``words`` are handed to ansible-playbook as they are.
+
+    ``extra``: the values of ``-e``, which win over the variables of `written`.
+    """
+
+    playbook: str
+    inventory: str
+    limit: str = ""
+    check: bool = False
+    extra: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """The folder of one run, which only this user can read."""
+
+    folder: Path
+
+    @property
+    def playbook(self) -> Path:
+        return self.folder / "site.yml"
+
+    @property
+    def variables(self) -> Path:
+        return self.folder / "variables.json"
+
+    @property
+    def entrypoints(self) -> Path:
+        """The archive of `run` and `smoke`, which goes along."""
+        return self.folder / "entrypoints.tar"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results.jsonl"
+
+    def words(self, request: Request) -> tuple[str, ...]:
+        """The arguments of ansible-playbook."""
+        return (
+            *("--inventory", request.inventory),
+            *(("--limit", request.limit) if request.limit else ()),
+            *(("--check", "--diff") if request.check else ()),
+            *("--extra-vars", f"@{self.variables}"),
+            *(word for value in request.extra for word in ("--extra-vars", value)),
+            *request.words,
+            str(self.playbook),
+        )
+
+    def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+        return {**environ, **_UNREADABLE_IS_AN_ERROR, FILE: str(self.results)}
+
+
+@contextmanager
+def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
+    """A run's folder, which goes afterwards."""
+    with TemporaryDirectory(prefix="torchbake-host-") as name:
+        play = Play(folder=Path(name))
+        collection = play.folder / "collections/ansible_collections" / COLLECTION.replace(".", "/")
+        collection.parent.mkdir(parents=True)
+        collection.symlink_to(TOOLKIT / "ansible")
+        (play.folder / "callback_plugins").symlink_to(PACKAGE / "hosts/callback_plugins")
+        play.playbook.write_text(f"- import_playbook: {COLLECTION}.{request.playbook}\n")
+        play.entrypoints.write_bytes(archive_of(OWN_TOOLBOX))
+        play.variables.touch(mode=0o600)
+        play.variables.write_text(json.dumps({**variables, "pytorch_entrypoints": str(play.entrypoints)}))
+        yield play
+
+
+def inventory_words(inventory: str, limit: str) -> tuple[str, ...]:
+    """The arguments of ansible-inventory that list the hosts."""
+    return ("--inventory", inventory, "--list", *(("--limit", limit) if limit else ()))
+
+
+def inventory_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    return {**environ, **_UNREADABLE_IS_AN_ERROR}
+
+
+def typed(program: Sequence[str], request: Request) -> str:
+    """The command of a playbook, as it would be typed; its folder is made when it is run."""
+    return shlex.join([*program, *Play(folder=Path(gettempdir(), "torchbake-host-…")).words(request)])

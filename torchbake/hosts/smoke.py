@@ -1,0 +1,102 @@
+"""Smoke tests of a group of hosts: each by itself, then all of them as the nodes of one job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torchbake.checks.gpu import family_of_build
+from torchbake.checks.reports import Tested
+from torchbake.checks.smoke_jobs import Job, Options
+from torchbake.checks.smoke_run import Session, SmokeRun, Subject
+from torchbake.core.parallel import run_all
+from torchbake.core.problem import Problem
+from torchbake.engine.gpu import Gpu
+from torchbake.hosts.archive import OWN_TOOLBOX, archive_of
+from torchbake.hosts.over_ssh import Facts, OverSsh, look
+from torchbake.hosts.ssh import SshHost
+
+Expected = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHost(Subject):
+    """A host by itself: payloads that need no others."""
+
+    def jobs(self, options: Options) -> tuple[Job, ...]:
+        return tuple(job for job in super().jobs(options) if job.layout is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllHosts(Subject):
+    """All hosts as the nodes of one job."""
+
+    def jobs(self, options: Options) -> tuple[Job, ...]:
+        return tuple(job for job in super().jobs(options) if job.layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeOfHosts:
+    """What is run. ``expected``: the versions of each host's image, by its name. ``master``: of node 0, if given."""
+
+    hosts: tuple[SshHost, ...]
+    expected: Mapping[str, Expected]
+    options: Options
+    session: Session
+    master: str = ""
+
+    def run(self) -> list[Tested]:
+        """A result for each host, and one for all of them together, last. Raises KeyboardInterrupt."""
+        stopping = self.session.stopping
+        looked = run_all(self.hosts, lambda host: look(host, stopping), jobs=len(self.hosts), stop=stopping.set)
+        pairs = list(zip(self.hosts, looked, strict=True))
+        good = [(host, facts) for host, facts in pairs if isinstance(facts, Facts)]
+        bad = [Tested(name=host.name, ref="", problem=said) for host, said in pairs if isinstance(said, Problem)]
+        runner, archive = SmokeRun(options=self.options, session=self.session, engine=None), archive_of(OWN_TOOLBOX)
+        alone = [subject for each in good if (subject := self._one(*each, archive)).jobs(self.options)]
+        tested = runner.run(alone, jobs=len(alone)) if alone else []
+        return [*tested, *bad, *self._together(runner, good, bad, archive)]
+
+    def _together(
+        self, runner: SmokeRun, good: Sequence[tuple[SshHost, Facts]], bad: Sequence[Tested], archive: bytes
+    ) -> list[Tested]:
+        if not bad:
+            subject = self._all(good, archive)
+            return runner.run([subject], jobs=1) if subject.jobs(self.options) else []
+        names = ", ".join(each.name for each in bad)
+        return [Tested(name=_ALL, ref="", problem=Problem(reason=f"these cannot take part: {names}"))]
+
+    def _one(self, host: SshHost, facts: Facts, archive: bytes) -> Subject:
+        family, gpu = family_of_build(facts.torch), gpu_of(host, facts)
+        return OneHost(
+            name=host.name, ref=facts.record.get("image", ""), row=facts.record.get("image", ""), digest="",
+            family=family, expected=self.expected.get(host.name, {}), gpu=gpu,
+            place=self._place([(host, facts)], archive),
+        )  # fmt: skip
+
+    def _all(self, found: Sequence[tuple[SshHost, Facts]], archive: bytes) -> Subject:
+        families = {family_of_build(facts.torch) for _, facts in found}
+        gpus = [gpu_of(host, facts) for host, facts in found]
+        return AllHosts(
+            name=_ALL, ref=f"{len(found)} hosts", row="", digest="", family="cuda" if families == {"cuda"} else "cpu",
+            expected={}, gpu=next((gpu for gpu in gpus if not gpu.there), gpus[0]), place=self._place(found, archive),
+        )  # fmt: skip
+
+    def _place(self, found: Sequence[tuple[SshHost, Facts]], archive: bytes) -> OverSsh:
+        first = found[0][1]
+        return OverSsh(
+            hosts=tuple(host for host, _ in found), master=self.master or first.address or found[0][0].address,
+            port=first.port, archive=archive, gpu_off=self.options.gpu == "off", session=self.session,
+        )  # fmt: skip
+
+
+_ALL = "all together"
+
+
+def gpu_of(host: SshHost, facts: Facts) -> Gpu:
+    if facts.gpus:
+        return Gpu(how="host", reason=f"{host.name} has {facts.gpus[0]}")
+    return Gpu(how="none", reason=f"{host.name} has no /dev/nvidia0")
+
+
+def options_for(options: Options, hosts: int) -> Options:
+    """The same, with a node for each host, also on GPUs. Who starts first is tried in containers."""
+    return replace(options, nodes=hosts, gpu_nodes=hosts, orders=("workers-first",))

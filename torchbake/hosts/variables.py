@@ -1,0 +1,87 @@
+"""What the playbooks are told of the images, and of this machine's settings for pip and its proxies. Pure.
+
+They are Ansible's extra variables, in a file: an index or a proxy may have a password. docs/hosts.md has each.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.hostconfig.build_secrets import reached
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.proxies import PROXY_VARIABLES
+from torchbake.hostconfig.uv_config import uv_toml
+from torchbake.hosts.chosen import IMAGE, Chosen
+from torchbake.hosts.wheels import Wheels
+from torchbake.matrix.spec import ImageSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What is on this machine for the hosts: the folder of locks, uv, and wheels by image."""
+
+    locks: Path
+    uv: Path
+    wheels: Mapping[str, Wheels]
+
+
+def variables(
+    chosen: Chosen,
+    named: ImageSpec | None,
+    carried: Carried,
+    pip: PipConfig,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """The extra variables of `apply`. What differs between the images is chosen by a host's own ``pytorch_image``."""
+    of_image = {spec.id: _of_image(spec, carried.wheels[spec.id], pip) for spec in chosen.images}
+    names = dict.fromkeys(name for values in of_image.values() for name in values)
+    return {
+        "pytorch_locks": str(carried.locks),
+        "pytorch_default_images": dict(chosen.defaults),
+        **({IMAGE: named.id} if named else {}),
+        "pytorch_uv": str(carried.uv),
+        **_environment(pip, environ),
+        **({"pytorch_ca_file": pip.cert} if pip.cert and Path(pip.cert).is_file() else {}),
+        **{name: _by_image({image: values.get(name) for image, values in of_image.items()}) for name in names},
+    }
+
+
+def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]:
+    """``pytorch_offline`` where every locked wheel goes along: an index that is not needed is not asked."""
+    settings = reached(pip)
+    indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
+    offline = settings.no_index or not wheels.missing
+    asked = PipConfig(no_index=True) if offline else settings.with_indexes(indexes) if indexes else settings
+    return {
+        "pytorch_packages": list(spec.apt),
+        "pytorch_uv_config": tomllib.loads(uv_toml(asked)),
+        "pytorch_offline": offline,
+        **({"pytorch_wheelhouse": str(wheels.folder)} if wheels.folder else {}),
+    }
+
+
+def _by_image(values: Mapping[str, Any]) -> Any:
+    """One value for all, or a template that takes a host's own; JSON is a literal of Jinja, but for null."""
+    first, *others = values.values()
+    if all(value == first for value in others):
+        return first
+    table = json.dumps({image: "" if value is None else value for image, value in values.items()})
+    return f"{{{{ {table}[{IMAGE}] }}}}"
+
+
+def _environment(pip: PipConfig, environ: Mapping[str, str]) -> dict[str, Any]:
+    proxies = {name: environ[name] for name in PROXY_VARIABLES if environ.get(name)}
+    if pip.proxy:
+        proxies |= {"HTTP_PROXY": pip.proxy, "HTTPS_PROXY": pip.proxy}
+    return {"pytorch_environment": proxies} if proxies else {}
+
+
+def shown(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a person to see, without logins."""
+    text: dict[str, Any] = json.loads(re.sub(r"://[^\s/@\"]+@", "://", json.dumps(told)))
+    return text
