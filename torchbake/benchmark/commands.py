@@ -12,6 +12,7 @@ from torchbake.engine.gpu import KIND, Gpu
 from torchbake.matrix.spec import TOOLBOX
 
 OWN_BENCH = TOOLKIT / "entrypoints/pytorch/bench"
+_HOME = "~/"
 FOLDER, DATA = "/plan", "/data"  # where a container sees the plan's folder, and its data
 
 
@@ -103,9 +104,7 @@ def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path) 
 
 def remote(words: Sequence[str]) -> str:
     """One word for the shell at the other end; a leading ``~/`` is its to expand."""
-    return " ".join(
-        word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word) for word in words
-    )
+    return " ".join(_HOME + shlex.quote(word[2:]) if word.startswith(_HOME) else shlex.quote(word) for word in words)
 
 
 def is_own(model: str) -> bool:

@@ -1,4 +1,4 @@
-"""From a plan to its experiments: each model with each batch size, type, phase and number of GPUs, on each place. Pure."""
+"""From a plan to its experiments: each model with each batch size, type, phase and number of GPUs, everywhere. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import product
 
 from torchbake.benchmark.field_types import Exclude, Model
 from torchbake.benchmark.model import Plan, Settings, plan_problems
-from torchbake.matrix.yaml_source import Document
+from torchbake.matrix.yaml_source import Document, Location
 
 
 class Experiment(Model):
@@ -54,7 +54,7 @@ def expand(plan: Plan, places: Sequence[Named], document: Document) -> tuple[Cas
         for each in experiments(plan)
         for place in places
     )
-    idle = [
+    idle: list[tuple[Location, str]] = [
         (("exclude", number), "excludes nothing: no experiment of this plan has all of its keys")
         for number, rule in enumerate(plan.exclude)
         if not any(_holds(rule, case.experiment, case.place) for case in cases)

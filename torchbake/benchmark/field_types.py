@@ -45,8 +45,12 @@ def _public(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(of_jobs.word)]
 Words = Annotated[
-    tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1), AfterValidator(_unique), _schema({"type": "string"})
-]  # fmt: skip
+    tuple[Text, ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "string"}),
+]
 Positive = Annotated[int, Field(ge=1)]
 Sizes = Annotated[
     tuple[Positive, ...],
@@ -116,7 +120,7 @@ class Host(Model):
     )
     bench: Text | None = Field(
         None,
-        description="the file `bench` there; if not set: this toolkit's own on this machine, `bench` in the PATH over ssh",
+        description="the file `bench` there; if not set: on this machine the toolkit's own, over ssh that in the PATH",
         examples=["/opt/torchbake/bench"],
     )
 

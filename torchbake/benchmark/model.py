@@ -110,7 +110,9 @@ def validate_plan(document: Document) -> Plan:
         plan = Plan.model_validate(document.data)
     except ValidationError as error:
         raise plan_problems(document, [explain(found, Plan) for found in error.errors()]) from None
-    wrong = [(("args", place), said) for place, word in enumerate(plan.args) if (said := _of_a_key(word))]
+    wrong: list[tuple[Location, str]] = [
+        (("args", place), said) for place, word in enumerate(plan.args) if (said := _of_a_key(word))
+    ]
     if wrong:
         raise plan_problems(document, wrong)
     return plan

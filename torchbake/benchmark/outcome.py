@@ -81,18 +81,20 @@ def read_outcome(done: Finished) -> Result | str:
     if line is None:
         return _without_a_word(done)
     try:
-        said = read_object(line.encode())
+        return _judged(read_object(line.encode()), done)
     except NotJsonError as error:
         return f"Its last line cannot be read: {error}."
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"Its result has no right {'.'.join(map(str, first['loc']))}: {first['msg']}."
+
+
+def _judged(said: dict[str, Any], done: Finished) -> Result | str:
     if said.get("bench") != _CONTRACT:
         return f"Its `bench` speaks version {said.get('bench')!r} of the contract, and this toolkit {_CONTRACT}."
     if said.get("status") != "success" or done.code:
         return str(said.get("reason") or f"bench ended with {done.code}: {done.last_words}")
-    try:
-        return Result.model_validate(said)
-    except ValidationError as error:
-        first = error.errors()[0]
-        return f"Its result has no right {'.'.join(map(str, first['loc']))}: {first['msg']}."
+    return Result.model_validate(said)
 
 
 def _without_a_word(done: Finished) -> str:

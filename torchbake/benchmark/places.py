@@ -34,8 +34,11 @@ _UNSEEN = Gpu(how="runtime", reason="the engine was not asked")
 class Place(Protocol):
     """One of a plan's places."""
 
-    named: Named
-    where: Where
+    @property
+    def named(self) -> Named: ...
+
+    @property
+    def where(self) -> Where: ...
 
     def problem(self, experiment: Experiment) -> str:
         """Why an experiment is not run there; empty where it can be."""
