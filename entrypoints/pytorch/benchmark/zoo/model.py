@@ -66,7 +66,7 @@ def batch(
     Values are normally distributed and of ``dtype``; zeros would draw less power and make a GPU look faster. Tokens
     and targets are int64, whatever ``dtype`` is; of a token model each token has a target.
     """
-    import torch
+    import torch  # noqa: PLC0415 - the registry is read where there is none
 
     if entry.vocabulary is None:
         inputs = torch.randn(size, *entry.input, device=device, dtype=dtype)
@@ -80,7 +80,7 @@ def loss(entry: Entry) -> Loss:
 
     Raises ModelError where the output's last dimension is not the entry's classes.
     """
-    from torch.nn import functional
+    from torch.nn import functional  # noqa: PLC0415 - the registry is read where there is none
 
     def cross_entropy(outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
         if outputs.shape != (*targets.shape, entry.classes):

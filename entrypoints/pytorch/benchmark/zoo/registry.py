@@ -3,7 +3,7 @@
 Torch is not imported here: a family's module is, when one of its models is made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,7 +15,6 @@ _SUITE = "https://github.com/HewlettPackard/dlcookbook-dlbs/blob/master"
 _COUNTS = f"{_SUITE}/docs/models/models.md"
 _VISION = "https://docs.pytorch.org/vision/stable/models"
 _PYTORCHCV = "https://github.com/osmr/imgclsmob/blob/master/pytorch/pytorchcv/models"
-_CLASSES = 1000  # of ImageNet
 
 
 @dataclass(frozen=True)
@@ -47,29 +46,34 @@ def _dense() -> Iterator[Entry]:
 
 def _early() -> Iterator[Entry]:
     """Convolutional networks with large dense layers; VGG by its depth."""
-    for name, title, side, maker, parameters in (
-        ("alexnet", "AlexNet", 227, _Family("alexnet", "AlexNet"), 62_378_344),
-        ("alexnet_owt", "AlexNetOWT", 227, _Family("alexnet", "AlexNetOWT"), 61_100_840),
-        ("overfeat", "Overfeat", 231, _Family("overfeat", "Overfeat"), 145_920_872),
+    for name, title, side, cls, parameters in (
+        ("alexnet", "AlexNet", 227, "AlexNet", 62_378_344),
+        ("alexnet_owt", "AlexNetOWT", 227, "AlexNetOWT", 61_100_840),
     ):
-        yield _images(name, title, maker, parameters, _COUNTS, side=side)
+        yield _images(name, title, "alexnet", cls, parameters=parameters, source=_COUNTS, side=side)
+    yield _images("overfeat", "Overfeat", "overfeat", "Overfeat", parameters=145_920_872, source=_COUNTS, side=231)
     for depth, parameters in ((11, 132_863_336), (13, 133_047_848), (16, 138_357_544), (19, 143_667_240)):
-        yield _images(f"vgg{depth}", f"VGG{depth}", _Family("vgg", "VGG"), parameters, _COUNTS, {"depth": depth})
+        yield _images(f"vgg{depth}", f"VGG{depth}", "vgg", "VGG", parameters=parameters, source=_COUNTS, depth=depth)
 
 
 def _inception() -> Iterator[Entry]:
-    googlenet = _Family("googlenet", "GoogLeNet")
-    yield _images("googlenet", "GoogleNet", googlenet, 6_998_552, _COUNTS)
+    """Networks of parallel branches."""
     yield _images(
-        "googlenet_bn", "GoogleNetBN", googlenet, 6_624_904, f"{_VISION}/googlenet.html", {"normalised": True}
+        "googlenet", "GoogleNet", "googlenet", "GoogLeNet", parameters=6_998_552, source=_COUNTS, normalised=False
     )
+    yield _images(
+        "googlenet_bn", "GoogleNetBN", "googlenet", "GoogLeNet",
+        parameters=6_624_904, source=f"{_VISION}/googlenet.html", normalised=True,
+    )  # fmt: skip
     for version, parameters in ((3, 23_834_568), (4, 42_679_816)):
-        maker = _Family(f"inception{version}", f"Inception{version}")
-        source = f"{_PYTORCHCV}/inceptionv{version}.py"
-        yield _images(f"inception{version}", f"InceptionV{version}", maker, parameters, source, side=299)
+        yield _images(
+            f"inception{version}", f"InceptionV{version}", f"inception{version}", f"Inception{version}",
+            parameters=parameters, source=f"{_PYTORCHCV}/inceptionv{version}.py", side=299,
+        )  # fmt: skip
 
 
 def _resnet() -> Iterator[Entry]:
+    """Residual networks by their depth."""
     for depth, parameters, source in (
         (18, 11_689_512, f"{_VISION}/resnet.html"),
         (34, 21_797_672, f"{_VISION}/resnet.html"),
@@ -77,29 +81,31 @@ def _resnet() -> Iterator[Entry]:
         (101, 44_549_160, f"{_VISION}/resnet.html"),
         (152, 60_192_808, f"{_VISION}/resnet.html"),
         (200, 64_673_832, f"{_PYTORCHCV}/resnet.py"),
-        (269, 102_073_384, _COUNTS),  # 102,326,456 there, with the statistics of 272 normalisations
+        (269, 102_073_384, _COUNTS),  # 102,326,456 there, with the running statistics of its 272 normalisations
     ):
         yield _images(
-            f"resnet{depth}", f"ResNet{depth}", _Family("resnet", "ResNet"), parameters, source, {"depth": depth}
+            f"resnet{depth}", f"ResNet{depth}", "resnet", "ResNet", parameters=parameters, source=source, depth=depth
         )
 
 
 def _recent() -> Iterator[Entry]:
-    yield _images("vit_b_16", "ViT-B/16", _Family("vit", "ViT"), 86_567_656, f"{_VISION}/vision_transformer.html")
-    for size, parameters in (
-        ("tiny", 28_589_128), ("small", 50_223_688), ("base", 88_591_464), ("large", 197_767_336),
-    ):  # fmt: skip
-        maker = _Family("convnext", "ConvNeXt")
-        source = f"{_VISION}/convnext.html"
-        yield _images(f"convnext_{size}", f"ConvNeXt-{size.title()}", maker, parameters, source, {"size": size})
-    yield Entry(
-        name="bert_base", title="BERT-Base", input=(512,), classes=30_522, vocabulary=30_522,
-        parameters=109_514_298, maker=_Family("bert", "Bert"),
+    """What is measured since 2018: attention, and convolutions in its manner."""
+    yield _images(
+        "vit_b_16", "ViT-B/16", "vit", "ViT", parameters=86_567_656, source=f"{_VISION}/vision_transformer.html"
+    )
+    sizes = {"tiny": 28_589_128, "small": 50_223_688, "base": 88_591_464, "large": 197_767_336}
+    for size, parameters in sizes.items():
+        yield _images(
+            f"convnext_{size}", f"ConvNeXt-{size.title()}", "convnext", "ConvNeXt",
+            parameters=parameters, source=f"{_VISION}/convnext.html", size=size,
+        )  # fmt: skip
+    yield _tokens(
+        "bert_base", "BERT-Base", "bert", "Bert", sequence=512, vocabulary=30_522, parameters=109_514_298,
         source="https://huggingface.co/google-bert/bert-base-uncased",
     )  # fmt: skip
-    yield Entry(
-        name="gpt2_small", title="GPT-2 Small", input=(1024,), classes=50_257, vocabulary=50_257,
-        parameters=124_439_808, maker=_Family("gpt2", "GPT2"), source="https://huggingface.co/openai-community/gpt2",
+    yield _tokens(
+        "gpt2_small", "GPT-2 Small", "gpt2", "GPT2", sequence=1024, vocabulary=50_257, parameters=124_439_808,
+        source="https://huggingface.co/openai-community/gpt2",
     )  # fmt: skip
 
 
@@ -112,13 +118,22 @@ def _matmul() -> Iterator[Entry]:
 
 
 def _images(
-    name: str, title: str, maker: _Family, parameters: int, source: str, arguments: Mapping[str, Any] | None = None,
-    *, side: int = 224,
-) -> Entry:  # fmt: skip
-    """A classifier of ImageNet's square images."""
+    name: str, title: str, module: str, cls: str, *, parameters: int, source: str, side: int = 224, **arguments: Any
+) -> Entry:
+    """A classifier of square colour images into the 1000 classes of ImageNet."""
     return Entry(
-        name=name, title=title, input=(3, side, side), classes=_CLASSES, parameters=parameters, source=source,
-        maker=maker, arguments=arguments or {},
+        name=name, title=title, input=(3, side, side), classes=1000, parameters=parameters, source=source,
+        maker=_Family(module, cls), arguments=arguments,
+    )  # fmt: skip
+
+
+def _tokens(
+    name: str, title: str, module: str, cls: str, *, sequence: int, vocabulary: int, parameters: int, source: str
+) -> Entry:
+    """A language model: of each token of a sequence it says which of the vocabulary's stands there, or follows."""
+    return Entry(
+        name=name, title=title, input=(sequence,), classes=vocabulary, vocabulary=vocabulary, parameters=parameters,
+        source=source, maker=_Family(module, cls),
     )  # fmt: skip
 
 

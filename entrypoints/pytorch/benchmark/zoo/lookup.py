@@ -17,13 +17,17 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Entry:
-    """The entry of that name; ``mine.py:Net`` is the class Net of a file. Raises ModelError with a sentence."""
+    """The entry of that name; ``mine.py:Net`` is the class Net of a file. Raises ModelError with a sentence.
+
+    "bert-base" is another spelling of "bert_base".
+    """
     if name.endswith(".py") or ".py:" in name:
         return _own(name)
+    known = name.replace("-", "_")
     for entry in ENTRIES:
-        if entry.name == name:
+        if entry.name == known:
             return entry
-    near = difflib.get_close_matches(name, names(), 1)
+    near = difflib.get_close_matches(known, names(), 1)
     hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names())}."
     raise ModelError(f"There is no model {name!r}. {hint} A class of your own is given as mine.py:Net.")
 
@@ -45,7 +49,6 @@ def _own(name: str) -> Entry:
         classes=found.classes,
         source=str(path.resolve()),
         maker=found,
-        parameters=getattr(found, "parameters_published", None),
         vocabulary=getattr(found, "vocabulary", None),
     )
 
