@@ -64,7 +64,7 @@ def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
     if not dist.is_backend_available(backend):
         raise NotRun(f"this torch is built without {backend}")
     with checks("start"):
-        _start(backend, device)
+        start_group(backend, device)
     group = Group(dist.get_rank(), dist.get_world_size(), device)
     checks.figures |= {"backend": backend, "world": group.size}
     yield group
@@ -73,7 +73,8 @@ def open_group(checks: Checks, device_name: str) -> Iterator[Group]:
     dist.destroy_process_group()
 
 
-def _start(backend: str, device: torch.device) -> None:
+def start_group(backend: str, device: torch.device) -> None:
+    """Of all ranks of the job, or of this process alone. Raises Wrong where the group is not what the job said."""
     timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
     bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
     if "RANK" in os.environ:
