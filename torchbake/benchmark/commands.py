@@ -25,10 +25,10 @@ def bench_words(experiment: Experiment, *, model: str, data: str | None) -> list
         "batch_size": experiment.batch_size,
         "num_batches": settings.num_batches,
         "num_warmup_batches": settings.num_warmup_batches,
-        "device": "gpu" if experiment.gpus else "cpu",
+        "device": "gpu" if experiment.on_gpu else "cpu",
         "num_gpus": experiment.gpus or None,
         "dtype": experiment.dtype,
-        "cudnn_benchmark": settings.cudnn_benchmark if experiment.gpus else None,
+        "cudnn_benchmark": settings.cudnn_benchmark if experiment.on_gpu else None,
     }
     if data:
         flags |= {"data_dir": data, "data_backend": settings.data_backend, "data_shuffle": settings.data_shuffle}
@@ -50,6 +50,7 @@ class Container:
     gpu: Gpu
     folder: Path
     toolbox: Path | None = None
+    without: frozenset[str] = frozenset()  # limits that the engine may not set
 
     def words(self, experiment: Experiment, labels: Mapping[str, str] | None = None) -> list[str]:
         """`docker run` with all of its words. Each image gets the same, so that none has an advantage."""
@@ -59,7 +60,7 @@ class Container:
         mounts += [(self.folder / settings.data_dir, DATA)] if settings.data_dir else []
         words = ["docker", "run", "--rm"]
         words += [f"--label={name}={value}" for name, value in (labels or {}).items()]
-        words += _limits(settings.docker) + self._devices(experiment.gpus)
+        words += limits(settings.docker, self.without) + self._devices(experiment.gpus if experiment.on_gpu else 0)
         words += [f"--env={name}={value}" for name, value in settings.env.items()]
         words += [f"--volume={source}:{target}:ro" for source, target in mounts]
         model = f"{FOLDER}/{experiment.model}" if own else experiment.model
@@ -77,11 +78,11 @@ class Container:
         return ["--gpus", f'"device={",".join(numbers)}"']  # docker reads it as CSV: the quotes are its own
 
 
-def _limits(docker: Docker) -> list[str]:
-    return [
-        f"--network={docker.network}", f"--shm-size={docker.shm_size}", f"--ulimit=memlock={docker.memlock}",
-        f"--ulimit=stack={docker.stack}",
-    ]  # fmt: skip
+def limits(docker: Docker, without: frozenset[str] = frozenset()) -> list[str]:
+    """What each container gets, whatever runs in it."""
+    ulimits = {"memlock": docker.memlock, "stack": docker.stack}
+    words = [f"--network={docker.network}", f"--shm-size={docker.shm_size}"]
+    return words + [f"--ulimit={name}={value}" for name, value in ulimits.items() if name not in without]
 
 
 def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path) -> list[str]:

@@ -22,8 +22,12 @@ class Experiment(Model):
     @property
     def name(self) -> str:
         """``resnet50 training float32 16 cpu``; unique within a plan."""
-        device = f"{self.gpus} gpu" + ("s" if self.gpus > 1 else "") if self.gpus else "cpu"
-        return f"{self.model} {self.phase} {self.dtype} {self.batch_size} {device}"
+        number = f"{self.gpus} " if self.gpus and (self.on_gpu or self.gpus > 1) else ""
+        return f"{self.model} {self.phase} {self.dtype} {self.batch_size} {number}{'gpu' if self.on_gpu else 'cpu'}"
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.gpus > 0 and self.settings.device == "gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,11 @@ def experiments(plan: Plan) -> Iterator[Experiment]:
         plan.models, plan.batch_sizes, plan.dtypes, plan.phases, plan.gpus
     ):  # fmt: skip
         yield Experiment(model=model, batch_size=batch, dtype=dtype, phase=phase, gpus=gpus, settings=settings)
+
+
+def comparable(plan: Plan, places: Sequence[Named]) -> tuple[Experiment, ...]:
+    """The experiments that the plan excludes on none of these places."""
+    return tuple(each for each in experiments(plan) if not any(_reason(plan.exclude, each, place) for place in places))
 
 
 def _reason(rules: Sequence[Exclude], experiment: Experiment, place: Named) -> str:

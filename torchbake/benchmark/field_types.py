@@ -11,6 +11,7 @@ from torchbake.matrix.settings import VARIABLE
 
 PHASES = ("training", "inference")
 DTYPES = ("float32", "float16", "bfloat16")
+DEVICES = ("gpu", "cpu")
 BACKENDS = ("caffe_lmdb", "image_folder")
 SIZE = r"^[1-9][0-9]*[bkmg]?$"  # as docker takes --shm-size
 LIMIT = r"^(-1|[0-9]+)$"  # of an ulimit in bytes; -1: none
@@ -84,6 +85,11 @@ Backend = Annotated[
     str,
     AfterValidator(of_jobs.one_of(*BACKENDS)),
     WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(BACKENDS)})$"}),
+]
+Device = Annotated[
+    str,
+    AfterValidator(of_jobs.one_of(*DEVICES)),
+    WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(DEVICES)})$"}),
 ]
 Limit = Annotated[
     str, Field(pattern=LIMIT), WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})

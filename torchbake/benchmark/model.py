@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from torchbake.benchmark.field_types import (
     Backend,
+    Device,
     Docker,
     Dtypes,
     Exclude,
@@ -37,6 +38,9 @@ class Settings(Model):
     num_batches: Positive = Field(100, description="batches that are measured", examples=[50])
     num_warmup_batches: Annotated[int, Field(ge=0)] = Field(
         1, description="batches before them, which do not count", examples=[10]
+    )
+    device: Device = Field(
+        "gpu", description="what `gpus` counts; of `cpu` it counts processes, which share its cores", examples=["cpu"]
     )
     data_dir: Text | None = Field(
         None,

@@ -9,7 +9,7 @@ from torchbake.core.processes import Finished
 
 START = '{"bench":'  # how the last line begins
 _CONTRACT = 1
-_KILLED, _NO_PROGRAM, _NOT_RUNNABLE, _DOCKER, _SSH = 137, 127, 126, 125, 255
+_KILLED, _NO_PROGRAM, _NOT_RUNNABLE, DOCKER, _SSH = 137, 127, 126, 125, 255
 
 
 class _Part(BaseModel):
@@ -102,7 +102,13 @@ def _without_a_word(done: Finished) -> str:
         _KILLED: "It was killed, most often for lack of memory.",
         _NO_PROGRAM: f"There is no `bench`: {done.last_words}",
         _NOT_RUNNABLE: f"`bench` cannot be started: {done.last_words}",
-        _DOCKER: f"The engine did not start it: {done.last_words}",
+        DOCKER: f"The engine did not start it: {refusal_of(done)}",
         _SSH: f"ssh does not get there: {done.last_words}",
     }
     return known.get(done.code, f"It ended with {done.code} and no result: {done.last_words}")
+
+
+def refusal_of(done: Finished) -> str:
+    """Why docker started nothing: below its own words it only names its help."""
+    said = [line.removeprefix("docker: ") for line in done.stderr.splitlines() if line.startswith("docker: ")]
+    return said[0][:400] if said else done.last_words

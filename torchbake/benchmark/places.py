@@ -10,22 +10,22 @@ from typing import Protocol
 
 from torchbake.benchmark.commands import Container, host_words
 from torchbake.benchmark.expand import Experiment, Named
-from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.field_types import Docker, Host
 from torchbake.benchmark.outcome import Result, read_outcome
 from torchbake.benchmark.records import Where
+from torchbake.benchmark.trial import Trial, try_image
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.smoke_run import OWN_TOOLBOX, Session, own_toolbox
 from torchbake.core.job_variables import without_job
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, answering, is_local
-from torchbake.engine.containers import Box, Cluster, Node
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.runner import Runner
 from torchbake.errors import BenchmarkError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
-from torchbake.matrix.spec import TOOLBOX, pytorch_of
+from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.reference import parse_reference
 
 _UNSEEN = Gpu(how="runtime", reason="the engine was not asked")
@@ -62,7 +62,7 @@ class ImagePlace:
     stopping: threading.Event
 
     def problem(self, experiment: Experiment) -> str:
-        if not experiment.gpus:
+        if not experiment.on_gpu:
             return ""
         if self.container.family != "cuda":
             return "a CPU image has no use for a GPU"
@@ -152,6 +152,7 @@ class Finder:
     gpu: str = "auto"
     dry: bool = False
     own: bool = False
+    docker: Docker = field(default_factory=Docker)
 
     def place(self, named: Named, what: str | Host) -> Place:
         """Raises BenchmarkError where the engine has no such image, and EngineError."""
@@ -179,15 +180,17 @@ class Finder:
             raise BenchmarkError(f"{reference} is not in the engine.", hint=how)
         config = engine.config(digest)
         family = family_of(None, config)
+        labels = Runner(engine, run=self.session.id).labels
         with answering():
             host = str(engine.client.info().get("Name") or platform.node())
+        tried = Trial(has_bench=True) if self.dry else try_image(digest, self.docker, labels, self.session.stopping)
         container = Container(
             image=reference if self.dry else digest, family=family, folder=self.folder,
             gpu=find_gpu(engine, digest, family, self.gpu, self.session, dry=self.dry),
-            toolbox=self._toolbox(engine, digest, config.get("Labels") or {}),
+            toolbox=self._toolbox(engine, config.get("Labels") or {}, tried), without=tried.without,
         )  # fmt: skip
         where = Where(kind="image", name=named.name, digest=digest, host=host)
-        return self._image(named, container, where, Runner(engine, run=self.session.id).labels)
+        return self._image(named, container, where, labels)
 
     def _image(self, named: Named, container: Container, where: Where, labels: Mapping[str, str]) -> ImagePlace:
         return ImagePlace(
@@ -195,19 +198,11 @@ class Finder:
             stopping=self.session.stopping,
         )  # fmt: skip
 
-    def _toolbox(self, engine: Engine, digest: str, labels: Mapping[str, str]) -> Path | None:
+    def _toolbox(self, engine: Engine, labels: Mapping[str, str], tried: Trial) -> Path | None:
         """What is mounted where an image has no `bench` of its own, as the engine can see it."""
         if not is_local(engine):
             return None
-        if self.own or own_toolbox(engine, labels):
-            return OWN_TOOLBOX
-        return None if self.dry or self._has_bench(engine, digest) else OWN_TOOLBOX
-
-    def _has_bench(self, engine: Engine, digest: str) -> bool:
-        """Images that were built before there was a `bench` have none."""
-        box = Box(network=False)
-        with Cluster(engine, digest, box, run=self.session.id, stopping=self.session.stopping) as cluster:
-            return cluster.run([Node(command=("test", "-x", f"{TOOLBOX}/bench"))], timeout=60)[0].good
+        return OWN_TOOLBOX if self.own or not tried.has_bench or own_toolbox(engine, labels) else None
 
 
 def project_of(matrix: Path, images: Sequence[str]) -> Project | None:

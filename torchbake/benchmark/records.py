@@ -27,12 +27,16 @@ class Where(BaseModel):
 
 
 class Record(BaseModel):
-    """One measurement, or in ``reason`` why there is none. ``started`` is an ISO time in UTC."""
+    """One measurement, or in ``reason`` why there is none.
+
+    ``command`` is as a shell takes it, ``started`` an ISO time in UTC.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     experiment: Experiment
     where: Where
+    command: str
     started: str
     seconds: float
     reason: str = ""

@@ -1,6 +1,7 @@
 """A run of a plan: one experiment at a time on each machine, each kept as soon as it is measured."""
 
 import contextlib
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ class PlanRun:
         if self.session.stopping.is_set():
             raise KeyboardInterrupt
         name = f"{one.case.experiment.name}, {one.case.place.name}"
-        shown.start(name, "")
+        shown.start(name, f"{one.case.experiment.settings.num_batches} batches")
         record = measure(one.place, one.case.experiment, self.limit)
         self.records.add(record)
         said = told(record.result) if record.result else record.reason
@@ -105,6 +106,7 @@ def measure(place: Place, experiment: Experiment, limit: int) -> Record:
     return Record(
         experiment=experiment,
         where=place.where,
+        command=shlex.join(place.words(experiment)),
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 2),
         reason=outcome if isinstance(outcome, str) else "",
