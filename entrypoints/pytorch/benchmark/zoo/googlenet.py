@@ -6,7 +6,7 @@ calls `googlenet`: batch normalisation, and 3×3 in place of 5×5; 6,624,904 par
 https://docs.pytorch.org/vision/stable/models/googlenet.html publishes.
 """
 
-from itertools import pairwise
+from functools import partial
 
 from torch import nn
 
@@ -39,29 +39,20 @@ class GoogLeNet(nn.Sequential):
         for stage in _STAGES:
             layers.append(nn.MaxPool2d(3, stride=2, ceil_mode=True))
             for widths in stage:
-                layers.append(_module(normalised, channels, *widths))
+                layers.append(_module(normalised, channels, widths))
                 channels = widths[0] + widths[2] + widths[4] + widths[5]
         super().__init__(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Dropout(0.4), nn.Linear(channels, 1000))
         initialise(self)
 
 
-def _module(normalised: bool, channels: int, one: int, *widths: int) -> Parallel:
-    three_reduced, three, five_reduced, five, pooled = widths
-    large = 3 if normalised else 5
-
-    def branch(*steps: tuple[int, int]) -> nn.Sequential:
-        sizes = pairwise((channels, *(out for out, _ in steps)))
-        return nn.Sequential(
-            *(_unit(normalised, taken, out, kernel) for (taken, out), (_, kernel) in zip(sizes, steps, strict=True))
-        )
-
+def _module(normalised: bool, channels: int, widths: tuple[int, ...]) -> Parallel:
+    one, three_reduced, three, five_reduced, five, pooled = widths
+    unit_of = partial(_unit, normalised)
     return Parallel(
-        [
-            branch((one, 1)),
-            branch((three_reduced, 1), (three, 3)),
-            branch((five_reduced, 1), (five, large)),
-            nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), branch((pooled, 1))),
-        ]
+        unit_of(channels, one, 1),
+        nn.Sequential(unit_of(channels, three_reduced, 1), unit_of(three_reduced, three, 3)),
+        nn.Sequential(unit_of(channels, five_reduced, 1), unit_of(five_reduced, five, 3 if normalised else 5)),
+        nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), unit_of(channels, pooled, 1)),
     )
 
 

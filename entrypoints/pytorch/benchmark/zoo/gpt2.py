@@ -1,7 +1,8 @@
-"""GPT-2's smallest model: 12 layers, 768 wide, 12 heads.
+"""GPT-2's smallest model: 12 layers, 768 wide, 12 heads; 124,439,808 parameters.
 
-Of https://cdn.openai.com/better-language-models/language_models.pdf, table 2. It has 124,439,808 parameters with the embedding counted once, whose matrix is also the head's, as
-https://huggingface.co/openai-community/gpt2 holds; the paper's 117 million are a mistake that its authors corrected.
+https://huggingface.co/openai-community/gpt2 says 124 million; the 117 million of the paper, in table 2 of
+https://cdn.openai.com/better-language-models/language_models.pdf, were a mistake. The matrix of the embedding, which is
+also that of the head, counts once.
 """
 
 import torch

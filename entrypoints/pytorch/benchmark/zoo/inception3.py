@@ -31,46 +31,38 @@ class Inception3(nn.Sequential):
 def _a(channels: int, pooled: int) -> Parallel:
     """On 35×35."""
     return Parallel(
-        [
-            chain(channels, (64, 1)),
-            chain(channels, (48, 1), (64, 5)),
-            chain(channels, (64, 1), (96, 3), (96, 3)),
-            nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (pooled, 1))),
-        ]
+        chain(channels, (64, 1)),
+        chain(channels, (48, 1), (64, 5)),
+        chain(channels, (64, 1), (96, 3), (96, 3)),
+        nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (pooled, 1))),
     )
 
 
 def _reduction_a(channels: int) -> Parallel:
     """From 35×35 to 17×17."""
     return Parallel(
-        [
-            chain(channels, (384, 3, 2)),
-            chain(channels, (64, 1), (96, 3), (96, 3, 2)),
-            nn.MaxPool2d(3, stride=2),
-        ]
+        chain(channels, (384, 3, 2)),
+        chain(channels, (64, 1), (96, 3), (96, 3, 2)),
+        nn.MaxPool2d(3, stride=2),
     )
 
 
 def _b(channels: int, width: int) -> Parallel:
     """On 17×17: 7×7 convolutions as pairs of 1×7 and 7×1."""
     return Parallel(
-        [
-            chain(channels, (192, 1)),
-            chain(channels, (width, 1), (width, (1, 7)), (192, (7, 1))),
-            chain(channels, (width, 1), (width, (7, 1)), (width, (1, 7)), (width, (7, 1)), (192, (1, 7))),
-            nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (192, 1))),
-        ]
+        chain(channels, (192, 1)),
+        chain(channels, (width, 1), (width, (1, 7)), (192, (7, 1))),
+        chain(channels, (width, 1), (width, (7, 1)), (width, (1, 7)), (width, (7, 1)), (192, (1, 7))),
+        nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (192, 1))),
     )
 
 
 def _reduction_b(channels: int) -> Parallel:
     """From 17×17 to 8×8."""
     return Parallel(
-        [
-            chain(channels, (192, 1), (320, 3, 2)),
-            chain(channels, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2)),
-            nn.MaxPool2d(3, stride=2),
-        ]
+        chain(channels, (192, 1), (320, 3, 2)),
+        chain(channels, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2)),
+        nn.MaxPool2d(3, stride=2),
     )
 
 
@@ -78,13 +70,14 @@ def _c(channels: int) -> Parallel:
     """On 8×8: 3×3 convolutions as 1×3 beside 3×1."""
 
     def fork() -> Parallel:
-        return Parallel([chain(384, (384, (1, 3))), chain(384, (384, (3, 1)))])
+        return Parallel(
+            chain(384, (384, (1, 3))),
+            chain(384, (384, (3, 1))),
+        )
 
     return Parallel(
-        [
-            chain(channels, (320, 1)),
-            nn.Sequential(chain(channels, (384, 1)), fork()),
-            nn.Sequential(chain(channels, (448, 1), (384, 3)), fork()),
-            nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (192, 1))),
-        ]
+        chain(channels, (320, 1)),
+        nn.Sequential(chain(channels, (384, 1)), fork()),
+        nn.Sequential(chain(channels, (448, 1), (384, 3)), fork()),
+        nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), chain(channels, (192, 1))),
     )

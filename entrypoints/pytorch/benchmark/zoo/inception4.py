@@ -28,12 +28,11 @@ def _stem() -> tuple[nn.Module, ...]:
     """To (384, 35, 35)."""
     return (
         unit(3, 32, 3, stride=2, padding=0), unit(32, 32, 3, padding=0), unit(32, 64, 3),
-        Parallel([nn.MaxPool2d(3, stride=2), chain(64, (96, 3, 2))]),
-        Parallel([
+        Parallel(nn.MaxPool2d(3, stride=2), chain(64, (96, 3, 2)),),
+        Parallel(
             chain(160, (64, 1), (96, 3, 1)),
-            chain(160, (64, 1), (64, (7, 1)), (64, (1, 7)), (96, 3, 1)),
-        ]),
-        Parallel([chain(192, (192, 3, 2)), nn.MaxPool2d(3, stride=2)]),
+            chain(160, (64, 1), (64, (7, 1)), (64, (1, 7)), (96, 3, 1)),),
+        Parallel(chain(192, (192, 3, 2)), nn.MaxPool2d(3, stride=2),),
     )  # fmt: skip
 
 
@@ -44,46 +43,38 @@ def _pooled(channels: int, width: int) -> nn.Sequential:
 def _a() -> Parallel:
     """On 35×35."""
     return Parallel(
-        [
-            chain(384, (96, 1)),
-            chain(384, (64, 1), (96, 3)),
-            chain(384, (64, 1), (96, 3), (96, 3)),
-            _pooled(384, 96),
-        ]
+        chain(384, (96, 1)),
+        chain(384, (64, 1), (96, 3)),
+        chain(384, (64, 1), (96, 3), (96, 3)),
+        _pooled(384, 96),
     )
 
 
 def _reduction_a() -> Parallel:
     """From 35×35 to 17×17."""
     return Parallel(
-        [
-            chain(384, (384, 3, 2)),
-            chain(384, (192, 1), (224, 3), (256, 3, 2)),
-            nn.MaxPool2d(3, stride=2),
-        ]
+        chain(384, (384, 3, 2)),
+        chain(384, (192, 1), (224, 3), (256, 3, 2)),
+        nn.MaxPool2d(3, stride=2),
     )
 
 
 def _b() -> Parallel:
     """On 17×17."""
     return Parallel(
-        [
-            chain(1024, (384, 1)),
-            chain(1024, (192, 1), (224, (1, 7)), (256, (7, 1))),
-            chain(1024, (192, 1), (192, (7, 1)), (224, (1, 7)), (224, (7, 1)), (256, (1, 7))),
-            _pooled(1024, 128),
-        ]
+        chain(1024, (384, 1)),
+        chain(1024, (192, 1), (224, (1, 7)), (256, (7, 1))),
+        chain(1024, (192, 1), (192, (7, 1)), (224, (1, 7)), (224, (7, 1)), (256, (1, 7))),
+        _pooled(1024, 128),
     )
 
 
 def _reduction_b() -> Parallel:
     """From 17×17 to 8×8."""
     return Parallel(
-        [
-            chain(1024, (192, 1), (192, 3, 2)),
-            chain(1024, (256, 1), (256, (1, 7)), (320, (7, 1)), (320, 3, 2)),
-            nn.MaxPool2d(3, stride=2),
-        ]
+        chain(1024, (192, 1), (192, 3, 2)),
+        chain(1024, (256, 1), (256, (1, 7)), (320, (7, 1)), (320, 3, 2)),
+        nn.MaxPool2d(3, stride=2),
     )
 
 
@@ -91,13 +82,14 @@ def _c() -> Parallel:
     """On 8×8."""
 
     def fork(channels: int) -> Parallel:
-        return Parallel([chain(channels, (256, (1, 3))), chain(channels, (256, (3, 1)))])
+        return Parallel(
+            chain(channels, (256, (1, 3))),
+            chain(channels, (256, (3, 1))),
+        )
 
     return Parallel(
-        [
-            chain(1536, (256, 1)),
-            nn.Sequential(chain(1536, (384, 1)), fork(384)),
-            nn.Sequential(chain(1536, (384, 1), (448, (3, 1)), (512, (1, 3))), fork(512)),
-            _pooled(1536, 256),
-        ]
+        chain(1536, (256, 1)),
+        nn.Sequential(chain(1536, (384, 1)), fork(384)),
+        nn.Sequential(chain(1536, (384, 1), (448, (3, 1)), (512, (1, 3))), fork(512)),
+        _pooled(1536, 256),
     )

@@ -12,14 +12,14 @@ Step = tuple[int, Kernel] | tuple[int, Kernel, int]
 def initialise(module: nn.Module, std: float | None = None) -> None:
     """Draw the weights of all convolutions, dense layers and embeddings anew; biases become zero.
 
-    With He's deviation by default (https://arxiv.org/abs/1502.01852), or a given one. torch's own lets what flows
-    through deep networks without normalisation shrink layer by layer, and processors take longer, or draw less power,
-    for numbers near zero.
+    By default convolutions get He's deviation (https://arxiv.org/abs/1502.01852), and dense layers one smaller by √2,
+    which keeps the first losses small. torch's own lets what flows through deep networks without normalisation shrink
+    layer by layer, and processors take longer, or draw less power, for numbers near zero.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | nn.Embedding):
             if std is None:
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu" if isinstance(layer, nn.Conv2d) else "linear")
             else:
                 nn.init.normal_(layer.weight, std=std)
             if getattr(layer, "bias", None) is not None:
@@ -50,15 +50,17 @@ def chain(channels: int, *steps: Step) -> nn.Sequential:
     layers = []
     for step in steps:
         out, kernel, *stride = step
-        layers.append(
-            unit(channels, out, kernel, stride=stride[0], padding=0) if stride else unit(channels, out, kernel)
-        )
+        layers.append(unit(channels, out, kernel, stride=stride[0] if stride else 1, padding=0 if stride else None))
         channels = out
     return nn.Sequential(*layers)
 
 
-class Parallel(nn.ModuleList):
+class Parallel(nn.Module):
     """Branches that take the same images; their channels are joined in the order of the branches."""
 
+    def __init__(self, *branches: nn.Module) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return torch.cat([branch(images) for branch in self], dim=1)
+        return torch.cat([branch(images) for branch in self.branches], dim=1)

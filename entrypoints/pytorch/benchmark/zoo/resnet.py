@@ -4,8 +4,8 @@ Counts of 18 to 152 layers are those that torchvision publishes
 (https://docs.pytorch.org/vision/stable/models/resnet.html), that of 200 is pytorchcv's
 (https://github.com/osmr/imgclsmob, pytorch/pytorchcv/models/resnet.py). For 269 layers docs/models/models.md of
 https://github.com/HewlettPackard/dlcookbook-dlbs publishes 102,326,456 numbers with the statistics of the 272
-normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too; its
-networks of 18 and 34 layers have a projection more in the first stage, that of 50 layers a bias of the first convolution.
+normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too; in it
+the networks of 18 and 34 layers have one more projection, in the first stage, and that of 50 layers has one more bias.
 """
 
 import torch
@@ -33,6 +33,9 @@ class ResNet(nn.Sequential):
                 channels = width * expansion
         super().__init__(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Linear(channels, 1000))
         initialise(self)
+        for layer in layers:
+            if isinstance(layer, _Block):  # else what an untrained network infers overflows in half precision
+                nn.init.constant_(layer.branch[-1].weight, sum(_BLOCKS[depth]) ** -0.5)
 
 
 class _Block(nn.Module):
