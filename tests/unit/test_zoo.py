@@ -101,7 +101,7 @@ def test_a_hyphen_is_an_underscore() -> None:
         ("zzz", "There are acoustic_model, deep_mnist, "),
         ("mine.py", "mine.py names no class: say mine.py:Net"),
         ("mine.py:", "mine.py: names no class: say mine.py:Net"),
-        ("nowhere/mine.py:Net", "There is no file nowhere/mine.py"),
+        ("nowhere/mine.py:Net", "nowhere/mine.py cannot be read in "),
     ],
 )
 def test_a_model_that_is_not_there_is_told_with_what_to_say_instead(name: str, sentence: str) -> None:
