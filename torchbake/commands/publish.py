@@ -50,6 +50,7 @@ EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
     "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
+    "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
 _HEAD = ("image", "result", "immutable tag", "rolling tags")

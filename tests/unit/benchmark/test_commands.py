@@ -27,7 +27,8 @@ def line(found: Container, what: Experiment, **labels: str) -> str:
 def test_an_image_gets_memory_to_share_and_its_limits() -> None:
     assert line(container(), experiment()) == (
         "docker run --rm --network=none --shm-size=1g --ulimit=memlock=-1 --ulimit=stack=67108864 "
-        "acme/pytorch:cpu bench --model resnet50 --forward_only false --batch_size 16 --num_batches 100 --num_warmup_batches 1 --device cpu "
+        "acme/pytorch:cpu bench --model resnet50 --forward_only false --batch_size 16 --num_batches 100 "
+        "--num_warmup_batches 1 --device cpu "
         "--dtype float32"
     )
 
