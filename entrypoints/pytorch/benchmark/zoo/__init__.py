@@ -3,7 +3,7 @@
 Nothing here imports torch before a model is made, a batch is drawn or a user's own file is read.
 """
 
-from .lookup import ModelError, load, names
-from .model import Entry, batch, loss
+from .lookup import load, names
+from .model import Entry, ModelError, batch, loss
 
 __all__ = ["Entry", "ModelError", "batch", "load", "loss", "names"]

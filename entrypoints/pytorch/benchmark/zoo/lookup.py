@@ -2,7 +2,6 @@
 
 import difflib
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,18 +78,17 @@ def _is_size(value: object) -> bool:
 
 
 def _read(path: Path) -> ModuleType:
-    """Run the file as Python does a script's modules: what lies beside it can be imported by it."""
-    if not path.is_file():
-        raise ModelError(f"There is no file {path} (here is {Path.cwd()}): give the path of your model's file.")
-    name = f"benchmark_own_{path.stem}"
-    spec = spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # where a copy of a model, or a worker, looks for its class
+    """Run the file as Python runs a script: what lies beside it can be imported by it."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read in {Path.cwd()}: {error.strerror}. Give the file's path.") from None
+    module = ModuleType(f"benchmark_own_{path.stem}")
+    module.__file__ = str(path.resolve())
+    sys.modules[module.__name__] = module  # where a copy of a model, or a worker, looks for its class
     sys.path.append(str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, path, "exec"), vars(module))
     except Exception as error:
         raise ModelError(f"{path}{_line(path, error)}: {type(error).__name__}: {error}. Correct the file.") from error
     return module

@@ -44,6 +44,8 @@ class Entry:
         Under ``with torch.device("meta")`` it costs no memory: enough to count parameters.
         """
         module: nn.Module = self.maker(**self.arguments)
+        if not hasattr(module, "register_forward_pre_hook"):
+            raise ModelError(f"{self.name} is no torch.nn.Module: derive the class from it.")
         module.register_forward_pre_hook(self._check)
         return module
 

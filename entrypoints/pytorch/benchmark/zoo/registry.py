@@ -113,7 +113,7 @@ def _matmul() -> Iterator[Entry]:
     side = 4096
     yield Entry(
         name="matmul", title=f"MatMul{side}", input=(side, side), classes=side, parameters=side * side,
-        maker=_Family("matmul", "MatMul"), arguments={"side": side}, source="one square matrix of weights",
+        maker=_Family("matmul", "MatMul"), arguments={"side": side}, source="the square of its side",
     )  # fmt: skip
 
 
