@@ -32,18 +32,22 @@ def main(words: Sequence[str], script: Path) -> int:
         print(f"bench: {wrong}", file=sys.stderr)
         return USAGE_CODE
     result = _measured(settings)
+    _tell(result, int(os.environ.get("RANK", "0")))
+    return 0 if result["status"] == "success" else 1
+
+
+def _tell(result: dict[str, Any], rank: int) -> None:
+    """Print the result; of ranks only rank 0 does."""
+    if rank:
+        if result["reason"]:
+            _say(f"rank {rank}: {result['reason']}")
+            time.sleep(_AFTER_YOU_SECONDS)  # `run` ends all ranks when one has: rank 0 comes first with its reason
+        return
     for note in result["notes"]:
         _say(f"note: {note}")
-    ok = result["status"] == "success"
-    if os.environ.get("RANK", "0") == "0":
-        if not ok:
-            _say(result["reason"])
-        print("\n".join(report.lines(result)), flush=True)
-    elif not ok:
-        _say(f"rank {os.environ['RANK']}: {result['reason']}")
-        # `run` ends all ranks when the first has failed: rank 0, which prints the result, gets to say its reason.
-        time.sleep(_AFTER_YOU_SECONDS)
-    return 0 if ok else 1
+    if result["reason"]:
+        _say(result["reason"])
+    print("\n".join(report.lines(result)), flush=True)
 
 
 def _other_count(settings: Settings) -> str:

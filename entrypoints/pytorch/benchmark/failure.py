@@ -63,7 +63,8 @@ def _own_words(kinds: Sequence[str], text: str) -> str:
     if not own:
         return ""
     *_, last = text.strip().splitlines() or [""]
-    return last.partition(f"{own}: ")[2] if text.startswith("Caught ") else text
+    sentence = last.partition(f"{own}: ")[2] if text.startswith("Caught ") else text
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _worker(text: str) -> str:

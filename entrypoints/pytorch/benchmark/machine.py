@@ -36,14 +36,14 @@ def cpu_name() -> str:
 
 
 def too_many_threads(ranks: int) -> str:
-    """A sentence where the threads of this node's ranks are more than its container lets run at a time; else empty."""
+    """A sentence where each of this node's ranks has more threads than CPUs are its share; else empty."""
     usable, threads = cpus.look().usable, torch.get_num_threads()
-    if threads * ranks <= usable:
+    share = max(1, usable // ranks)
+    if threads <= share:
         return ""
-    each = max(1, usable // ranks)
     return (
-        f"torch computes with {threads} threads in each process, and this container may use {usable} "
-        f"{'CPU' if usable == 1 else 'CPUs'}: OMP_NUM_THREADS={each} is mostly faster."
+        f"torch computes with {threads} threads in each process, and {usable} {'CPU' if usable == 1 else 'CPUs'} may "
+        f"be used here: OMP_NUM_THREADS={share} is mostly faster."
     )
 
 

@@ -16,6 +16,7 @@ from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
 from .work import make_step, parameters_of
 
+_PREFETCHED = 2  # batches that each worker loads ahead; DataLoader's default
 _BOUND = 0.1  # of its time that a batch waits for samples, from which on a run is bound by loading them
 
 
@@ -144,6 +145,8 @@ def _notes(
             f"Loading bound this run: batches waited {waited:.0%} of their time for samples. Raise "
             "--num_loader_threads where cores are free, or put the images on a faster disk."
         )
+    if settings.data_dir and settings.num_batches <= (ahead := settings.num_loader_threads * _PREFETCHED):
+        found.append(f"The first {ahead} batches can have been loaded ahead: measure more, to see what loading costs.")
     return list(dict.fromkeys(filter(None, found)))
 
 

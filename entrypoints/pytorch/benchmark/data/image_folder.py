@@ -27,7 +27,7 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
         if not self._images:
             raise Failure(
                 f"{folder} has no images: --data_backend image_folder reads {folder}/CLASS/IMAGE.jpg (also "
-                f"{', '.join(_SUFFIXES[2:])}). {_there(folder)}"
+                f"{', '.join(_SUFFIXES[2:])}).{_there(folder)}"
             )
         wanted.check_class(len(names) - 1, str(folder))
 
@@ -47,6 +47,6 @@ def _images(folder: Path) -> list[Path]:
 
 def _there(folder: Path) -> str:
     if (folder / "data.mdb").exists():
-        return "It holds an LMDB: choose --data_backend caffe_lmdb."
+        return " It holds an LMDB: choose --data_backend caffe_lmdb."
     loose = any(path.suffix.lower() in _SUFFIXES for path in folder.iterdir())
-    return "Its images lie outside of folders: move them into one for each class." if loose else ""
+    return " Its images lie outside of folders: move them into one for each class." if loose else ""
