@@ -1,6 +1,7 @@
 """`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people.
 
-This toolkit's own checkout has the same of job.yaml and of benchmarks' plans, and of the chart's values the table of its README.
+This toolkit's own checkout has the same of job.yaml and of benchmarks' plans, and of the chart's values the table of
+its README.
 """
 
 import argparse

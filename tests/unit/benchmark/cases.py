@@ -25,7 +25,7 @@ def plan_of(text: str = PLAN) -> Plan:
 
 
 def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
-    axes = {name: changes.pop(name) for name in ("batch_size", "dtype", "phase", "gpus") if name in changes}
+    axes: dict[str, Any] = {name: changes.pop(name) for name in ("batch_size", "dtype", "phase", "gpus") if name in changes}
     given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0, **axes}
     return Experiment(model=model, settings=Settings(**changes), **given)
 

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_an_image_is_known_by_its_digest_and_a_host_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("change", [{"batch_size": 32}, {"num_batches": 7}, {"env": {"A": "b"}}, {"gpus": 1}])
-def test_another_experiment_is_another_key(change: dict[str, object]) -> None:
+def test_another_experiment_is_another_key(change: dict[str, Any]) -> None:
     assert key_of(experiment(**change), HERE) != key_of(experiment(), HERE)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.benchmark.cases import Fake, each, experiment
 from tests.unit.processes import interrupt
-from torchbake.benchmark.expand import Case, Named
+from torchbake.benchmark.expand import Case, Experiment, Named
+from torchbake.benchmark.outcome import Result
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Records
 from torchbake.benchmark.run import Done, PlanRun, begin, milliseconds
@@ -68,7 +69,7 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
     together = threading.Barrier(2, timeout=10)
 
     class Busy(Fake):
-        def measure(self, what: object, limit: int) -> object:  # type: ignore[override]
+        def measure(self, experiment: Experiment, limit: int) -> Result | str:
             host = self.where.host
             with lock:
                 at_work[host] += 1
@@ -77,7 +78,7 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
             time.sleep(0.01)
             with lock:
                 at_work[host] -= 1
-            return super().measure(what, limit)  # type: ignore[arg-type]
+            return super().measure(experiment, limit)
 
     names = ("x", "y", "z")
     hosts = {"x": "one", "y": "two", "z": "two"}
