@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument("--num_batches", "--num-batches", type=positive("--num_batches"), metavar="N", help="(20)")
     compare.add_argument("--num_gpus", "--num-gpus", type=int, metavar="N", help="0 is the CPU (0)")
     compare.add_argument(
-        "--threshold", type=share, default=0.05, metavar="P%", help="the least difference that counts (default: 5%%)"
+        "--threshold", type=share, default=0.05, metavar="SHARE", help="the least difference that counts (default: 5%%)"
     )
     compare.add_argument(
         "--rounds", type=positive("--rounds"), default=5, metavar="N",

@@ -25,8 +25,8 @@ def plan_of(text: str = PLAN) -> Plan:
 
 
 def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
-    axes: dict[str, Any] = {name: changes.pop(name) for name in ("batch_size", "dtype", "phase", "gpus") if name in changes}
-    given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0, **axes}
+    given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0}
+    given |= {name: changes.pop(name) for name in given if name in changes}
     return Experiment(model=model, settings=Settings(**changes), **given)
 
 
