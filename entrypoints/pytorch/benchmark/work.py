@@ -24,9 +24,9 @@ def make_step(entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype, *, forward_onl
 
 
 def _forward(model: torch.nn.Module) -> Callable[[Batch], None]:
-    @torch.inference_mode()
     def step(batch: Batch) -> None:
-        model(batch[0])
+        with torch.inference_mode():
+            model(batch[0])
 
     return step
 
