@@ -49,7 +49,7 @@ Exec = Callable[..., Said]
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pillow and lmdb for the image's Python, from wherever this host's indexes are."""
     folder = tmp_path_factory.mktemp("packages")
-    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", folder]
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(folder)]
     wheels = ["--python-version", PYTHON, "--only-binary", ":all:"]
     subprocess.run([*command, *wheels, "lmdb>=1.6,<4", "pillow>=11"], check=True)
     folder.chmod(0o755)
@@ -173,9 +173,11 @@ def test_a_measurement_that_is_told_to_end_says_so(execute: Exec) -> None:
     assert "told to end by SIGTERM" in said.result["reason"]
 
 
-def test_a_container_whose_memory_is_too_small_says_so(engine: docker.DockerClient, container: Container) -> None:
+def test_a_container_whose_memory_is_too_small_says_so(
+    engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
     with_little = engine.containers.run(
-        container.image, ["bench", "--model", NET, "--batch_size", "100000", "--num_batches", "3"], detach=True,
+        built[CPU]["ref"], ["bench", "--model", NET, "--batch_size", "100000", "--num_batches", "3"], detach=True,
         init=True, mem_limit="400m", memswap_limit="400m", volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}},
     )  # fmt: skip
     try:

@@ -15,15 +15,15 @@ from .failure import reason_of
 from .flags import Settings
 from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
-from .work import make_step, parameters_of
+from .work import make_model, make_step, parameters_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """All that a measurement needs."""
+    """What a rank needs before it speaks to others."""
 
     entry: zoo.Entry
-    step: Callable[[Batch], None]
+    model: torch.nn.Module
     batches: Iterator[Batch]
 
 
@@ -33,9 +33,10 @@ def measure(settings: Settings) -> dict[str, Any]:
     with open_ranks(settings.device) as ranks:
         ready = _all_ready(settings, ranks)
         _say_plan(settings, ranks, ready.entry)
-        warm = _run(ready, ranks, settings.num_warmup_batches, "warm-up batches")
+        step = make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)
+        warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, "warm-up batches")
         with _watching(ranks.device) as watch:
-            laps = _run(ready, ranks, settings.num_batches, "batches")
+            laps = _run(ready.batches, step, ranks, settings.num_batches, "batches")
         seen = ranks.gather(_seen(ranks, warm, laps, watch))
     entry = ready.entry
     return {
@@ -67,10 +68,10 @@ def _ready(settings: Settings, ranks: Ranks) -> Ready:
     entry = zoo.load(settings.model)
     dtype: torch.dtype = getattr(torch, settings.dtype)
     batches = samples.open_batches(settings, entry, ranks, dtype)
-    return Ready(entry=entry, batches=batches, step=make_step(entry, ranks, dtype, forward_only=settings.forward_only))
+    return Ready(entry=entry, batches=batches, model=make_model(entry, ranks, dtype))
 
 
-def _run(ready: Ready, ranks: Ranks, count: int, what: str) -> Laps:
+def _run(batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, count: int, what: str) -> Laps:
     if not count:
         return Laps(times=[], data_times=[])
     on_gpu = ranks.device.type == "cuda"
@@ -78,7 +79,7 @@ def _run(ready: Ready, ranks: Ranks, count: int, what: str) -> Laps:
     ranks.wait()
     if on_gpu:
         torch.cuda.synchronize(ranks.device)
-    return run(clock, ready.batches, ready.step, count, what if ranks.rank == 0 else "")
+    return run(clock, batches, step, count, what if ranks.rank == 0 else "")
 
 
 def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:

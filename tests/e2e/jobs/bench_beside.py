@@ -4,6 +4,8 @@ Prints as JSON the medians of both for the same steps of the same model, in seco
 else the machine does meanwhile meets both.
 """
 
+# ruff: noqa: PLC0415 - the packages of `bench` can be imported when it has been loaded
+
 import json
 import sys
 from importlib.machinery import SourceFileLoader
@@ -15,7 +17,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 TOOLBOX, DATA = Path("/opt/torchbake"), Path(sys.argv[1])
-ROUNDS, STEPS, WARM = 20, 10, 2
+ROUNDS, STEPS, WARM = 15, 8, 2
 
 
 def main() -> None:
@@ -33,7 +35,8 @@ def beside() -> dict[str, float]:
     entry = zoo.load(f"{Path(__file__).parent}/net.py:Net")
     ranks = Ranks(rank=0, size=1, local=1, device=torch.device("cpu"))
     batch = zoo.batch(entry, 16, "cpu", torch.float32)
-    step = work.make_step(entry, ranks, torch.float32, forward_only=False)
+    own = work.make_model(entry, ranks, torch.float32)
+    step = work.make_step(entry, own, ranks, forward_only=False)
     model = entry.make()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     timer = Timer(
@@ -53,11 +56,11 @@ def beside() -> dict[str, float]:
 
 def look_at_samples() -> None:
     """The pixels of an image are those that it was written with, also where they came as Caffe keeps them."""
+    from make_images import datum  # type: ignore[import-not-found]
+    from PIL import Image
+    from toolbox.benchmark.data.caffe_lmdb import pixels_of
     from toolbox.benchmark.data.datum import parse
     from toolbox.benchmark.data.pixels import decode, sample
-    from toolbox.benchmark.data.caffe_lmdb import pixels_of
-    from make_images import datum
-    from PIL import Image
 
     image = Image.new("RGB", (6, 4), (200, 100, 50))
     image.putpixel((5, 0), (1, 2, 3))
