@@ -19,7 +19,7 @@ examples:
   bench --model=resnet50 --batch_size=16 --forward_only=true --device=gpu --dtype=float16 --num_batches=200
   bench --model vgg16 --batch_size 32 --device gpu --data_dir /data/train --data_backend image_folder
   bench --model resnet50 --batch_size 16 --device gpu --num_gpus 4
-  NNODES=2 NODE_RANK=0 MASTER_ADDR=node0 NPROC_PER_NODE=4 run /opt/torchbake/bench --model resnet50 --batch_size 16 --device gpu
+  NPROC_PER_NODE=4 run /opt/torchbake/bench --model resnet50 --batch_size 16 --device gpu
   bench --model mine.py:Net --batch_size 8
 """
 
@@ -119,7 +119,9 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         help="of the model and its inputs; float is float32 (default: float32)",
     )  # fmt: skip
     _boolean(parser, "cudnn_benchmark", "cuDNN tries its algorithms at the first batch, and takes the fastest")
-    _boolean(parser, "cudnn_fastest", "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark")
+    _boolean(
+        parser, "cudnn_fastest", "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark"
+    )
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -158,4 +160,3 @@ def _truth(text: str) -> bool:
     if text.lower() not in _BOOLEANS:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return _BOOLEANS[text.lower()]
-

@@ -15,18 +15,25 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 _SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4}
 
 
-def make_step(entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype, *, forward_only: bool) -> Callable[[Batch], None]:
-    """A model of ``dtype`` on this rank's device, and what computes a batch with it; it returns nothing and, on a GPU,
-    does not wait. Ranks that train together average their gradients (DDP); ranks that infer need not speak."""
+def make_model(entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> torch.nn.Module:
+    """Of ``dtype``, on this rank's device; no rank speaks to another meanwhile."""
     torch.manual_seed(ranks.rank)
-    model = entry.make().to(device=ranks.device, dtype=dtype)
+    return entry.make().to(device=ranks.device, dtype=dtype)
+
+
+def make_step(entry: zoo.Entry, model: torch.nn.Module, ranks: Ranks, *, forward_only: bool) -> Callable[[Batch], None]:
+    """What computes a batch; it returns nothing and, on a GPU, does not wait.
+
+    Ranks that train together average their gradients (DDP), and make their steps together; ranks that infer need not
+    speak to each other.
+    """
     return _forward(model.eval()) if forward_only else _training(entry, model.train(), ranks)
 
 
 def _forward(model: torch.nn.Module) -> Callable[[Batch], None]:
-    @torch.inference_mode()
     def step(batch: Batch) -> None:
-        model(batch[0])
+        with torch.inference_mode():
+            model(batch[0])
 
     return step
 

@@ -147,9 +147,7 @@ def _told_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _be_child(
-    work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str
-) -> NoReturn:
+def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:
     """Ends the process without Python's tear-down, in which C++ threads of a torch that did its work can abort."""
     code = 1
     try:

@@ -17,7 +17,6 @@ from .image_folder import ImageFolder
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
-_BACKENDS = {"image_folder": ImageFolder, "caffe_lmdb": CaffeLmdb}
 _SEED = 0  # all ranks must shuffle alike
 
 
@@ -47,7 +46,7 @@ def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torc
     height, width = entry.input[1:]
     wanted = Wanted(size=(height, width), classes=entry.classes, training=not settings.forward_only)
     try:
-        dataset = _BACKENDS[settings.data_backend](folder, wanted)
+        dataset = (ImageFolder if settings.data_backend == "image_folder" else CaffeLmdb)(folder, wanted)
     except OSError as error:
         raise Failure(f"{error.filename or folder} cannot be read ({error.strerror}): correct its rights.") from None
     loader: DataLoader[Batch] = DataLoader(

@@ -7,7 +7,7 @@ alexnet_owt, on images of 224 that it pads to 227.
 
 from torch import nn
 
-from .layers import dense_head, initialise
+from .layers import LocalNorm, dense_head, initialise
 
 
 class AlexNet(nn.Sequential):
@@ -37,7 +37,7 @@ def _features(widths: tuple[int, int, int, int, int], *, normalised: bool) -> li
             nn.ReLU(inplace=True),
         ]
         if normalised and number < 2:
-            layers.append(nn.LocalResponseNorm(5, k=2))
+            layers.append(LocalNorm())
         if number in (0, 1, 4):
             layers.append(nn.MaxPool2d(3, stride=2))
         channels = width

@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import nn
 
-from .layers import Parallel, initialise, unit
+from .layers import LocalNorm, Parallel, initialise, unit
 
 # Of each module: 1×1; 3×3 reduced, 3×3; 5×5 reduced, 5×5; after the pool. By stage; a pool is between two.
 _STAGES = (
@@ -30,7 +30,7 @@ class GoogLeNet(nn.Sequential):
     """Nine modules of four branches; from (3, 224, 224) to (1024, 7, 7), then to 1000 classes."""
 
     def __init__(self, *, normalised: bool) -> None:
-        local: list[nn.Module] = [] if normalised else [nn.LocalResponseNorm(5, k=2)]
+        local: list[nn.Module] = [] if normalised else [LocalNorm()]
         layers: list[nn.Module] = [
             _unit(normalised, 3, 64, 7, stride=2), nn.MaxPool2d(3, stride=2, ceil_mode=True), *local,
             _unit(normalised, 64, 64, 1), _unit(normalised, 64, 192, 3), *local,

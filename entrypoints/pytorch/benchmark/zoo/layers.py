@@ -55,6 +55,16 @@ def chain(channels: int, *steps: Step) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class LocalNorm(nn.LocalResponseNorm):
+    """AlexNet's normalisation over five channels, in float32: CPUs have no other, and squares overflow."""
+
+    def __init__(self) -> None:
+        super().__init__(5, alpha=0.0001, beta=0.75, k=2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return super().forward(images.float()).to(images.dtype)
+
+
 class Parallel(nn.Module):
     """Branches that take the same images; their channels are joined in the order of the branches."""
 
