@@ -19,6 +19,7 @@ from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
 from torchbake.engine.runner import owners
+from torchbake.errors import NoisyError, SlowerError
 
 pytestmark = pytest.mark.benchmark
 
@@ -110,6 +111,8 @@ def one_thread(built: dict[str, dict[str, Any]], engine: docker.DockerClient) ->
 
 def compared(folder: Path, *words: str, code: int) -> dict[str, Any]:
     done = benchmark(folder, "compare", *words, "--plan", str(folder / "compare.yaml"))
+    if done.returncode == NoisyError.exit_code:
+        pytest.skip(f"not run: other tests take too much of this machine: {done.stderr.splitlines()[-2]}")
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -117,7 +120,9 @@ def compared(folder: Path, *words: str, code: int) -> dict[str, Any]:
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core is as fast as one thread")
 def test_an_image_with_one_thread_is_slower(folder: Path, built: dict[str, dict[str, Any]], one_thread: str) -> None:
-    found = compared(folder, built[CPU]["ref"], one_thread, "--rounds", "1", "--threshold", "10%", code=25)
+    found = compared(
+        folder, built[CPU]["ref"], one_thread, "--rounds", "1", "--threshold", "10%", code=SlowerError.exit_code
+    )
     (each,) = found["experiments"]
     assert (found["verdict"], each["verdict"]) == ("slower", "slower")
     assert each["difference"]["low"] > each["noise"]

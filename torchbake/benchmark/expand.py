@@ -21,9 +21,11 @@ class Experiment(Model):
 
     @property
     def name(self) -> str:
-        """``resnet50 training float32 16 cpu``; unique within a plan."""
+        """``resnet50 training float32 batch 16 cpu``; unique within a plan."""
         number = f"{self.gpus} " if self.gpus else ""
-        return f"{self.model} {self.phase} {self.dtype} {self.batch_size} {number}{'gpu' if self.on_gpu else 'cpu'}"
+        return (
+            f"{self.model} {self.phase} {self.dtype} batch {self.batch_size} {number}{'gpu' if self.on_gpu else 'cpu'}"
+        )
 
     @property
     def on_gpu(self) -> bool:

@@ -93,7 +93,7 @@ def _scaling(found: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
     together: dict[tuple[str, str], dict[int, float]] = {}
     for one, result in found:
         case = one.case.experiment
-        name = f"{case.model} {case.phase} {case.dtype} {case.batch_size} {result.device}"
+        name = f"{case.model} {case.phase} {case.dtype} batch {case.batch_size} {result.device}"
         devices = max(result.world, len(result.devices), 1)
         together.setdefault((name, one.case.place.name), {})[devices] = result.throughput
     for (name, place), speeds in together.items():

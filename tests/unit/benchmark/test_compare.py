@@ -45,7 +45,7 @@ def test_an_image_is_the_same_as_itself(seed: int) -> None:
 
 
 def test_a_run_that_fails_ends_it_with_the_reason() -> None:
-    with pytest.raises(BenchmarkError, match=r"resnet50 training float32 16 cpu in b: Out of memory\."):
+    with pytest.raises(BenchmarkError, match=r"resnet50 training float32 batch 16 cpu in b: Out of memory\."):
         Comparison(a=Fake("a"), b=Fake("b", each(0.1, "Out of memory."))).run(experiment())
 
 

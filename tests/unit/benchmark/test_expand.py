@@ -21,7 +21,7 @@ def test_each_axis_meets_each_and_places_are_side_by_side() -> None:
     assert len(found) == 2 * 2 * 2 * 2
     assert len({(case.experiment.name, case.place.name) for case in found}) == len(found)
     assert [case.place.name for case in found[:4]] == [place.name for place in PLACES] * 2
-    assert found[0].experiment.name == "resnet50 training float32 16 cpu"
+    assert found[0].experiment.name == "resnet50 training float32 batch 16 cpu"
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_two_images_are_compared_where_neither_is_excluded() -> None:
 
 def test_gpus_of_the_cpu_are_processes() -> None:
     names = [each.name for each in comparable(plan_of("models: a\ngpus: [0, 1, 2]\ndevice: cpu\n"), ())]
-    assert names == [f"a training float32 16 {device}" for device in ("cpu", "1 cpu", "2 cpu")]
+    assert names == [f"a training float32 batch 16 {device}" for device in ("cpu", "1 cpu", "2 cpu")]

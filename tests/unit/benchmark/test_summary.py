@@ -42,7 +42,7 @@ def test_memory_is_that_of_the_device() -> None:
 
 def test_efficiency_is_against_as_many_times_one_device() -> None:
     (scaling,) = some().scaling
-    assert scaling.name == "resnet50 training float32 16 gpu"
+    assert scaling.name == "resnet50 training float32 batch 16 gpu"
     assert [(point.devices, point.efficiency) for point in scaling.points] == [(1, 1.0), (4, 0.8)]
 
 
