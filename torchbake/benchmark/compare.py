@@ -49,9 +49,7 @@ class Comparison:
         *_, last = self._rounds(experiment, alone, on_look)
         return last
 
-    def _rounds(
-        self, experiment: Experiment, alone: Sequence[Round], on_look: Callable[[str], None]
-    ) -> Iterator[Compared]:
+    def _rounds(self, experiment: Experiment, alone: list[Round], on_look: Callable[[str], None]) -> Iterator[Compared]:
         """What is known after each round from the first that may be the last one on."""
         rounds = list[Round]()
         for number in range(1, _MORE * self.rounds + 1):
@@ -63,6 +61,8 @@ class Comparison:
             yield Compared(experiment=experiment, judgement=found, rounds=number)
             if found.verdict != "too noisy":
                 return
+            if found.noise >= self.threshold:  # more rounds of both could not be told from it
+                alone.append(self._round(self.a, self.a, experiment))
 
     def _round(self, a: Place, b: Place, experiment: Experiment) -> Round:
         first, second, third, fourth = (self._median(place, experiment) for place in (a, b, b, a))

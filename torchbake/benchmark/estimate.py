@@ -73,7 +73,7 @@ def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, 
     """B against A. ``alone`` are rounds of A with itself, ``threshold`` is the least difference that counts.
 
     A difference is one where it reaches the threshold and all of its interval is beyond the noise. The two are the same
-    where the interval is within the threshold. Everything else cannot be told on this machine.
+    where the interval is within the threshold, and the noise too. Everything else cannot be told on this machine.
     """
     logarithm = median_of([each.difference for each in rounds], seed=seed)
     found = Interval(
@@ -94,4 +94,5 @@ def _verdict(found: Interval, noise: float, threshold: float) -> Verdict:
         return "slower"
     if found.value <= -threshold and found.high < -noise:
         return "faster"
-    return "same" if -threshold < found.low and found.high < threshold else "too noisy"
+    within = -threshold < found.low and found.high < threshold
+    return "same" if within and noise < threshold else "too noisy"

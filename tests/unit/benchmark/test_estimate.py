@@ -92,6 +92,13 @@ def test_nothing_below_the_noise_is_called_a_difference(times: list[float], thre
     assert found.verdict in ("same", "too noisy")
 
 
+def test_where_noise_is_beyond_the_threshold_nothing_is_the_same() -> None:
+    alone = [Round(a=(1, 1), b=(1.2, 1.2))]
+    assert judge(alone, [Round(a=(1, 1), b=(1, 1))], threshold=0.1, seed=0).verdict == "too noisy"
+    assert judge(alone, [Round(a=(1, 1), b=(1, 1))], threshold=0.3, seed=0).verdict == "same"
+    assert judge(alone, [Round(a=(1, 1), b=(2, 2))], threshold=0.1, seed=0).verdict == "slower"
+
+
 def test_noise_is_the_farther_end_of_its_interval() -> None:
     rounds = [Round(a=(1, 1), b=(ratio, ratio)) for ratio in (0.9, 1.0, 1.05)]
     assert noise_of(rounds, seed=0) == pytest.approx(0.1)
