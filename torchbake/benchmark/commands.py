@@ -9,6 +9,7 @@ from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.field_types import Docker, Host
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.gpu import KIND, Gpu
+from torchbake.engine.runner import run_words
 from torchbake.matrix.spec import TOOLBOX
 
 OWN_BENCH = TOOLKIT / "entrypoints/pytorch/bench"
@@ -58,9 +59,11 @@ class Container:
         mounts = [(self.toolbox, TOOLBOX)] if self.toolbox else []
         mounts += [(self.folder, FOLDER)] if own else []
         mounts += [(self.folder / settings.data_dir, DATA)] if settings.data_dir else []
-        words = ["docker", "run", "--rm"]
-        words += [f"--label={name}={value}" for name, value in (labels or {}).items()]
-        words += limits(settings.docker, self.without) + self._devices(experiment.gpus if experiment.on_gpu else 0)
+        words = (
+            run_words(labels or {})
+            + limits(settings.docker, self.without)
+            + self._devices(experiment.gpus if experiment.on_gpu else 0)
+        )
         words += [f"--env={name}={value}" for name, value in settings.env.items()]
         words += [f"--volume={source}:{target}:ro" for source, target in mounts]
         model = f"{FOLDER}/{experiment.model}" if own else experiment.model

@@ -10,6 +10,7 @@ from torchbake.benchmark.commands import limits
 from torchbake.benchmark.field_types import Docker
 from torchbake.benchmark.outcome import DOCKER, refusal_of
 from torchbake.core.processes import run_to_end
+from torchbake.engine.runner import run_words
 from torchbake.errors import BenchmarkError
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.ui import console
@@ -34,8 +35,7 @@ def try_image(image: str, docker: Docker, labels: Mapping[str, str], stopping: t
     """
     without = frozenset[str]()
     while True:
-        words = ["docker", "run", "--rm", *(f"--label={name}={value}" for name, value in labels.items())]
-        words += [*limits(docker, without), image, "test", "-x", f"{TOOLBOX}/bench"]
+        words = [*run_words(labels), *limits(docker, without), image, "test", "-x", f"{TOOLBOX}/bench"]
         done = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
         if done.code != DOCKER:
             return Trial(has_bench=done.code == 0, without=without)
