@@ -136,6 +136,26 @@ class HostError(TorchbakeError):
     meaning = "a host was not reached, failed, or is not as it should be; or an inventory is not valid; each is named"
 
 
+class PlanError(TorchbakeError):
+    exit_code = 23
+    meaning = "a benchmark's plan is not valid; each problem is shown with file, line and key"
+
+
+class BenchmarkError(TorchbakeError):
+    exit_code = 24
+    meaning = "an experiment of a benchmark failed, or none could be run; the others are kept"
+
+
+class SlowerError(TorchbakeError):
+    exit_code = 25
+    meaning = "`benchmark compare`: the second image is slower than the first by the threshold or more"
+
+
+class NoisyError(TorchbakeError):
+    exit_code = 26
+    meaning = "`benchmark compare`: this machine is too noisy to tell the two images apart at the threshold"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These say something of a file only where they name one: a connection can be refused by EACCES too.
 _FORBIDDEN = {

@@ -5,7 +5,7 @@ import re
 from torchbake.core.paths import TOOLKIT
 
 FOLDER = TOOLKIT / "examples"
-NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith(("_", ".")))
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/job.yaml"))
 JOBS = sorted(FOLDER.glob("*/job*.yaml"))
 FROM_GIT = [path for path in JOBS if path.stem == "job-from-git"]
 

@@ -3,9 +3,7 @@
 import contextlib
 import os
 import shlex
-import signal
 import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -25,6 +23,7 @@ from torchbake.core.job_variables import without_job
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.problem import problem_of
+from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, is_local
 from torchbake.engine.containers import Box, Cluster, Node, undisturbed
 from torchbake.engine.gpu import Gpu
@@ -37,7 +36,6 @@ from torchbake.ui.progress_board import Board, board
 
 OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 _SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for workers and for NCCL
-_GRACE = 10  # seconds that a host's processes get to end what they started
 _SHOWN = 10
 Look = Callable[[str], None]
 
@@ -134,25 +132,13 @@ class OnHost:
         return {**without_job(env), **node.env, **port, **off, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
 
     def _one(self, node: Node, folder: Path, limit: int) -> Ended:
-        started, late = time.monotonic(), False
-        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            process = subprocess.Popen(
-                [str(self.python), *node.command], env=self.environment(node, folder), cwd=folder,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-            )  # fmt: skip
-            try:
-                while process.poll() is None and not late:
-                    if self.session.stopping.wait(0.1):
-                        raise KeyboardInterrupt
-                    late = time.monotonic() - started > limit
-            finally:
-                _end(process)
-        stdout, stderr = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
-        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        seconds = round(time.monotonic() - started, 3)
+        done = run_to_end(
+            [str(self.python), *node.command], env=self.environment(node, folder), limit=limit,
+            stopping=self.session.stopping, cwd=folder,
+        )  # fmt: skip
         return Ended(
-            name=self.python.name, code=code, seconds=seconds, at=time.time(), stdout=stdout, stderr=stderr,
-            timed_out=late,
+            name=self.python.name, code=done.code, seconds=done.seconds, at=done.at, stdout=done.stdout,
+            stderr=done.stderr, timed_out=done.late,
         )  # fmt: skip
 
 
@@ -247,17 +233,6 @@ def _finish(tested: Tested, shown: Board) -> None:
 def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
     """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
     return OWN_TOOLBOX if ID not in labels and is_local(engine) else None
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """SIGTERM, on which `run` and `smoke` end all that they started; SIGKILL for what is still there."""
-    with contextlib.suppress(ProcessLookupError):
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _free_port() -> int:

@@ -15,6 +15,7 @@ COMMANDS = {
     "reproduce": "build images twice from nothing and compare them layer by layer",
     "test": "check the selected images in the engine; what passed and has not changed is not checked again",
     "smoke": "run tensors, gradients and distributed training in the selected images, or on a host's Python",
+    "benchmark": "measure models on images and hosts by a plan, or compare two images; what was measured is kept",
     "sbom": "write what built images hold: a CycloneDX SBOM each, and their licenses",
     "publish": "release tested images: an immutable tag each, then their rolling tags",
     "promote": "move rolling tags to a release, by default to the newest",

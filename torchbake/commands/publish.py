@@ -1,9 +1,8 @@
 """`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
 
 import argparse
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torchbake.build.plan import ref_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
+from torchbake.commands._benchmark_gate import add_benchmark, gate_of
 from torchbake.commands._options import (
     Format,
     add_format,
@@ -23,6 +23,7 @@ from torchbake.commands._options import (
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Signing, add_signing, signer_of
+from torchbake.commands._step_summary import append_table
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
@@ -49,9 +50,9 @@ EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
     "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
+    "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
-_PAGE = "GITHUB_STEP_SUMMARY"
 _HEAD = ("image", "result", "immutable tag", "rolling tags")
 _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}
 
@@ -86,6 +87,7 @@ class Arguments(Signing):
     registry: str
     waive: tuple[str, ...]
     keep_rolling: bool
+    benchmark: Path | None
     dry_run: bool
     jobs: int
     format: Format
@@ -101,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the immutable tag alone; `promote --finish` then moves the rolling ones",
     )
+    add_benchmark(parser)
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
     add_jobs(parser)
@@ -123,10 +126,16 @@ def run(args: Arguments) -> int:
         )
         for spec in selection.specs
     ]
+    gate = gate_of(args.benchmark, engine, plain_http=args.plain_http) if args.benchmark else None
     with interruptible():
+        if gate and not args.dry_run:
+            due = [
+                replace(one, candidate=gate.judged(one.candidate, one.publisher.plan, one.spec, one.repository))
+                for one in due
+            ]
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
     _show(ended, args.format, dry=args.dry_run)
-    _summarise(ended, dry=args.dry_run)
+    append_table(_HEAD, [_row(one, dry=args.dry_run) for one in ended])
     bad = [one.id for one in ended if one.problem]
     if bad:
         raise PublishError(
@@ -260,23 +269,6 @@ def _row(one: Ended, *, dry: bool) -> tuple[str, str, str, str]:
     done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in one.waived.items()]
     return one.id, done, f"{one.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
-
-
-def _summarise(ended: Sequence[Ended], *, dry: bool) -> None:
-    """Add the table to the page of a CI step, where there is one.
-
-    https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#adding-a-job-summary
-    """
-    page = os.environ.get(_PAGE)
-    if not page:
-        return
-    rows = [_HEAD, ("---",) * len(_HEAD), *(_row(one, dry=dry) for one in ended)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    try:
-        with Path(page).open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n\n")
-    except OSError as error:
-        console.say(f"{_PAGE}={page} cannot be written: {error.strerror}", style="yellow")
 
 
 def _moves(decision: Decision, tested: str) -> str:

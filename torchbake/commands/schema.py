@@ -1,12 +1,14 @@
 """`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people.
 
-This toolkit's own checkout has the same of job.yaml, and of the chart's values the table of its README.
+This toolkit's own checkout has the same of job.yaml and of benchmarks' plans, and of the chart's values the table of
+its README.
 """
 
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.benchmark import manual as plans
 from torchbake.charts.manual import with_parameters
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
@@ -19,6 +21,7 @@ from torchbake.ui import console
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
 PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
 JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/job.md", TOOLKIT / "job.schema.json"  # likewise
+PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise
 CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "charts/pytorch/values.yaml"
 
 
@@ -40,6 +43,7 @@ def run(args: Arguments) -> int:
     if root == TOOLKIT:
         wanted[PAGE] = with_reference(_text(PAGE))
         wanted |= {JOB_SCHEMA: jobs.schema_text(), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
+        wanted |= {PLAN_SCHEMA: plans.schema_text(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
         wanted[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
     current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]

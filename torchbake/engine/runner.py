@@ -176,6 +176,14 @@ class Runner:
         remove(self._engine, _TOGETHER, self.id)
 
 
+def run_words(labels: Mapping[str, str]) -> list[str]:
+    """What a `docker run` begins with, where its words are what a person is shown: the container goes when it ends.
+
+    ``labels`` are a Runner's, so that also this container says whose it is; empty in what is only shown.
+    """
+    return ["docker", "run", "--rm", *(f"--label={name}={value}" for name, value in labels.items())]
+
+
 def remove(engine: Engine, label: str, value: str) -> int:
     """Remove every container, network and volume with this label, and the containers' volumes; how many there were."""
     client, wanted = engine.client, {"label": f"{label}={value}"}

@@ -6,6 +6,7 @@ load anything and to run any script but its own.
 
 import base64
 import re
+from collections.abc import Mapping
 from functools import cache, partial
 from hashlib import sha256
 from itertools import groupby
@@ -40,27 +41,30 @@ MARKS = {"passed": "✓", "failed": "✕", "not-run": "–"}
 
 def render_page(catalogue: Catalogue) -> str:
     """The page. Raises RenderError for a template that is broken."""
-    style, script = _own("report.css"), _own("report.js")
     groups = groupby(catalogue.images, key=lambda entry: entry.group)
     values = {
         "catalogue": catalogue,
         "title": next((entry.repository for entry in catalogue.images), "No images"),  # init containers come last
         "groups": [(name, list(entries)) for name, entries in groups],
-        "policy": _POLICY.format(style=_hash(style), script=_hash(script)),
-        "style": Markup(style),
-        "script": Markup(script),
         "overview": partial(_overview_bar, catalogue),
         "layers": _layers_bar,
         "presence": PRESENCE,
         "outcomes": OUTCOMES,
         "marks": MARKS,
     }
+    return render_template("report", values, style=own_file("report.css"), script=own_file("report.js"))
+
+
+def render_template(name: str, values: Mapping[str, Any], *, style: str, script: str = "") -> str:
+    """A page of templates/NAME.html.j2 with these styles and this script in it. Raises RenderError."""
+    policy = _POLICY.format(style=_hash(style), script=_hash(script))
+    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}
     try:
-        return _environment().get_template("report.html.j2").render(values)
+        return _environment().get_template(f"{name}.html.j2").render(values, **own)
     except jinja2.TemplateSyntaxError as error:
         raise RenderError(f"{error.filename}:{error.lineno}: {error.message}", hint="Correct the template.") from None
     except jinja2.TemplateError as error:
-        raise RenderError(f"templates/report.html.j2: {error.message}", hint="Correct the template.") from None
+        raise RenderError(f"templates/{name}.html.j2: {error.message}", hint="Correct the template.") from None
 
 
 @cache
@@ -93,7 +97,7 @@ def _text(value: Any) -> Any:
     return _NOT_TEXT.sub("", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _own(name: str) -> str:
+def own_file(name: str) -> str:
     """A file of templates/ that goes into the page as it is."""
     try:
         return (TOOLKIT / "templates" / name).read_text(encoding="utf-8")

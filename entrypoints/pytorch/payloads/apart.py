@@ -3,6 +3,7 @@
 import ctypes
 import faulthandler
 import json
+import math
 import os
 import select
 import signal
@@ -33,8 +34,8 @@ class Ended:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def run_apart(work: Callable[[Tell], Verdict], timeout: float) -> Ended:
-    """Fork, ``work`` there, and wait at most ``timeout`` seconds; nothing of it is left running afterwards.
+def run_apart(work: Callable[[Tell], Verdict], timeout: float, name: str = "smoke") -> Ended:
+    """Fork, ``work`` there, and wait at most ``timeout`` seconds (inf: for ever); nothing of it is left running.
 
     Its stdout is our stderr, so that what libraries print cannot come between the lines of the verdicts. Raises Told.
     """
@@ -45,7 +46,7 @@ def run_apart(work: Callable[[Tell], Verdict], timeout: float) -> Ended:
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _be_child(work, writing, timeout, parent)
+        _be_child(work, writing, timeout, parent, name)
     os.close(writing)
     with suppress(OSError):
         os.setpgid(child, child)  # both sides do it, whoever comes first
@@ -146,7 +147,7 @@ def _told_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int) -> NoReturn:
+def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:
     """Ends the process without Python's tear-down, in which C++ threads of a torch that did its work can abort."""
     code = 1
     try:
@@ -156,14 +157,15 @@ def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, par
             os._exit(code)  # it died before we asked to be told
         os.dup2(2, 1)
         faulthandler.enable()
-        faulthandler.dump_traceback_later(timeout * 0.95)  # where it hangs, on stderr
+        if timeout < math.inf:
+            faulthandler.dump_traceback_later(timeout * 0.95)  # where it hangs, on stderr
         tell = _teller(writing)
         verdict = work(tell)
         faulthandler.cancel_dump_traceback_later()
         tell({"verdict": {**vars(verdict), "outcome": verdict.outcome.value}})
         code = 0
     except BaseException as error:
-        print(f"smoke: {said(error)}", file=sys.stderr)
+        print(f"{name}: {said(error)}", file=sys.stderr)
     finally:
         with suppress(OSError):
             sys.stderr.flush()

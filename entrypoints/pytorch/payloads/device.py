@@ -14,11 +14,13 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
 def open_device(name: str) -> torch.device:
-    """The device ``cpu`` or ``cuda``, each rank of a node with a GPU of its own. Raises NotRun with the reason.
-
-    Also sets the threads of torch, see `threads`.
-    """
+    """As `find_device`; also sets the threads of torch, see `threads`."""
     torch.set_num_threads(threads())
+    return find_device(name)
+
+
+def find_device(name: str) -> torch.device:
+    """The device ``cpu`` or ``cuda``, each rank of a node with a GPU of its own. Raises NotRun with the reason."""
     if name == "cpu":
         return torch.device("cpu")
     if torch.version.cuda is None:

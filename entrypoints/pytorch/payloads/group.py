@@ -65,7 +65,7 @@ def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Grou
     if not dist.is_backend_available(backend):
         raise NotRun(f"this torch is built without {backend}")
     with checks("start"):
-        _start(backend, device, turn)
+        start_group(backend, device, turn)
     group = Group(dist.get_rank(), dist.get_world_size(), device)
     checks.figures |= {"backend": backend, "world": group.size}
     yield group
@@ -74,7 +74,8 @@ def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Grou
     dist.destroy_process_group()
 
 
-def _start(backend: str, device: torch.device, turn: int) -> None:
+def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
+    """Of all ranks of the job, or of this process alone. Raises Wrong where the group is not what the job said."""
     timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
     bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
     if "RANK" in os.environ and turn:  # the store still has what the group before wrote

@@ -53,19 +53,22 @@ def _cuda() -> str | None:
 
 
 def _cudnn() -> str | None:
-    """`torch.backends.cudnn.version()` itself refuses a library that is older than what torch was built with.
-
-    Numbers are 10000 * major + 100 * minor + patch since cuDNN 9, 1000 * major + 100 * minor + patch before
-    (CUDNN_VERSION, cudnn_version.h).
-    """
+    """`torch.backends.cudnn.version()` itself refuses a library that is older than what torch was built with."""
     number = torch.backends.cudnn.version() if torch.version.cuda else None
     if number is None:
         expect(torch.version.cuda is None, "torch is built with CUDA, but has no cuDNN")
         return None
-    major = 10000 if number >= 90000 else 1000
     loaded = _library("libcudnn").cudnnGetVersion
     loaded.restype = ctypes.c_size_t
     expect(loaded() == number, f"torch speaks of cuDNN {number}, and libcudnn is {loaded()}")
+    return cudnn_release(number)
+
+
+def cudnn_release(number: int) -> str:
+    """``91002`` is 9.10.2: 10000 * major + 100 * minor + patch since cuDNN 9, 1000 * major + 100 * minor + patch before
+    (CUDNN_VERSION, cudnn_version.h).
+    """
+    major = 10000 if number >= 90000 else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from tests.unit.engines import Box, Daemon, Program
 from tests.unit.processes import Process, Processes, interrupt
-from torchbake.checks import smoke_run
 from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options
 from torchbake.checks.smoke_run import (
@@ -27,6 +26,7 @@ from torchbake.checks.smoke_run import (
     own_toolbox,
 )
 from torchbake.checks.verdict import Outcome
+from torchbake.core import processes as processes_module
 from torchbake.engine import containers
 from torchbake.engine.containers import Node
 from torchbake.engine.gpu import Gpu
@@ -234,7 +234,7 @@ def test_a_second_interruption_does_not_cut_the_clean_up_short(
 def on_host(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[Process], int], session: Session, **changes: Any
 ) -> tuple[OnHost, Processes]:
-    processes = Processes(work).stand_for(monkeypatch, smoke_run)
+    processes = Processes(work).stand_for(monkeypatch, processes_module)
     return OnHost(python=Path("/usr/bin/python3"), gpu_off=False, session=session, **changes), processes
 
 
@@ -293,7 +293,7 @@ def test_a_hosts_process_that_does_not_end_is_ended(
         number = process.hear()
         return process.hear() if stubborn else 128 + number
 
-    monkeypatch.setattr(smoke_run, "_GRACE", 0.1)
+    monkeypatch.setattr(processes_module, "_GRACE", 0.1)
     host, processes = on_host(monkeypatch, hang, session)
     ended = run_on(host, limit=0)
     assert ended.timed_out

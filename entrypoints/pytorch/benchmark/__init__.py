@@ -1,0 +1,1 @@
+"""`bench`: how fast a model trains or infers, on one device or on all ranks of a job."""

@@ -1,0 +1,99 @@
+"""What all ranks have seen together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .figures import slowest, summary
+from .flags import Settings
+from .loop import Laps
+from .nvml import Watch
+
+_PREFETCHED = 2  # batches that each worker loads ahead; DataLoader's default
+_BOUND = 0.1  # of its time that a batch waits for samples, from which on a run is bound by loading them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one rank knows: its device's name, its laps, its memory in bytes, and what is amiss with its threads."""
+
+    name: str
+    warm: Laps
+    laps: Laps
+    peak_rss: int
+    peak_gpu: int | None
+    watch: Watch
+    threads: str
+
+
+def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
+    """As the JSON object has it. A batch is done when the slowest rank has done its part; memory is that of the rank
+    that took most; ``bound`` is a run whose batches waited more than a tenth of their time for samples.
+    """
+    times, waits = slowest([seen.laps.times for seen in ranks]), slowest([seen.laps.data_times for seen in ranks])
+    waited = sum(waits) / sum(times)
+    bound = bool(settings.data_dir) and waited > _BOUND
+    effective = settings.batch_size * len(ranks)
+    watches = [seen.watch for seen in ranks]
+    return {
+        "effective_batch": effective,
+        "devices": [seen.name for seen in ranks],
+        "world": len(ranks),
+        "data": {
+            "backend": settings.backend,
+            "loader_threads": settings.num_loader_threads,
+            "shuffle": settings.data_shuffle,
+            "bound": bound,
+        },
+        "times": times,
+        "data_times": waits,
+        "warmup_times": slowest([seen.warm.times for seen in ranks]),
+        "time": summary(times),
+        "throughput": effective * len(times) / sum(times),
+        "memory": {
+            "peak_rss_bytes": max(seen.peak_rss for seen in ranks),
+            "peak_gpu_bytes": max((seen.peak_gpu for seen in ranks if seen.peak_gpu is not None), default=None),
+        },
+        "power": power_of(watches),
+        "clocks": clocks_of(watches),
+        "notes": _notes(settings, ranks, waited if bound else 0.0),
+    }
+
+
+def power_of(watches: Sequence[Watch]) -> dict[str, float] | None:
+    """Watts of all devices together: the mean, and the sum of the most of each. None where one is not known."""
+    if not all(watch.watts for watch in watches):
+        return None
+    return {
+        "mean_watts": sum(sum(watch.watts) / len(watch.watts) for watch in watches),
+        "max_watts": sum(max(watch.watts) for watch in watches),
+    }
+
+
+def clocks_of(watches: Sequence[Watch]) -> dict[str, Any] | None:
+    """MHz of the slowest device at the start and the end, and every reason for which one was slowed down."""
+    if not all(len(watch.clocks) == 2 for watch in watches):
+        return None
+    start, end = (min(watch.clocks[place] for watch in watches) for place in (0, 1))
+    return {"start_mhz": start, "end_mhz": end, "throttled": _slowed(watches)}
+
+
+def _slowed(watches: Sequence[Watch]) -> list[str]:
+    return sorted({reason for watch in watches for reason in watch.reasons})
+
+
+def _notes(settings: Settings, ranks: Sequence[Seen], waited: float) -> list[str]:
+    watches = [seen.watch for seen in ranks]
+    notes = [seen.threads for seen in ranks] if settings.device == "cpu" else []
+    notes += [f"Power and clocks are not known: {watch.missing}." for watch in watches if watch.missing]
+    if slowed := _slowed(watches):
+        notes.append(f"The GPU was slowed down: {', '.join(slowed)}.")
+    if waited:
+        notes.append(
+            f"Loading bound this run: batches waited {waited:.0%} of their time for samples. Raise "
+            "--num_loader_threads where cores are free, or put the images on a faster disk."
+        )
+    ahead = settings.num_loader_threads * _PREFETCHED
+    if settings.data_dir and settings.num_batches <= ahead:
+        notes.append(f"The first {ahead} batches may have been loaded ahead: measure more to see what loading costs.")
+    return list(dict.fromkeys(filter(None, notes)))

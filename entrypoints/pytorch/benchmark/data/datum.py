@@ -1,0 +1,102 @@
+"""Caffe's Datum message, read without the protobuf package: one image, or its pixels, and its class.
+
+    message Datum {
+      optional int32 channels = 1;    optional int32 height = 2;      optional int32 width = 3;
+      optional bytes data = 4;        optional int32 label = 5;
+      repeated float float_data = 6;  optional bool encoded = 7 [default = false];
+    }
+
+Sources: src/caffe/proto/caffe.proto of BVLC/caffe; https://protobuf.dev/programming-guides/encoding: a message is a
+row of fields, each a varint (its number times 8, plus its wire type) and a value. Unknown fields are skipped.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
+_INTEGERS = {1: "channels", 2: "height", 3: "width", 5: "label"}
+_DATA, _FLOATS, _ENCODED = 4, 6, 7
+
+
+class DatumError(ValueError):
+    """The bytes are no Datum; the message says what is wrong in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datum:
+    """``data`` are pixels of a byte, channel by channel in the order blue, green, red; or, when ``encoded``, the bytes
+    of an image file. ``float_data`` are the same pixels as numbers, in messages that have those in their place."""
+
+    channels: int = 0
+    height: int = 0
+    width: int = 0
+    data: bytes = b""
+    label: int = 0
+    float_data: tuple[float, ...] = ()
+    encoded: bool = False
+
+
+def parse(message: bytes) -> Datum:
+    """Raises DatumError. Of a field that comes twice the last counts, as protobuf has it; floats add up."""
+    values: dict[str, int | bytes | bool] = {}
+    floats: list[float] = []
+    for number, kind, value in _fields(message):
+        if kind == _VARINT and number in _INTEGERS:
+            values[_INTEGERS[number]] = _signed(int(value))
+        elif kind == _VARINT and number == _ENCODED:
+            values["encoded"] = bool(value)
+        elif kind == _BYTES and number == _DATA:
+            values["data"] = value
+        elif kind in (_BYTES, _FIXED32) and number == _FLOATS:
+            floats += _floats(value)
+    return Datum(**values, float_data=tuple(floats))  # type: ignore[arg-type]
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int, bytes | int]]:
+    """Number, wire type and value of each field: a whole number of a varint, else the bytes."""
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, place = _varint(message, place)
+            yield number, kind, value
+            continue
+        if kind == _BYTES:
+            length, place = _varint(message, place)
+        elif kind in (_FIXED64, _FIXED32):
+            length = 8 if kind == _FIXED64 else 4
+        else:
+            raise DatumError(f"field {number} has the wire type {kind}, which no Datum has")
+        if place + length > len(message):
+            raise DatumError(f"it ends in the middle of field {number}")
+        yield number, kind, message[place : place + length]
+        place += length
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; the eighth says that more follow. Also returns the place behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(message):
+            raise DatumError("it ends in the middle of a number")
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise DatumError("a number in it has more than 64 bits")
+
+
+def _signed(value: int) -> int:
+    """An int32 travels as its 64 bits in two's complement."""
+    low = value & 0xFFFFFFFF
+    return low - (1 << 32) if low & 0x80000000 else low
+
+
+def _floats(value: bytes | int) -> tuple[float, ...]:
+    assert isinstance(value, bytes)
+    if len(value) % 4:
+        raise DatumError(f"its floats take {len(value)} bytes, which is not 4 for each")
+    return struct.unpack(f"<{len(value) // 4}f", value)

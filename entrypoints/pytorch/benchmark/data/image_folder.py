@@ -1,0 +1,52 @@
+"""A folder with a folder for each class, and in these the images."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.data import Dataset
+
+from ..failure import Failure
+from .pixels import decode, need_pillow, sample
+
+if TYPE_CHECKING:
+    from .samples import Wanted
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
+
+
+class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
+    """Classes are numbered by their names' order, as torchvision's ImageFolder does. Raises Failure."""
+
+    def __init__(self, folder: Path, wanted: "Wanted") -> None:
+        need_pillow()
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        self._images = [(path, number) for number, name in enumerate(names) for path in _images(folder / name)]
+        self._wanted = wanted
+        if not self._images:
+            raise Failure(
+                f"{folder} has no images: --data_backend image_folder reads {folder}/CLASS/IMAGE.jpg (also "
+                f"{', '.join(_SUFFIXES[2:])}).{_there(folder)}"
+            )
+        wanted.check_class(len(names) - 1, str(folder))
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        path, number = self._images[index]
+        return sample(decode(path, str(path)), self._wanted.size, training=self._wanted.training), number
+
+
+def _images(folder: Path) -> list[Path]:
+    """All below a class's folder, in the order of their paths."""
+    found = [Path(at, name) for at, _, names in os.walk(folder, followlinks=True) for name in names]
+    return sorted(path for path in found if path.suffix.lower() in _SUFFIXES)
+
+
+def _there(folder: Path) -> str:
+    if (folder / "data.mdb").exists():
+        return " It holds an LMDB: choose --data_backend caffe_lmdb."
+    loose = any(path.suffix.lower() in _SUFFIXES for path in folder.iterdir())
+    return " Its images lie outside of folders: move them into one for each class." if loose else ""

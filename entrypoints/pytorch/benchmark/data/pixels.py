@@ -1,0 +1,53 @@
+"""From the bytes of an image to a sample: decoded, cut, brought to size, flipped, normalised."""
+
+import random
+from typing import TYPE_CHECKING, BinaryIO
+
+import torch
+from torch.nn.functional import interpolate
+
+from ..failure import Failure
+from .crop import centre_box, random_box
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Of ImageNet's images, red, green, blue, for values from 0 to 1: what pretrained models expect.
+_MEAN = (0.485, 0.456, 0.406)
+_STD = (0.229, 0.224, 0.225)
+
+
+def need_pillow() -> None:
+    """Raises Failure where image files cannot be decoded."""
+    try:
+        import PIL.Image  # noqa: F401, PLC0415
+    except ImportError:
+        raise Failure(
+            "Image files are decoded by Pillow, which torchvision brings along, and neither is here: add pillow to the "
+            "image's packages (packages: {pip: [pillow]} in matrix.yaml), or install it."
+        ) from None
+
+
+def decode(file: "Path | BinaryIO", name: str) -> torch.Tensor:
+    """The pixels of an image file, (3, height, width) in bytes, whatever its own colours are. Raises Failure."""
+    from PIL import Image  # noqa: PLC0415
+
+    try:
+        with Image.open(file) as opened:
+            image = opened.convert("RGB")
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise Failure(f"{name} cannot be read as an image ({error}): replace or remove it.") from None
+    pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    return pixels.view(image.height, image.width, 3).permute(2, 0, 1)
+
+
+def sample(pixels: torch.Tensor, size: tuple[int, int], *, training: bool) -> torch.Tensor:
+    """A float32 sample of (3, *size): for training a random part, half of them mirrored; else the middle."""
+    height, width = pixels.shape[1:]
+    box = random_box(height, width, random) if training else centre_box(height, width)
+    part = pixels[:, box.top : box.top + box.height, box.left : box.left + box.width]
+    sized = interpolate(part.unsqueeze(0), size, mode="bilinear", antialias=True).squeeze(0)
+    if training and random.random() < 0.5:
+        sized = sized.flip(2)
+    mean, std = (torch.tensor(values).view(3, 1, 1) * 255 for values in (_MEAN, _STD))
+    return (sized.float() - mean) / std

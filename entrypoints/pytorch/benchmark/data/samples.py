@@ -1,0 +1,79 @@
+"""The batches of a measurement, without end: one synthetic batch over and over, or images from a loader."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from .. import zoo
+from ..failure import Failure
+from ..flags import Settings
+from ..ranks import Ranks
+from .caffe_lmdb import CaffeLmdb
+from .image_folder import ImageFolder
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+_SEED = 0  # all ranks must shuffle alike
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the model makes of images: their size, how many classes it knows, and whether it trains."""
+
+    size: tuple[int, int]
+    classes: int
+    training: bool
+
+    def check_class(self, number: int, where: str) -> None:
+        """Raises Failure: a GPU would end with an assertion that nobody understands."""
+        if not 0 <= number < self.classes:
+            raise Failure(f"{where} has the class {number}, and the model knows 0 to {self.classes - 1}: take another.")
+
+
+def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> Iterator[Batch]:
+    """On the rank's device, of the model's type. Raises Failure where there is nothing to read, or not how."""
+    if not settings.data_dir:
+        return itertools.repeat(zoo.batch(entry, settings.batch_size, ranks.device, dtype))
+    folder = Path(settings.data_dir)
+    if not folder.is_dir():
+        raise Failure(f"There is no folder {folder} (--data_dir): mount it, or correct its path.")
+    if entry.kind != "values" or len(entry.input) != 3 or entry.input[0] != 3:
+        raise Failure(f"{entry.title} takes {entry.input} and no colour images: leave --data_dir out.")
+    height, width = entry.input[1:]
+    wanted = Wanted(size=(height, width), classes=entry.classes, training=not settings.forward_only)
+    try:
+        dataset = (ImageFolder if settings.data_backend == "image_folder" else CaffeLmdb)(folder, wanted)
+    except OSError as error:
+        raise Failure(f"{error.filename or folder} cannot be read ({error.strerror}): correct its rights.") from None
+    loader: DataLoader[Batch] = DataLoader(
+        dataset,
+        batch_size=settings.batch_size,
+        sampler=Endless(len(dataset), ranks.rank, ranks.size, shuffle=settings.data_shuffle),
+        num_workers=settings.num_loader_threads,
+        pin_memory=ranks.device.type == "cuda",
+    )
+    return _moved(loader, ranks.device, dtype)
+
+
+def _moved(loader: "DataLoader[Batch]", device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
+    for inputs, targets in loader:
+        yield inputs.to(device, dtype, non_blocking=True), targets.to(device, non_blocking=True)
+
+
+class Endless(Sampler[int]):
+    """The numbers of all images, of each round those of this rank; the next round follows without a break."""
+
+    def __init__(self, count: int, rank: int, ranks: int, *, shuffle: bool) -> None:
+        self._count, self._rank, self._ranks, self._shuffle = count, rank, ranks, shuffle
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(_SEED)
+        rounds = (self._round(generator) for _ in itertools.count())
+        return itertools.islice(itertools.chain.from_iterable(rounds), self._rank, None, self._ranks)
+
+    def _round(self, generator: torch.Generator) -> list[int]:
+        return torch.randperm(self._count, generator=generator).tolist() if self._shuffle else [*range(self._count)]

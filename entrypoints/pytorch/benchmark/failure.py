@@ -1,0 +1,85 @@
+"""What ends a measurement, in a sentence: the reason, and what to do next."""
+
+import re
+from collections.abc import Sequence
+
+_SHARED_MEMORY = re.compile(r"Bus error|shared memory|No space left on device")
+_WORKER_ENDED = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
+_MEMORY = re.compile(r"can't allocate memory|not enough memory|Cannot allocate memory|bad_alloc")
+_UNKNOWN_DTYPE = re.compile(r"not (?:implemented|supported) for '?(Half|BFloat16)'?")
+_OURS = ("Failure", "ModelError", "NotRun", "Wrong")  # their text is a sentence
+
+
+class Failure(Exception):  # noqa: N818 - it is how a measurement ends
+    """Ends the measurement; the message says why, and what to do."""
+
+
+def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str) -> str:
+    """The sentence for an error that torch, a loader's worker or we ourselves raised; empty where there is none."""
+    text = str(error)
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    if own := _own_words(kinds, text):
+        return own
+    if "OutOfMemoryError" in kinds or "CUDA out of memory" in text:
+        return (
+            f"The memory of the GPU is too small for a batch of {batch_size} in {dtype} ({_first(text)}): lower "
+            "--batch_size, or choose --dtype bfloat16."
+        )
+    if _WORKER_ENDED.search(text) or _SHARED_MEMORY.search(text):
+        return _worker(text)
+    if "MemoryError" in kinds or _MEMORY.search(text):
+        return (
+            f"The memory is too small for a batch of {batch_size} in {dtype} ({_first(text)}): lower --batch_size, or "
+            "raise the container's limit (docker run --memory)."
+        )
+    if _UNKNOWN_DTYPE.search(text):
+        return (
+            f"The {'GPU' if device == 'gpu' else 'CPU'} cannot compute this model in {dtype} ({_first(text)}): choose "
+            "--dtype float32 or another device."
+        )
+    return ""
+
+
+def killed(reason: str, *, out_of_memory: bool) -> str:
+    """The sentence for a process that ended without a result, from how it ended."""
+    if "SIGKILL" not in reason:
+        return f"The measurement broke off: {reason}. What was printed before says more."
+    why = "for lack of memory" if out_of_memory else "most likely for lack of memory"
+    return (
+        f"The kernel killed the measurement, {why}: lower --batch_size, or raise the limit of memory "
+        "(docker run --memory)."
+    )
+
+
+def told(signal: str, *, ranks: int) -> str:
+    """The sentence for a measurement that was told to end."""
+    others = " Another rank has failed, or the job was stopped: stderr says which." if ranks > 1 else ""
+    return f"The measurement was told to end by {signal}.{others}"
+
+
+def _own_words(kinds: Sequence[str], text: str) -> str:
+    """What we raised ourselves. A worker's error comes here with its traceback, whose last line is the sentence."""
+    own = next((kind for kind in kinds if kind in _OURS), "")
+    if not own:
+        return ""
+    *_, last = text.strip().splitlines() or [""]
+    sentence = last.partition(f"{own}: ")[2] if text.startswith("Caught ") else text
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _worker(text: str) -> str:
+    if _SHARED_MEMORY.search(text):
+        return (
+            "The loader's processes have too little shared memory in /dev/shm for their batches: start the container "
+            "with more (docker run --shm-size 1g), or lower --num_loader_threads or --batch_size."
+        )
+    return (
+        f"A process of the loader was killed, most likely for lack of memory ({_first(text)}): lower "
+        "--num_loader_threads, or raise the container's limit (docker run --memory)."
+    )
+
+
+def _first(text: str) -> str:
+    """The first sentence of an error, in one line."""
+    words = " ".join(text.split())
+    return words.split(". ")[0].rstrip(".")[:200]

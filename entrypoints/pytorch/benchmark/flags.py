@@ -1,0 +1,162 @@
+"""The flags of `bench`: those that benchmark suites of the field hand to a worker, by the same names and defaults."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+USAGE_CODE = 64
+_DTYPES = {"float": "float32", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
+_BOOLEANS = {"true": True, "on": True, "t": True, "1": True, "false": False, "off": False, "f": False, "0": False}
+
+_EPILOG = """\
+On stdout come lines such as `__results.time__= 12.3`, and last one JSON object with all that was measured; messages
+are on stderr. Exit code: 0 measured; 1 failed, with the reason in that object; 64 wrong command line.
+
+examples:
+  bench --model resnet50 --batch_size 16 --device gpu
+  bench --model=resnet50 --batch_size=16 --forward_only=true --device=gpu --dtype=float16 --num_batches=200
+  bench --model vgg16 --batch_size 32 --device gpu --data_dir /data/train --data_backend image_folder
+  bench --model resnet50 --batch_size 16 --device gpu --num_gpus 4
+  NPROC_PER_NODE=4 run /opt/torchbake/bench --model resnet50 --batch_size 16 --device gpu
+  bench --model mine.py:Net --batch_size 8
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is to be measured. ``given`` are the flags that the command line has; the others are as by default."""
+
+    model: str
+    batch_size: int
+    forward_only: bool = False
+    num_batches: int = 100
+    num_warmup_batches: int = 1
+    num_gpus: int = 1
+    device: str = "cpu"
+    dtype: str = "float32"
+    data_dir: str = ""
+    data_backend: str = "caffe_lmdb"
+    data_shuffle: bool = False
+    num_loader_threads: int = 4
+    cudnn_benchmark: bool = True
+    cudnn_fastest: bool = False
+    given: frozenset[str] = frozenset()
+
+    @property
+    def phase(self) -> str:
+        return "inference" if self.forward_only else "training"
+
+    @property
+    def backend(self) -> str:
+        """Where samples come from: synthetic, image_folder or caffe_lmdb."""
+        return self.data_backend if self.data_dir else "synthetic"
+
+
+def parse(words: Sequence[str]) -> Settings | None:
+    """None when the models are to be listed.
+
+    Raises SystemExit: 64 with a sentence on stderr for a command line that cannot be, 0 after --help.
+    """
+    parser = make_parser()
+    given = vars(parser.parse_args(words))
+    if given.pop("list", False):
+        return None
+    for name in ("model", "batch_size"):
+        if not given.get(name):
+            parser.error(f"--{name} is missing")
+    named = frozenset(given)
+    if "dtype" in named:
+        given["dtype"] = _DTYPES[given["dtype"]]
+    settings = Settings(**given, given=named)
+    if settings.device == "gpu" and settings.num_gpus == 0:
+        parser.error("--num_gpus is 0, and --device gpu needs at least 1: choose --device cpu")
+    return settings
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"bench: {message}; see `bench --help`.", file=sys.stderr)
+        raise SystemExit(USAGE_CODE)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line. What is not given is not in its namespace: the defaults are those of `Settings`."""
+    parser = _Parser(
+        prog="bench",
+        description="Measures how fast a model trains or infers here.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    _add_work(parser)
+    _add_device(parser)
+    _add_data(parser)
+    parser.add_argument("--list", action="store_true", help="name the models, one a line")
+    return parser
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="NAME", help="a model of `bench --list`, or mine.py:Net, a class of yours")
+    _boolean(parser, "forward_only", "inference, in place of training")
+    _number(parser, "batch_size", 1, "samples in a batch of each device")
+    _number(parser, "num_batches", 1, "batches that are measured")
+    _number(parser, "num_warmup_batches", 0, "batches before those, which are kept apart")
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", choices=("cpu", "gpu"), help="where to compute; without a GPU gpu fails (default: cpu)"
+    )
+    _number(
+        parser, "num_gpus", 0,
+        "GPUs of each node, a process each; more than 1 start by `run`. On the CPU it counts processes",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", choices=tuple(_DTYPES),
+        help="of the model and its inputs; float is float32 (default: float32)",
+    )  # fmt: skip
+    _boolean(parser, "cudnn_benchmark", "cuDNN tries its algorithms at the first batch, and takes the fastest")
+    _boolean(
+        parser, "cudnn_fastest", "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark"
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data_dir", metavar="DIR", help="images to read; empty: synthetic samples (default: empty)")
+    parser.add_argument(
+        "--data_backend", choices=("caffe_lmdb", "image_folder"), help="what --data_dir holds (default: caffe_lmdb)"
+    )
+    _boolean(parser, "data_shuffle", "read the images in random order")
+    _number(parser, "num_loader_threads", 0, "processes that read and augment images, for each device")
+
+
+def _number(parser: argparse.ArgumentParser, name: str, least: int, text: str) -> None:
+    default = getattr(Settings, name, None)
+    shown = "required" if default is None else f"default: {default}"
+    parser.add_argument(f"--{name}", type=_whole(least), metavar="N", help=f"{text} ({shown})")
+
+
+def _boolean(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """``--name true|false``; ``--name`` alone is true."""
+    default = str(getattr(Settings, name)).lower()
+    parser.add_argument(
+        f"--{name}", type=_truth, nargs="?", const=True, metavar="true|false", help=f"{text} (default: {default})"
+    )
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} up")
+        return int(text)
+
+    return read
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _BOOLEANS:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return _BOOLEANS[text.lower()]

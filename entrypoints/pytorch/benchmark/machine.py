@@ -1,0 +1,63 @@
+"""What a measurement ran on: host, CPU, threads, and exact versions."""
+
+import os
+import platform
+import resource
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..launch import cpus
+from ..payloads.versions import cudnn_release
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def host() -> dict[str, Any]:
+    """``cores`` are those that this process may run on, ``threads`` those that torch computes one operator with."""
+    return {
+        "name": socket.gethostname(),
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def cpu_name() -> str:
+    """As the kernel says it; where it does not (64-bit Arm), the architecture."""
+    try:
+        lines = _CPUINFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.machine()
+
+
+def too_many_threads(ranks: int) -> str:
+    """A sentence where each of this node's ranks has more threads than CPUs are its share; else empty."""
+    usable, threads = cpus.look().usable, torch.get_num_threads()
+    share = max(1, usable // ranks)
+    if threads <= share:
+        return ""
+    return (
+        f"torch computes with {threads} threads in each process, and {usable} {'CPU' if usable == 1 else 'CPUs'} may "
+        f"be used here: OMP_NUM_THREADS={share} is mostly faster."
+    )
+
+
+def versions() -> dict[str, str | None]:
+    """Of torch and what it was built with; null where it was built without."""
+    number = torch.backends.cudnn.version() if torch.version.cuda else None
+    return {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "cudnn": cudnn_release(number) if number else None,
+        "python": platform.python_version(),
+    }
+
+
+def peak_rss() -> int:
+    """The most memory that this process has had, in bytes (ru_maxrss counts KiB); that of loaders is not in it."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

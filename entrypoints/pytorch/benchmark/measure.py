@@ -1,0 +1,113 @@
+"""One measurement, from the device to the figures of all ranks."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import machine, nvml, zoo
+from .combine import Seen, combined
+from .data import samples
+from .failure import reason_of
+from .flags import Settings
+from .loop import Batch, Clock, EventClock, HostClock, Laps, run
+from .ranks import Ranks, open_ranks
+from .work import make_model, make_step, parameters_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What a rank needs before it speaks to others."""
+
+    entry: zoo.Entry
+    model: torch.nn.Module
+    batches: Iterator[Batch]
+
+
+def measure(settings: Settings) -> dict[str, Any]:
+    """What was measured, as the JSON object has it. Raises what makes it impossible."""
+    torch.backends.cudnn.benchmark = settings.cudnn_benchmark
+    with open_ranks(settings.device) as ranks:
+        ready = _all_ready(settings, ranks)
+        _say_plan(settings, ranks, ready.entry)
+        step = make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)
+        warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, "warm-up batches")
+        with _watching(ranks.device) as watch:
+            laps = _run(ready.batches, step, ranks, settings.num_batches, "batches")
+        seen = ranks.gather(_seen(ranks, warm, laps, watch))
+    entry = ready.entry
+    return {
+        "model_title": entry.title,
+        "parameters": parameters_of(entry),
+        "input": list(entry.input),
+        "classes": entry.classes,
+        **combined(settings, seen),
+        "versions": machine.versions(),
+        "host": machine.host(),
+    }
+
+
+def _all_ready(settings: Settings, ranks: Ranks) -> Ready:
+    """What one rank lacks ends all of them, with that rank's reason."""
+    reason, ready = "", None
+    try:
+        ready = _ready(settings, ranks)
+    except Exception as error:
+        reason = reason_of(error, batch_size=settings.batch_size, dtype=settings.dtype, device=settings.device)
+        if not reason:
+            raise
+    ranks.agree(reason)
+    assert ready is not None
+    return ready
+
+
+def _ready(settings: Settings, ranks: Ranks) -> Ready:
+    entry = zoo.load(settings.model)
+    dtype: torch.dtype = getattr(torch, settings.dtype)
+    batches = samples.open_batches(settings, entry, ranks, dtype)
+    return Ready(entry=entry, batches=batches, model=make_model(entry, ranks, dtype))
+
+
+def _run(batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, count: int, what: str) -> Laps:
+    if not count:
+        return Laps(times=[], data_times=[])
+    on_gpu = ranks.device.type == "cuda"
+    clock: Clock = EventClock(lambda: torch.cuda.Event(enable_timing=True)) if on_gpu else HostClock()
+    ranks.wait()
+    if on_gpu:
+        torch.cuda.synchronize(ranks.device)
+    return run(clock, batches, step, count, what if ranks.rank == 0 else "")
+
+
+def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:
+    if device.type != "cuda":
+        return nullcontext(nvml.Watch())
+    uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
+    return nvml.watching(uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}")
+
+
+def _seen(ranks: Ranks, warm: Laps, laps: Laps, watch: nvml.Watch) -> Seen:
+    on_gpu = ranks.device.type == "cuda"
+    return Seen(
+        name=torch.cuda.get_device_name(ranks.device) if on_gpu else machine.cpu_name(),
+        warm=warm,
+        laps=laps,
+        peak_rss=machine.peak_rss(),
+        peak_gpu=torch.cuda.max_memory_allocated(ranks.device) if on_gpu else None,
+        watch=watch,
+        threads=machine.too_many_threads(ranks.local),
+    )
+
+
+def _say_plan(settings: Settings, ranks: Ranks, entry: zoo.Entry) -> None:
+    if ranks.rank:
+        return
+    where = f"{ranks.size} x {settings.device}" if ranks.many else settings.device
+    print(
+        f"bench: {entry.title}, {settings.phase}, {settings.num_batches} batches of {settings.batch_size} in "
+        f"{settings.dtype} on {where}, samples: {settings.backend}",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip

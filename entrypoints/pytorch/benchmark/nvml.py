@@ -1,0 +1,92 @@
+"""Power, clocks and throttling of a GPU, from NVIDIA's management library where the driver brings it.
+
+By ctypes: torch's own calls (torch.cuda.power_draw, clock_rate) need a package that images do not have, and NVML's
+functions and numbers have been the same since 2013. Source: nvml.h.
+"""
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_LIBRARY = "libnvidia-ml.so.1"
+_SM_CLOCK = 1  # nvmlClockType_t
+_SAMPLE_SECONDS = 0.1
+# nvmlClocksThrottleReasons; bit 0 is an idle GPU and no reason to be slow.
+_REASONS = {
+    0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost", 0x20: "temperature",
+    0x40: "temperature (hardware)", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
+
+
+class NvmlError(Exception):
+    """The library does not answer; the message says what it said."""
+
+
+@dataclass
+class Watch:
+    """What was seen of one GPU while it computed: watts and reasons of each sample, and clocks at start and end."""
+
+    watts: list[float] = field(default_factory=list)
+    reasons: set[str] = field(default_factory=set)
+    clocks: list[int] = field(default_factory=list)
+    missing: str = ""
+    """Why nothing was seen, where nothing was."""
+
+
+@contextlib.contextmanager
+def watching(uuid: str) -> Iterator[Watch]:
+    """Look at the GPU ten times a second until the block ends. ``uuid`` as NVML spells it: GPU-…."""
+    watch = Watch()
+    try:
+        gpu = Gpu(uuid)
+        gpu.sample(watch, clock=True)
+    except (NvmlError, OSError, AttributeError) as error:
+        watch.missing = str(error)
+        yield watch
+        return
+    ended = threading.Event()
+    sampler = threading.Thread(target=_sample, args=(gpu, watch, ended), daemon=True)
+    sampler.start()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        sampler.join()
+        with contextlib.suppress(NvmlError):
+            gpu.sample(watch, clock=True)
+
+
+def _sample(gpu: "Gpu", watch: Watch, ended: threading.Event) -> None:
+    with contextlib.suppress(NvmlError):
+        while not ended.wait(_SAMPLE_SECONDS):
+            gpu.sample(watch)
+
+
+class Gpu:
+    """One GPU by its UUID, whatever CUDA_VISIBLE_DEVICES calls it. Raises NvmlError, or OSError without a driver."""
+
+    def __init__(self, uuid: str, library: Any = None) -> None:
+        self._library = library or ctypes.CDLL(_LIBRARY)
+        self._call("nvmlInit_v2")
+        self._gpu = ctypes.c_void_p()
+        self._call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(self._gpu))
+
+    def sample(self, watch: Watch, *, clock: bool = False) -> None:
+        """Add what is so now: watts, reasons to be slow, and where asked the clock of its processors in MHz."""
+        watch.watts.append(self._read("nvmlDeviceGetPowerUsage", ctypes.c_uint()) / 1000)
+        bits = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
+        watch.reasons |= {reason for bit, reason in _REASONS.items() if bits & bit}
+        if clock:
+            watch.clocks.append(self._read("nvmlDeviceGetClockInfo", ctypes.c_uint(), _SM_CLOCK))
+
+    def _read(self, name: str, number: Any, *before: Any) -> int:
+        self._call(name, self._gpu, *before, ctypes.byref(number))
+        return int(number.value)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise NvmlError(f"{name} of {_LIBRARY} ended with {code}")

@@ -1,0 +1,63 @@
+"""All ranks of the job, or this process alone: who measures together, and what all of them saw."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..payloads.device import find_device
+from ..payloads.group import BACKENDS, start_group
+from .failure import Failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """``size`` processes, of which ``local`` are on this node; this one is ``rank``, and computes on ``device``."""
+
+    rank: int
+    size: int
+    local: int
+    device: torch.device
+
+    @property
+    def many(self) -> bool:
+        return self.size > 1
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, by rank."""
+        values: list[Any] = [value]
+        if self.many:
+            values = [None] * self.size
+            dist.all_gather_object(values, value)
+        return values
+
+    def agree(self, reason: str) -> None:
+        """Raise Failure on all ranks where one has a reason to; each says its own, or that it has none."""
+        told = self.gather((socket.gethostname(), reason))
+        for rank, (host, why) in enumerate(told):
+            if why:
+                raise Failure(why if rank == self.rank else f"Rank {rank} on {host}: {why}")
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.many:
+            dist.barrier()
+
+
+@contextmanager
+def open_ranks(device_name: str) -> Iterator[Ranks]:
+    """Raises NotRun where the device is not there."""
+    device = find_device("cuda" if device_name == "gpu" else device_name)
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size > 1:
+        start_group(BACKENDS[device.type], device)
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    yield Ranks(rank=int(os.environ.get("RANK", "0")), size=size, local=local, device=device)
+    if size > 1:
+        dist.barrier()  # nobody leaves while another still talks to it
+        dist.destroy_process_group()

@@ -1,0 +1,99 @@
+"""What `bench` prints: the field's lines, and the JSON object behind them."""
+
+import json
+import os
+import platform
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .flags import Settings
+
+VERSION = 1
+_MILLISECONDS = 1000.0
+
+
+def blank(settings: Settings) -> dict[str, Any]:
+    """The object's keys with what is known before anything is measured; what is not yet is null or empty."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    return {
+        "bench": VERSION,
+        "status": "failure",
+        "reason": "",
+        "model": settings.model,
+        "model_title": "",
+        "parameters": None,
+        "input": [],
+        "classes": None,
+        "phase": settings.phase,
+        "batch_size": settings.batch_size,
+        "effective_batch": settings.batch_size * world,
+        "dtype": settings.dtype,
+        "device": settings.device,
+        "devices": [],
+        "world": world,
+        "nodes": max(1, world // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))),
+        "num_batches": settings.num_batches,
+        "num_warmup_batches": settings.num_warmup_batches,
+        "data": {
+            "backend": settings.backend,
+            "loader_threads": settings.num_loader_threads,
+            "shuffle": settings.data_shuffle,
+            "bound": False,
+        },
+        "times": [],
+        "data_times": [],
+        "warmup_times": [],
+        "time": None,
+        "throughput": None,
+        "memory": {"peak_rss_bytes": None, "peak_gpu_bytes": None},
+        "power": None,
+        "clocks": None,
+        "notes": notes_on(settings),
+        "versions": {"torch": None, "cuda": None, "cudnn": None, "python": platform.python_version()},
+        "image": os.environ.get("TORCHBAKE_ID", ""),
+        "host": {"name": socket.gethostname(), "cpu": None, "cores": None, "threads": None},
+    }
+
+
+def notes_on(settings: Settings) -> list[str]:
+    """Of flags that were given and mean nothing here: a sentence each, since none is ignored in silence."""
+    given = settings.given
+    said = {
+        "--cudnn_fastest true has no effect: torch has no such mode, and --cudnn_benchmark true picks the fastest "
+        "algorithm already.": settings.cudnn_fastest,
+        "--cudnn_benchmark has no effect on the CPU.": "cudnn_benchmark" in given and settings.device == "cpu",
+        f"On the CPU --num_gpus {settings.num_gpus} is the number of processes, which share its cores.": (
+            settings.device == "cpu" and settings.num_gpus > 1
+        ),
+        "--data_shuffle has no effect without --data_dir: every batch is the same synthetic one.": (
+            settings.data_shuffle and not settings.data_dir
+        ),
+        "--num_loader_threads has no effect without --data_dir: synthetic samples are not loaded.": (
+            "num_loader_threads" in given and not settings.data_dir
+        ),
+        "--data_backend has no effect without --data_dir: samples are synthetic.": (
+            "data_backend" in given and not settings.data_dir
+        ),
+    }
+    return [sentence for sentence, holds in said.items() if holds]
+
+
+def lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """Each of stdout, the JSON object last; times are milliseconds in those that the field reads."""
+    yield _line("exp.model_title", result["model_title"])
+    yield _line("exp.phase", result["phase"])
+    yield _line("exp.replica_batch", result["batch_size"])
+    yield _line("exp.effective_batch", result["effective_batch"])
+    yield _line("exp.dtype", result["dtype"])
+    yield _line("results.status", result["status"])
+    if result["status"] == "success":
+        yield _line("results.time", result["time"]["mean"] * _MILLISECONDS)
+        yield _line("results.time_std", result["time"]["std"] * _MILLISECONDS)
+        yield _line("results.throughput", result["throughput"])
+        yield _line("results.time_data", [seconds * _MILLISECONDS for seconds in result["times"]])
+    yield json.dumps(result, allow_nan=False)
+
+
+def _line(name: str, value: object) -> str:
+    return f"__{name}__= {json.dumps(value, allow_nan=False)}"

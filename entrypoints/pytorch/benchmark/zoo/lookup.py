@@ -1,0 +1,106 @@
+"""Find a model by name: in the registry, or in a file of the user's own."""
+
+import difflib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .model import Entry, ModelError
+from .registry import ENTRIES
+
+
+def names() -> tuple[str, ...]:
+    """All models of the registry, families together, smaller before larger."""
+    return tuple(entry.name for entry in ENTRIES)
+
+
+def load(name: str) -> Entry:
+    """The entry of that name; ``mine.py:Net`` is the class Net of a file. Raises ModelError with a sentence.
+
+    "bert-base" is another spelling of "bert_base".
+    """
+    if name.endswith(".py") or ".py:" in name:
+        return _own(name)
+    known = name.replace("-", "_")
+    for entry in ENTRIES:
+        if entry.name == known:
+            return entry
+    near = difflib.get_close_matches(known, names(), 1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names())}."
+    raise ModelError(f"There is no model {name!r}. {hint} A class of your own is given as mine.py:Net.")
+
+
+def _own(name: str) -> Entry:
+    """What a class of a user says of itself: ``input`` and ``classes``, and where it takes tokens ``vocabulary``."""
+    text, _, wanted = name.rpartition(":")
+    if not wanted or not text:
+        raise ModelError(f"{name} names no class: say {text or wanted}:Net, where Net is the class in it.")
+    path = Path(text)
+    found = getattr(_read(path), wanted, None)
+    if not callable(found):
+        raise ModelError(f"{path} has no class {wanted}: define it there, or name one that is there.")
+    _check(path, wanted, found)
+    return Entry(
+        name=name,
+        title=str(getattr(found, "title", wanted)),
+        input=tuple(found.input),
+        classes=found.classes,
+        source=str(path.resolve()),
+        maker=found,
+        vocabulary=getattr(found, "vocabulary", None),
+    )
+
+
+def _check(path: Path, wanted: str, found: Any) -> None:
+    """Raise ModelError unless the class says what an entry needs."""
+    shape = getattr(found, "input", None)
+    if not isinstance(shape, tuple | list) or not shape or not all(_is_size(size) for size in shape):
+        raise ModelError(
+            f"{path}: {wanted}.input is {shape!r}. Let it be the shape of one sample without the batch, "
+            "such as `input = (3, 224, 224)` in the class."
+        )
+    if not _is_size(getattr(found, "classes", None)):
+        raise ModelError(
+            f"{path}: {wanted}.classes is {getattr(found, 'classes', None)!r}. Let it be the size of the output, "
+            "such as `classes = 1000` in the class."
+        )
+    vocabulary = getattr(found, "vocabulary", None)
+    if vocabulary is not None and not _is_size(vocabulary):
+        raise ModelError(
+            f"{path}: {wanted}.vocabulary is {vocabulary!r}. Let it be the number of tokens that there are, "
+            "such as `vocabulary = 30522`, or leave it out where a sample is no tokens."
+        )
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _read(path: Path) -> ModuleType:
+    """Run the file as Python runs a script: what lies beside it can be imported by it."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read in {Path.cwd()}: {error.strerror}. Give the file's path.") from None
+    module = ModuleType(f"benchmark_own_{path.stem}")
+    module.__file__ = str(path.resolve())
+    sys.modules[module.__name__] = module  # where a copy of a model, or a worker, looks for its class
+    sys.path.append(str(path.resolve().parent))
+    try:
+        exec(compile(text, path, "exec"), vars(module))
+    except Exception as error:
+        raise ModelError(f"{path}{_line(path, error)}: {type(error).__name__}: {error}. Correct the file.") from error
+    return module
+
+
+def _line(path: Path, error: Exception) -> str:
+    """Where in the file it failed: the innermost line of it."""
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    trace, line = error.__traceback__, ""
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = f", line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,189 @@
+"""`bench` in real containers of the CPU image: what it measures, its images, its ranks, and how it fails."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from tests.e2e.conftest import CPU
+from torchbake.matrix.spec import TOOLBOX
+
+pytestmark = pytest.mark.entrypoints
+
+JOBS = Path(__file__).parent / "jobs"
+NET, MEAN = "/jobs/net.py:Net", "/jobs/net.py:Mean"
+PYTHON = "3.11"  # of the CPU image
+FEW = ("--batch_size", "4", "--num_batches", "3")
+FOLDER = ("--data_backend", "image_folder")
+
+
+@dataclass(frozen=True)
+class Said:
+    """How `bench` ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Its last line, and the only one of its kind."""
+        *lines, last = self.out.splitlines()
+        assert not [line for line in lines if line.startswith("{")]
+        assert last.startswith('{"bench": 1, ')
+        found: dict[str, Any] = json.loads(last)
+        return found
+
+
+Exec = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pillow and lmdb for the image's Python, from wherever this host's indexes are."""
+    folder = tmp_path_factory.mktemp("packages")
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(folder)]
+    wheels = ["--python-version", PYTHON, "--only-binary", ":all:"]
+    subprocess.run([*command, *wheels, "lmdb>=1.6,<4", "pillow>=11"], check=True)
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def container(engine: docker.DockerClient, built: dict[str, dict[str, Any]], packages: Path) -> Iterator[Container]:
+    started = engine.containers.run(
+        built[CPU]["ref"], ["sleep", "infinity"], detach=True, init=True, shm_size="256m", network_mode="none",
+        environment={"OMP_NUM_THREADS": "1", "PYTHONPATH": "/packages"},
+        volumes={str(path): {"bind": at, "mode": "ro"} for path, at in ((JOBS, "/jobs"), (packages, "/packages"))},
+    )  # fmt: skip
+    yield started
+    started.remove(force=True)
+
+
+@pytest.fixture(scope="module")
+def execute(container: Container) -> Exec:
+    def run_in(*command: str, **env: str) -> Said:
+        done = container.exec_run(list(command), environment=env, demux=True)
+        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], done.output))
+        assert done.exit_code is not None
+        return Said(done.exit_code, out, err)
+
+    done = run_in("python", "/jobs/make_images.py", "/tmp/data")
+    assert done.code == 0, done.err
+    return run_in
+
+
+def test_a_model_is_measured(execute: Exec) -> None:
+    said = execute("bench", "--model", NET, "--batch_size=16", "--num_batches=12", "--num_warmup_batches=2")
+    result = said.result
+    assert (said.code, result["status"], result["reason"]) == (0, "success", ""), said.err
+    assert (result["model_title"], result["phase"], result["device"]) == ("A net of one's own", "training", "cpu")
+    assert (len(result["times"]), len(result["data_times"]), len(result["warmup_times"])) == (12, 12, 2)
+    assert result["time"]["min"] <= result["time"]["median"] <= result["time"]["max"]
+    assert result["throughput"] == pytest.approx(16 / result["time"]["mean"])
+    assert result["memory"]["peak_rss_bytes"] > 50e6
+    assert (result["image"], result["versions"]["torch"]) == (CPU, "2.13.0+cpu")
+    assert f"__results.time__= {result['time']['mean'] * 1000}" in said.out
+    assert result["host"]["threads"] == 1
+
+
+def test_its_times_are_those_of_torchs_own_timer_and_its_samples_those_that_were_written(execute: Exec) -> None:
+    done = execute("python", "/jobs/bench_beside.py", "/tmp")
+    assert done.code == 0, done.err
+    medians = json.loads(done.out)
+    assert 0.75 < medians["bench"] / medians["torch"] < 1.33
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--data_dir", "/tmp/data/images", *FOLDER, "--data_shuffle", "--num_loader_threads", "2"),
+        ("--data_dir", "/tmp/data/lmdb", "--forward_only", "--num_loader_threads", "0"),
+    ],
+    ids=["image_folder", "caffe_lmdb"],
+)
+def test_images_are_read_and_a_run_that_loading_binds_is_told(execute: Exec, words: tuple[str, ...]) -> None:
+    said = execute("bench", "--model", MEAN, "--batch_size", "10", "--num_batches", "12", *words)
+    assert said.code == 0, said.err
+    result = said.result
+    assert result["data"]["bound"]
+    assert min(result["data_times"]) > 0
+    assert any("Loading bound this run" in note for note in result["notes"])
+    assert "bench: note: Loading bound this run" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--model", "resnet51"), "There is no model 'resnet51'. Did you mean resnet50?"),
+        (("--model", NET, "--device", "gpu"), "This torch, 2.13.0+cpu, is built without CUDA"),
+        (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
+        (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),
+        (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is no Datum of Caffe"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tuple[str, ...], sentence: str) -> None:
+    said = execute("bench", *words, *FEW)
+    assert (said.code, said.result["status"]) == (1, "failure")
+    assert sentence in said.result["reason"]
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+    assert '__results.status__= "failure"' in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [(("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"), (("--data_dir", "/tmp/data/lmdb"), "lmdb")],
+)
+def test_a_package_that_is_missing_is_named(execute: Exec, words: tuple[str, ...], package: str) -> None:
+    said = execute("bench", "--model", NET, *FEW, *words, PYTHONPATH="")
+    assert said.code == 1
+    assert package in said.result["reason"]
+    assert "in matrix.yaml" in said.result["reason"]
+
+
+def test_ranks_measure_together_and_one_of_them_prints(execute: Exec) -> None:
+    said = execute("bench", "--model", NET, *FEW, "--num_gpus", "2", "--data_dir", "/tmp/data/lmdb", STOP_GRACE="3")
+    result = said.result
+    assert (said.code, result["world"], result["nodes"], len(result["devices"])) == (0, 2, 1, 2), said.err
+    assert result["effective_batch"] == 8
+    assert result["throughput"] == pytest.approx(8 / result["time"]["mean"])
+
+
+def test_what_one_rank_lacks_is_told_by_rank_0(execute: Exec) -> None:
+    said = execute(
+        "run", f"{TOOLBOX}/bench", "--model", "/jobs/bench_rank.py:OfRank0", *FEW, NPROC_PER_NODE="2", STOP_GRACE="3"
+    )
+    assert (said.code, said.result["status"]) == (1, "failure")
+    assert said.result["reason"].startswith("Rank 1 on ")
+    assert "it is not for rank 1" in said.result["reason"]
+
+
+def test_a_measurement_that_is_told_to_end_says_so(execute: Exec) -> None:
+    words = ("bench", "--model", NET, "--batch_size", "4", "--num_batches", "10000000")
+    said = execute("timeout", "--preserve-status", "8", *words)
+    assert (said.code, said.result["status"]) == (1, "failure")
+    assert "told to end by SIGTERM" in said.result["reason"]
+
+
+def test_a_container_whose_memory_is_too_small_says_so(
+    engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    with_little = engine.containers.run(
+        built[CPU]["ref"], ["bench", "--model", NET, "--batch_size", "100000", "--num_batches", "3"], detach=True,
+        init=True, mem_limit="400m", memswap_limit="400m", volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}},
+    )  # fmt: skip
+    try:
+        code = with_little.wait(timeout=120)["StatusCode"]
+        result = json.loads(with_little.logs(stderr=False).splitlines()[-1])
+    finally:
+        with_little.remove(force=True)
+    assert (code, result["status"]) == (1, "failure")
+    assert "for lack of memory" in result["reason"]

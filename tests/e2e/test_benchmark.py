@@ -1,0 +1,136 @@
+"""Measured for real: the example's model by a plan that is killed and resumed, and two images compared."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.browser import NoBrowserError, chromium
+from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from torchbake.engine.client import Engine
+from torchbake.engine.owner import is_gone
+from torchbake.engine.runner import owners
+from torchbake.errors import NoisyError, SlowerError
+
+pytestmark = pytest.mark.benchmark
+
+MODEL = "mlp.py:Mlp"
+TOOLS = ROOT / ".torchbake/tools"
+ONE_THREAD = "torchbake-test/benchmark:one-thread"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, built: dict[str, dict[str, Any]]) -> Path:
+    """The example's folder, with a plan of two experiments in the image under test; containers may enter it."""
+    place: Path = tmp_path_factory.mktemp("benchmark") / "plans"
+    shutil.copytree(ROOT / "examples/benchmark", place)
+    for each in (place, *place.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o055)
+    plan = {"models": [MODEL], "batch_sizes": [64], "phases": ["training", "inference"], "num_batches": 5}
+    (place / "plan.yaml").write_text(json.dumps({**plan, "images": [built[CPU]["ref"]]}))  # which is YAML too
+    alone = plan | {"phases": "inference", "batch_sizes": 256, "num_batches": 8}
+    (place / "compare.yaml").write_text(json.dumps(alone))
+    return place
+
+
+def words_of(folder: Path, *words: str) -> list[str]:
+    return [*words, "--matrix", str(folder / "matrix.yaml"), "--format", "json"]
+
+
+def benchmark(folder: Path, *words: str) -> Completed:
+    return torchbake("benchmark", *words_of(folder, *words))
+
+
+def test_a_dry_run_prints_every_command_of_the_example_and_runs_none() -> None:
+    done = torchbake("benchmark", "examples/benchmark/plan.yaml", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    commands = [line for line in done.stdout.splitlines() if line.startswith("docker run --rm ")]
+    assert len(commands) == 4
+    assert all("--shm-size=1g" in line and " bench --model " in line for line in commands)
+    assert done.stdout.count("excluded takes minutes on a CPU") == 2
+
+
+def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engine: docker.DockerClient) -> None:
+    kept = folder / "reports/benchmark/results.jsonl"
+    command = [sys.executable, "-m", "torchbake", "benchmark", *words_of(folder, str(folder / "plan.yaml"))]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 240
+        while not kept.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    assert kept.exists()
+    done = benchmark(folder, str(folder / "plan.yaml"), "--report")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["experiments"]
+    assert [each["state"] for each in found] == ["kept", "measured"]
+    assert {each["result"]["model_title"] for each in found} == {"Mlp"}
+    assert all(each["result"]["throughput"] > 0 and len(each["result"]["times"]) == 5 for each in found)
+    assert len((folder / "reports/benchmark/results.csv").read_text().splitlines()) == 3
+    assert not [owner for owner in owners(Engine(engine)) if is_gone(owner, same_machine=True)]
+
+
+def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:
+    page = folder / "reports/benchmark/plan.html"
+    try:
+        with chromium(TOOLS / "chromium") as browser:
+            for scheme in ("light", "dark"):
+                tab = browser.new_page(color_scheme=scheme, viewport={"width": 375, "height": 800})
+                problems: list[str] = []
+                tab.on("console", lambda message: problems.append(message.text))  # noqa: B023 - before the next
+                tab.goto(page.as_uri())
+                assert tab.locator(".results tbody tr").count() == 4  # speed and memory of each
+                assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+                assert all(box["width"] > 10 for box in map(_box, tab.locator(".results .bar").all()))
+                assert problems == []
+    except NoBrowserError as error:
+        pytest.skip(f"no browser: {error}")
+
+
+def _box(locator: Any) -> dict[str, float]:
+    found: dict[str, float] = locator.bounding_box()
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_thread(built: dict[str, dict[str, Any]], engine: docker.DockerClient) -> Iterator[str]:
+    """The image with a variable that takes all cores but one from it."""
+    dockerfile = f"FROM {built[CPU]['ref']}\nENV OMP_NUM_THREADS=1\n"
+    subprocess.run(["docker", "build", "-q", "-t", ONE_THREAD, "-"], input=dockerfile, text=True, check=True)
+    yield ONE_THREAD
+    engine.images.remove(ONE_THREAD, force=True)
+
+
+def compared(folder: Path, *words: str, code: int) -> dict[str, Any]:
+    done = benchmark(folder, "compare", *words, "--plan", str(folder / "compare.yaml"))
+    if done.returncode == NoisyError.exit_code:
+        pytest.skip(f"not run: other tests take too much of this machine: {done.stderr.splitlines()[-2]}")
+    assert done.returncode == code, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core is as fast as one thread")
+def test_an_image_with_one_thread_is_slower(folder: Path, built: dict[str, dict[str, Any]], one_thread: str) -> None:
+    found = compared(
+        folder, built[CPU]["ref"], one_thread, "--rounds", "1", "--threshold", "10%", code=SlowerError.exit_code
+    )
+    (each,) = found["experiments"]
+    assert (found["verdict"], each["verdict"]) == ("slower", "slower")
+    assert each["difference"]["low"] > each["noise"]
+    assert found["a"]["digest"] != found["b"]["digest"]
+
+
+def test_an_image_is_the_same_as_itself(folder: Path, built: dict[str, dict[str, Any]]) -> None:
+    ref = built[CPU]["ref"]
+    found = compared(folder, ref, ref, "--rounds", "1", "--threshold", "40%", code=0)  # others use the cores too
+    assert found["verdict"] == "same"
+    assert found["a"]["digest"] == found["b"]["digest"]

@@ -1,0 +1,55 @@
+"""docs/benchmark-plans.md and the schema: they are what the model says, and the page's examples are right."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from torchbake.benchmark.expand import experiments
+from torchbake.benchmark.manual import MARK, schema_text, with_reference
+from torchbake.benchmark.model import Plan, load_plan, validate_plan
+from torchbake.commands.schema import PLAN_PAGE, PLAN_SCHEMA
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import NoisyError, SlowerError
+from torchbake.matrix.yaml_source import parse_document
+
+TEXT = PLAN_PAGE.read_text(encoding="utf-8")
+BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```$", TEXT)
+PLANS = sorted((TOOLKIT / "examples").glob("*/plan*.yaml"))
+
+
+def test_the_page_and_the_schema_are_what_the_model_says() -> None:
+    assert with_reference(TEXT) == TEXT, "run: nox -s schema"
+    assert PLAN_SCHEMA.read_text(encoding="utf-8") == schema_text(), "run: nox -s schema"
+
+
+def test_every_key_of_the_model_has_its_row() -> None:
+    schema = Plan.model_json_schema()
+    keys = sorted(key for model in (schema, *schema["$defs"].values()) for key in model["properties"])
+    assert sorted(re.findall(r"(?m)^\| `(\w+)` \|", TEXT.partition(MARK)[2])) == keys
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_a_plan_of_the_page_is_one(text: str) -> None:
+    plan = validate_plan(parse_document(text, Path("plan.yaml")))
+    assert plan.images
+    assert len(list(experiments(plan))) > 4
+
+
+def test_the_page_has_a_plan_to_begin_with_and_one_with_all_keys() -> None:
+    assert len(BLOCKS) == 2
+    assert set(yaml.safe_load(BLOCKS[1])) == set(Plan.model_fields)
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.parent.name)
+def test_an_example_is_a_plan_whose_own_models_are_there(path: Path) -> None:
+    plan, _ = load_plan(path)
+    own = [model.rpartition(":") for model in plan.models if ".py:" in model]
+    assert own
+    assert all(f"class {name}(" in (path.parent / file).read_text() for file, _, name in own)
+
+
+def test_the_pages_exit_codes_are_those_of_the_errors() -> None:
+    assert re.search(rf"(?m)^\| `slower` \|.*\| {SlowerError.exit_code} \|$", TEXT)
+    assert re.search(rf"(?m)^\| `too noisy` \|.*\| {NoisyError.exit_code} \|$", TEXT)

@@ -1,0 +1,53 @@
+"""The page of a plan: its figures, and nothing of anybody else's that is more than text."""
+
+import html
+import re
+
+from tests.unit.benchmark.cases import experiment
+from tests.unit.benchmark.test_summary import done, some
+from torchbake.benchmark.page import render_page
+from torchbake.benchmark.summary import summarise
+
+MADE = "2026-11-23T01:02:03+00:00"
+
+
+def page() -> str:
+    return render_page(some(), plan="plan.yaml", made=MADE)
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of a section's tables, as text."""
+    text = re.search(rf'(?s)<section aria-labelledby="{section}">.*?</section>', page())
+    assert text
+    cells = re.compile(r"(?s)<t[hd](?: [^>]*)?>(.*?)</t[hd]>")
+    found = re.findall(r'(?s)<tr><th scope="row">.*?</tr>', text[0])
+    return [[re.sub("<[^>]+>", "", cell) for cell in cells.findall(row)] for row in found]
+
+
+def test_speed_scaling_and_memory_are_on_it() -> None:
+    assert rows("speed")[:2] == [
+        ["a", "", "160", "100 ms", "100 ms", "–"], ["&lt;b&gt;", "", "128", "125 ms", "125 ms", "+25.0%"],
+    ]  # fmt: skip
+    assert rows("scaling") == [["1", "", "160", "100%"], ["4", "", "512", "80%"]]
+    assert rows("memory")[0] == ["a", "", "1.00 GB"]
+
+
+def test_bars_are_as_long_as_their_figures() -> None:
+    widths = re.findall(r'aria-label="([^"]+)"><rect class="own" x="0" width="([^"]+)"', page())
+    assert ("160 samples a second", "1000") in widths
+    assert ("128 samples a second", "800") in widths
+    assert ("80% of perfect scaling", "800") in widths
+
+
+def test_what_others_wrote_is_text_and_nothing_is_loaded() -> None:
+    assert "Out of memory &amp; time." in page()
+    assert "<b>" not in page()
+    assert re.search(r"default-src 'none'; img-src data:; style-src 'sha256-", html.unescape(page()))
+    assert not re.search(r"(?:src|href)=\"(?!#|data:,)", page())
+
+
+def test_both_schemes_are_there_and_a_page_without_results_is_one() -> None:
+    assert "@media (prefers-color-scheme: dark)" in page()
+    empty = render_page(summarise([done(experiment(), "It failed.")]), plan="plan.yaml", made=MADE)
+    assert "It failed." in empty
+    assert 'id="speed"' not in empty

@@ -1,0 +1,67 @@
+"""Records: kept one by one, known again by what was measured where, whole after any end of a run."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.benchmark.cases import experiment, result
+from torchbake.benchmark.expand import Experiment
+from torchbake.benchmark.records import Record, Records, Where, key_of, write_csv
+
+HERE = Where(kind="image", name="a", digest="sha256:a", host="here")
+
+
+def record(what: Experiment | None = None, where: Where = HERE, reason: str = "") -> Record:
+    return Record(
+        experiment=what or experiment(), where=where, command="bench", started="2026-11-23T00:00:00+00:00",
+        seconds=1.5, reason=reason, result=None if reason else result(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(path=tmp_path / "reports/benchmark/results.jsonl")
+
+
+def test_what_is_added_is_there_again(records: Records) -> None:
+    assert records.all() == []
+    first, second = record(), record(experiment("vgg19"), reason="Out of memory.")
+    records.add(first)
+    records.add(second)
+    assert records.all() == [first, second]
+    assert records.measured() == {first.key: first}
+
+
+@pytest.mark.parametrize("torn", ['{"experiment": {"model": "resn', "\x00\x00", "null\n", "[1]\n"])
+def test_a_torn_line_costs_itself_alone(records: Records, torn: str) -> None:
+    records.add(record())
+    with records.path.open("a") as file:
+        file.write(torn)
+    records.add(record(experiment("vgg19")))
+    assert [each.experiment.model for each in records.all()] == ["resnet50", "vgg19"]
+
+
+def test_an_image_is_known_by_its_digest_and_a_host_by_its_name() -> None:
+    assert key_of(experiment(), HERE) == key_of(experiment(), HERE.model_copy(update={"name": "another tag"}))
+    for change in ({"digest": "sha256:b"}, {"host": "there"}):
+        assert key_of(experiment(), HERE) != key_of(experiment(), HERE.model_copy(update=change))
+    host = Where(kind="host", name="foo", host="foo")
+    assert key_of(experiment(), host) != key_of(experiment(), host.model_copy(update={"name": "bar"}))
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 32}, {"num_batches": 7}, {"env": {"A": "b"}}, {"gpus": 1}])
+def test_another_experiment_is_another_key(change: dict[str, Any]) -> None:
+    assert key_of(experiment(**change), HERE) != key_of(experiment(), HERE)
+
+
+def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    write_csv(path, [record(), record(experiment("vgg19"), reason="Out of memory, said torch.")])
+    good, bad = csv.DictReader(path.read_text().splitlines())
+    assert (good["model"], good["status"], good["throughput"], good["time_median"]) == (
+        "resnet50", "success", "160.0", "0.1",
+    )  # fmt: skip
+    assert (good["torch"], good["peak_rss_bytes"], good["peak_gpu_bytes"]) == ("2.13.0+cpu", "1000000000", "")
+    assert (bad["status"], bad["reason"], bad["throughput"]) == ("failure", "Out of memory, said torch.", "")

@@ -1,0 +1,55 @@
+"""What a page tells: places against the first, devices against one, and what has no result."""
+
+import pytest
+
+from tests.unit.benchmark.cases import experiment, result
+from torchbake.benchmark.expand import Case, Experiment, Named
+from torchbake.benchmark.outcome import Result
+from torchbake.benchmark.records import Record, Where
+from torchbake.benchmark.run import Done
+from torchbake.benchmark.summary import Summary, summarise
+
+
+def done(what: Experiment, found: Result | str, place: str = "a") -> Done:
+    case = Case(experiment=what, place=Named(kind="image", word=place, name=place))
+    if isinstance(found, str):
+        return Done(case=case, state="failed", reason=found)
+    where = Where(kind="image", name=place, digest=f"sha256:{place}", host="here")
+    record = Record(experiment=what, where=where, command="bench", started="", seconds=1, result=found)
+    return Done(case=case, state="measured", record=record)
+
+
+def some() -> Summary:
+    four = result(0.125, world=4, throughput=512.0, devices=["x"] * 4, device="gpu", memory={"peak_gpu_bytes": 7})
+    one = result(0.1, throughput=160.0, device="gpu", memory={"peak_rss_bytes": 5, "peak_gpu_bytes": 6})
+    return summarise([
+        done(experiment(), result(0.1)),
+        done(experiment(), result(0.125), "<b>"),
+        done(experiment(gpus=1), one),
+        done(experiment(gpus=4), four),
+        done(experiment("vgg19"), "Out of memory & time."),
+    ])  # fmt: skip
+
+
+def test_places_stand_against_the_first() -> None:
+    first = some().groups[0]
+    assert [(line.place, line.against) for line in first.lines] == [("a", None), ("<b>", pytest.approx(0.25))]
+
+
+def test_memory_is_that_of_the_device() -> None:
+    assert [line.memory for group in some().groups for line in group.lines] == [10**9, 10**9, 6, 7]
+
+
+def test_efficiency_is_against_as_many_times_one_device() -> None:
+    (scaling,) = some().scaling
+    assert scaling.name == "resnet50 training float32 batch 16 gpu"
+    assert [(point.devices, point.efficiency) for point in scaling.points] == [(1, 1.0), (4, 0.8)]
+
+
+def test_without_one_device_there_is_nothing_to_scale_from() -> None:
+    assert summarise([done(experiment(gpus=4), result(world=4, device="gpu", devices=["x"] * 4))]).scaling == ()
+
+
+def test_what_has_no_result_is_told() -> None:
+    assert [(one.case.experiment.model, one.reason) for one in some().missing] == [("vgg19", "Out of memory & time.")]
+    assert (some().places, some().hosts) == (("a", "<b>"), ("here",))

@@ -1,0 +1,82 @@
+"""The gate before a release: an image that is slower than the one that its tag holds is not released."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.benchmark.cases import plan_of, printed
+from tests.unit.conftest import image
+from tests.unit.engines import Daemon
+from tests.unit.processes import Process, Processes
+from tests.unit.registries import MemoryRegistry, Store
+from torchbake.commands import _benchmarks
+from torchbake.commands._benchmark_gate import Gate
+from torchbake.core import processes as processes_module
+from torchbake.errors import CheckError
+from torchbake.oci.manifest import INDEX, Manifest
+from torchbake.release.candidate import Candidate
+
+SPEC = image()
+BEFORE, NOW = "sha256:" + "b" * 64, "sha256:" + "a" * 64
+CANDIDATE = Candidate(id=SPEC.id, digest=NOW, labels={}, tags=(SPEC.own_tag,), verdict=None)
+
+
+class Place:
+    """A registry with one release, the engine, and what a batch takes in either image."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        manifest = Manifest(data=b"{}", media_type=INDEX)
+        self.store = Store(tags={SPEC.own_tag: BEFORE}, manifests={BEFORE: manifest})
+        self.registry, self.daemon = MemoryRegistry(self.store), Daemon()
+        self.seconds = {BEFORE: 0.1, NOW: 0.1}
+        self.processes = Processes(self.run).stand_for(monkeypatch, processes_module)
+        monkeypatch.setattr(_benchmarks, "registry_of", lambda repository, plain_http: self.registry)
+        self.daemon.hold(BEFORE, f"{self.registry.repository}@{BEFORE}")
+        self.daemon.hold(NOW, "acme/pytorch:now")
+
+    def run(self, process: Process) -> int:
+        if "--model" in process.command:
+            process.say(printed(next(value for digest, value in self.seconds.items() if digest in process.command)))
+        return 0
+
+    def judged(self, action: str = "release", plan: str = "models: [a]\nnum_batches: 3\n") -> Candidate:
+        gate = Gate(plan=plan_of(plan), folder=Path.cwd(), engine=self.daemon.engine, plain_http=False)
+        decided: Any = SimpleNamespace(action=action)
+        return gate.judged(lambda: CANDIDATE, lambda _: decided, SPEC, self.registry.repository)()
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(monkeypatch)
+
+
+def test_an_image_as_fast_as_its_release_may_be_released(place: Place) -> None:
+    assert place.judged() == CANDIDATE
+    assert place.processes.all
+
+
+def test_a_slower_one_may_not_and_the_reason_is_told(place: Place) -> None:
+    place.seconds[NOW] = 0.12
+    with pytest.raises(CheckError, match=r"The second image is slower\. a training .*: slower by 20\.0%"):
+        place.judged()
+
+
+@pytest.mark.parametrize("action", ["nothing", "finish", "held"])
+def test_what_is_not_released_anyway_is_not_compared(place: Place, action: str) -> None:
+    place.seconds[NOW] = 0.12
+    assert place.judged(action) == CANDIDATE
+    assert place.processes.all == []
+
+
+def test_a_first_release_has_nothing_to_be_slower_than(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.store.tags.clear()
+    assert place.judged() == CANDIDATE
+    assert "has no release yet: there is nothing to be slower than" in capsys.readouterr().err
+    assert place.processes.all == []
+
+
+def test_what_cannot_be_measured_is_not_released(place: Place) -> None:
+    with pytest.raises(CheckError, match="a CPU image has no use for a GPU"):
+        place.judged(plan="models: [a]\ngpus: 1\n")

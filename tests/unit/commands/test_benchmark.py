@@ -1,0 +1,231 @@
+"""`benchmark`: a plan and a comparison from the command line, on an engine and a `bench` in memory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.benchmark.cases import printed
+from tests.unit.conftest import SMALL
+from tests.unit.engines import Daemon
+from tests.unit.processes import Process, Processes
+from torchbake import cli
+from torchbake.commands import _benchmark_compare, benchmark
+from torchbake.core import processes as processes_module
+from torchbake.engine.runner import RUN
+
+Streams = pytest.CaptureFixture[str]
+FIRST, SECOND = "acme/pytorch:2.13.0-cpu-runtime-debian12", "acme/other:latest"
+PLAN = f"models: [resnet50, vgg19]\nimages: [cpu runtime, '{SECOND}']\nnum_batches: 3\n"
+
+
+class Engine:
+    """What `docker run` starts: ``seconds`` are of a batch, by the image's digest; a sentence is a failure."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float | str] = {"sha256:first": 0.1, "sha256:second": 0.1}
+        self.processes, self.has_bench, self.refused = Processes(self.run), True, set[str]()
+        self.stop: Callable[[], None] = lambda: None
+
+    @property
+    def measured(self) -> list[list[str]]:
+        return [process.command for process in self.processes.all if "--model" in process.command]
+
+    def run(self, process: Process) -> int:
+        words = process.command
+        for name, number in (("memlock", 8), ("stack", 3)):
+            if name in self.refused and any(word.startswith(f"--ulimit={name}") for word in words):
+                return self.end(process, 125, f"docker: rlimit type {number}: operation not permitted: unknown")
+        if "test" in words:
+            return 0 if self.has_bench else 1
+        self.stop()
+        found = next(value for digest, value in self.seconds.items() if digest in words)
+        if isinstance(found, str):
+            process.say(printed(status="failure", reason=found))
+            return 1
+        process.say(printed(found))
+        return 0
+
+    def end(self, process: Process, code: int, text: str) -> int:
+        process.options["stderr"].write(text.encode())
+        process.options["stderr"].flush()
+        return code
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """A folder with a matrix and a plan, and an engine with its CPU image and another one."""
+    (tmp_path / "matrix.yaml").write_text(SMALL)
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    monkeypatch.chdir(tmp_path)
+    daemon, found = Daemon(), Engine()
+    daemon.hold("sha256:first", FIRST)
+    daemon.hold("sha256:second", SECOND)
+    for module in (benchmark, _benchmark_compare):
+        monkeypatch.setattr(module, "connect", lambda: daemon.engine)
+    found.processes.stand_for(monkeypatch, processes_module)
+    return found
+
+
+def told(capsys: Streams, *words: str, code: int = 0) -> tuple[Any, str]:
+    capsys.readouterr()
+    assert cli.main(["benchmark", *words]) == code, capsys.readouterr().err
+    seen = capsys.readouterr()
+    return (json.loads(seen.out) if "json" in words and seen.out else seen.out), seen.err
+
+
+def test_a_plan_is_measured_kept_and_told(engine: Engine, capsys: Streams) -> None:
+    found, err = told(capsys, "plan.yaml", "--format", "json", "--report")
+    assert [(each["model"], each["place"], each["state"]) for each in found["experiments"]] == [
+        (model, place, "measured")
+        for model in ("resnet50", "vgg19")
+        for place in ("2.13.0-cpu-runtime-debian12", SECOND)
+    ]
+    assert Path("reports/benchmark/plan.html").exists()
+    assert len(Path("reports/benchmark/results.csv").read_text().splitlines()) == 5
+    assert "160 samples/s, 100 ms a batch [4/4]" in err
+    assert all(any(word.startswith(f"--label={RUN}=") for word in words) for words in engine.measured)
+
+
+def test_a_second_run_measures_nothing_and_force_measures_all(engine: Engine, capsys: Streams) -> None:
+    told(capsys, "plan.yaml")
+    found, _ = told(capsys, "plan.yaml", "--format", "json")
+    assert {each["state"] for each in found["experiments"]} == {"kept"}
+    assert len(engine.measured) == 4
+    told(capsys, "plan.yaml", "--force")
+    assert len(engine.measured) == 8
+
+
+def test_a_failure_costs_itself_alone_and_is_the_exit_code(engine: Engine, capsys: Streams) -> None:
+    engine.seconds["sha256:second"] = "Out of memory."
+    out, err = told(capsys, "plan.yaml", code=24)
+    assert out.count("failed: Out of memory.") == 2
+    assert "2 of 4 experiments have no result" in err
+
+
+def test_an_image_that_is_not_there_is_a_failure_with_the_way_to_it(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text("models: [resnet50]\nimages: ['acme/gone:latest', cpu runtime]\n")
+    out, _ = told(capsys, "plan.yaml", code=24)
+    assert "failed: acme/gone:latest is not in the engine. docker pull acme/gone:latest" in out
+    assert out.count("measured") == 1
+
+
+def test_a_dry_run_prints_commands_that_a_shell_takes_and_starts_none(engine: Engine, capsys: Streams) -> None:
+    out, _ = told(capsys, "plan.yaml", "--dry-run")
+    lines = [line for line in out.splitlines() if not line.startswith("#")]
+    assert len(lines) == 4
+    assert lines[0].startswith(
+        "docker run --rm --network=none --shm-size=1g --ulimit=memlock=-1 --ulimit=stack=67108864"
+    )
+    assert FIRST in lines[0]
+    assert SECOND in lines[1]
+    assert engine.processes.all == []
+
+
+def test_a_limit_that_the_engine_may_not_set_is_left_out_and_said(engine: Engine, capsys: Streams) -> None:
+    engine.refused = {"memlock"}
+    _, err = told(capsys, "plan.yaml")
+    assert "may not raise the limit memlock" in err
+    assert not any("--ulimit=memlock=-1" in words for words in engine.measured)
+    assert all("--ulimit=stack=67108864" in words for words in engine.measured)
+
+
+def test_a_limit_that_the_plan_names_is_never_left_out(engine: Engine, capsys: Streams) -> None:
+    engine.refused = {"memlock"}
+    Path("plan.yaml").write_text(f"{PLAN}docker: {{memlock: -1}}\n")
+    out, _ = told(capsys, "plan.yaml", code=24)
+    assert out.count("does not start: rlimit type 8: operation not permitted: unknown") == 4
+
+
+def test_experiments_that_need_a_gpu_are_not_run_without_one(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text(f"{PLAN}gpus: [0, 1]\n")
+    out, _ = told(capsys, "plan.yaml")
+    assert out.count("not-run: a CPU image has no use for a GPU") == 4
+    told(capsys, "plan.yaml", "--gpu", "require", code=24)
+    Path("plan.yaml").write_text(f"{PLAN}gpus: 1\n")
+    assert "No experiment could be run" in told(capsys, "plan.yaml", code=24)[1]
+
+
+def test_this_machines_python_is_a_place_that_needs_no_engine(
+    engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "connect", lambda: pytest.fail("the engine was asked"))
+    Path("plan.yaml").write_text("models: [resnet50]\nhosts: [{python: /venv/bin/python}]\nenv: {A: b}\n")
+    engine.seconds = {"/venv/bin/python": 0.2}
+    monkeypatch.setenv("NNODES", "3")
+    found, _ = told(capsys, "plan.yaml", "--format", "json")
+    (each,) = found["experiments"]
+    assert (each["state"], each["where"]["kind"], each["where"]["name"]) == ("measured", "host", "/venv/bin/python")
+    (process,) = engine.processes.all
+    assert (process.env["A"], process.env["PATH"].partition(":")[0], "NNODES" in process.env) == (
+        "b", "/venv/bin", False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "verdict", "code"), [(0.12, "slower", 25), (0.08, "faster", 0), (0.1, "same", 0)])
+def test_two_images_are_told_apart(
+    engine: Engine, capsys: Streams, seconds: float, verdict: str, code: int
+) -> None:  # fmt: skip
+    engine.seconds["sha256:second"] = seconds
+    words = ("compare", "cpu runtime", SECOND, "--rounds", "2", "--model", "matmul", "--format", "json")
+    found, err = told(capsys, *words, code=code)
+    assert (found["verdict"], found["experiments"][0]["verdict"]) == (verdict, verdict)
+    assert found["experiments"][0]["difference"]["median"] == pytest.approx(seconds / 0.1 - 1)
+    assert (found["a"]["digest"], found["b"]["digest"]) == ("sha256:first", "sha256:second")
+    assert ("The second image is slower" in err) == (verdict == "slower")
+    assert all("/opt/torchbake/bench" in words and "matmul" in words for words in engine.measured)
+
+
+def test_a_machine_that_wavers_is_an_exit_code_of_its_own(engine: Engine, capsys: Streams) -> None:
+    times = iter([0.1, 0.3, 0.05, 0.2, 0.15, 0.07] * 20)
+
+    def waver() -> None:
+        engine.seconds = dict.fromkeys(engine.seconds, next(times))
+
+    engine.stop = waver
+    out, err = told(capsys, "compare", "cpu runtime", SECOND, "--rounds", "1", code=26)
+    assert "too noisy" in out
+    assert "This machine is too noisy to tell" in err
+
+
+def test_a_run_that_fails_is_no_verdict(engine: Engine, capsys: Streams) -> None:
+    engine.seconds["sha256:second"] = "Out of memory."
+    out, err = told(capsys, "compare", "cpu runtime", SECOND, code=24)
+    assert out == ""
+    assert f"in {SECOND}: Out of memory." in err
+
+
+def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text(f"{PLAN}exclude: [{{model: vgg19, reason: a good reason}}]\n")
+    out, _ = told(capsys, "compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--dry-run")
+    assert [line.split("--model ")[1].split()[0] for line in out.splitlines() if "--model" in line] == ["resnet50"] * 2
+    assert "rounds of the first alone, A A A A: 3; then of both, A B B A: 5 to 15" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "Which plan?"),
+        (("plan.yaml", "other.yaml"), 2, "takes one plan"),
+        (("gone.yaml",), 23, "gone.yaml: no such file"),
+        (("compare",), 2, "takes two images"),
+        (("compare", "cpu runtime"), 2, "With which image?"),
+        (("compare", "cpu runtime", "cpu"), 4, "means"),
+        (("compare", "cpu runtime", "acme/gone:latest"), 24, "acme/gone:latest is not in the engine"),
+        (("compare", "cpu runtime", SECOND, "--report"), 2, "--report does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--model", "a"), 2, "--plan says what is measured"),
+        (("plan.yaml", "--model", "a"), 2, "--model does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is no part between 0 and 1"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_right(
+    engine: Engine, capsys: Streams, words: tuple[str, ...], code: int, said: str
+) -> None:
+    assert said in told(capsys, *words, code=code)[1]
+    assert engine.measured == []
+
+
+def test_the_schema_is_printed(engine: Engine, capsys: Streams) -> None:
+    assert json.loads(told(capsys, "schema")[0])["title"] == "Plan"

@@ -1,0 +1,347 @@
+"""`bench` without torch: its command line, its loop and clocks, figures, lines, and why a measurement ended."""
+
+import argparse
+import ctypes
+import json
+import time
+from collections.abc import Iterator
+from itertools import count, repeat
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.pytorch.benchmark import loop, report
+from entrypoints.pytorch.benchmark.combine import Seen, combined
+from entrypoints.pytorch.benchmark.failure import Failure, killed, reason_of
+from entrypoints.pytorch.benchmark.figures import percentile, slowest, summary
+from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
+from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
+from entrypoints.pytorch.benchmark.nvml import Gpu, NvmlError, Watch, watching
+from entrypoints.pytorch.benchmark.zoo import ModelError
+from tests.unit.conftest import check_golden
+from torchbake.core.paths import TOOLKIT
+
+PAGE = TOOLKIT / "docs/benchmark.md"
+START = "<!-- from the flags of `bench`; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_bench.py writes it -->\n"
+END = "\n\n"  # of the table
+LEAST = ("--model", "resnet50", "--batch_size", "16")
+ALL = (
+    "--model=resnet50 --forward_only=true --batch_size=32 --num_batches=7 --num_warmup_batches=0 --num_gpus=2 "
+    "--device=gpu --data_dir=/data --data_backend=image_folder --data_shuffle=true --num_loader_threads=3 "
+    "--dtype=float16 --cudnn_benchmark=false --cudnn_fastest=true"
+)
+
+
+def settings(*words: str) -> Settings:
+    parsed = parse([*LEAST, *words])
+    assert parsed is not None
+    return parsed
+
+
+def seen(**values: Any) -> Seen:
+    laps = Laps(times=[0.2, 0.4], data_times=[0.0, 0.1])
+    known = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
+    return Seen(**{**known, "threads": "", **values})
+
+
+def test_defaults_are_those_of_the_field() -> None:
+    assert settings() == Settings(
+        model="resnet50", batch_size=16, forward_only=False, num_batches=100, num_warmup_batches=1, num_gpus=1,
+        device="cpu", dtype="float32", data_dir="", data_backend="caffe_lmdb", data_shuffle=False,
+        num_loader_threads=4, cudnn_benchmark=True, cudnn_fastest=False, given=frozenset({"model", "batch_size"}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [ALL.split(), ALL.replace("=", " ").split()], ids=["=", "blank"])
+def test_every_flag_is_taken_as_the_field_writes_it(words: list[str]) -> None:
+    parsed = parse(words)
+    assert parsed is not None
+    assert vars(parsed) | {"given": 0} == {
+        "model": "resnet50", "batch_size": 32, "forward_only": True, "num_batches": 7, "num_warmup_batches": 0,
+        "num_gpus": 2, "device": "gpu", "dtype": "float16", "data_dir": "/data", "data_backend": "image_folder",
+        "data_shuffle": True, "num_loader_threads": 3, "cudnn_benchmark": False, "cudnn_fastest": True, "given": 0,
+    }  # fmt: skip
+    assert len(parsed.given) == 14
+
+
+@pytest.mark.parametrize(
+    ("word", "truth"), [("true", True), ("False", False), ("on", True), ("off", False), ("1", True), ("0", False)]
+)
+def test_booleans(word: str, truth: bool) -> None:
+    assert settings("--forward_only", word).forward_only is truth
+    assert settings("--forward_only", "--num_batches", "3").forward_only
+
+
+def test_float_is_float32() -> None:
+    assert settings("--dtype", "float").dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "--model is missing"),
+        (["--model", "resnet50"], "--batch_size is missing"),
+        ([*LEAST, "--batch_size", "0"], "'0' is no whole number from 1 up"),
+        ([*LEAST, "--num_batches", "1.5"], "'1.5' is no whole number from 1 up"),
+        ([*LEAST, "--forward_only", "perhaps"], "'perhaps' is neither true nor false"),
+        ([*LEAST, "--dtype", "float64"], "invalid choice: 'float64'"),
+        ([*LEAST, "--num_batch", "3"], "unrecognized arguments: --num_batch 3"),
+        ([*LEAST, "--device", "gpu", "--num_gpus", "0"], "--num_gpus is 0, and --device gpu needs at least 1"),
+    ],
+)
+def test_a_wrong_command_line_is_told_and_ends_with_64(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (64, "")
+    assert told.err.startswith("bench: ")
+    assert sentence in told.err
+
+
+def test_the_page_has_every_flag() -> None:
+    """The table is made from the parser."""
+    before, start, rest = PAGE.read_text().partition(START)
+    assert start, f"{PAGE} has lost the line that its table follows"
+    check_golden(PAGE, f"{before}{start}{_table()}{rest[rest.index(END) :]}")
+
+
+def _table() -> str:
+    rows = ["| flag | meaning |", "| --- | --- |"]
+    for action in make_parser()._actions:
+        if action.option_strings and not isinstance(action, argparse._HelpAction):
+            values = "\\|".join(action.choices) if action.choices else str(action.metavar or "").replace("|", "\\|")
+            rows.append(f"| `{action.option_strings[0]}`{f' {values}' if values else ''} | {action.help} |")
+    return "\n".join(rows)
+
+
+def test_the_page_has_every_line_and_every_key() -> None:
+    page, result = PAGE.read_text(), report.blank(settings()) | combined(settings(), [seen()])
+    *lines, _ = report.lines(result | {"status": "success"})
+    assert [line for line in lines if f"`{line.partition(' ')[0]}`" not in page] == []
+    keys = [*result, *(key for name in ("data", "memory", "time") for key in result[name])]
+    assert [key for key in keys if f"`{key}`" not in page and key != "bench"] == []
+
+
+def test_a_flag_without_effect_is_said() -> None:
+    def notes(*words: str) -> str:
+        return " ".join(report.notes_on(settings(*words)))
+
+    assert notes() == ""
+    assert "--cudnn_fastest true has no effect: torch has no such mode" in notes("--cudnn_fastest", "true")
+    assert notes("--cudnn_fastest", "false") == ""
+    assert "--cudnn_benchmark has no effect on the CPU" in notes("--cudnn_benchmark", "true")
+    assert notes("--cudnn_benchmark", "true", "--device", "gpu") == ""
+    for words in (("--data_shuffle",), ("--num_loader_threads", "4"), ("--data_backend", "image_folder")):
+        assert f"{words[0]} has no effect without --data_dir" in notes(*words)
+        assert notes(*words, "--data_dir", "/data") == ""
+    assert "--num_gpus 2 is the number of processes" in notes("--num_gpus", "2")
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
+def test_figures_lie_between_the_least_and_the_most(times: list[float]) -> None:
+    figures = summary(times)
+    assert figures["min"] <= figures["p5"] <= figures["median"] <= figures["p95"] <= figures["p99"] <= figures["max"]
+    assert figures["std"] <= figures["max"] - figures["min"] + 1e-6
+
+
+def test_figures() -> None:
+    assert summary([0.4, 0.1, 0.2, 0.3]) == pytest.approx(
+        {
+            "mean": 0.25,
+            "median": 0.25,
+            "std": 0.1118034,
+            "min": 0.1,
+            "max": 0.4,
+            "p5": 0.115,
+            "p95": 0.385,
+            "p99": 0.397,
+        }
+    )
+    assert percentile([1.0], 99) == 1.0
+    assert slowest([[1.0, 5.0], [2.0, 3.0]]) == [2.0, 5.0]
+
+
+class FakeClock:
+    """Says that the first gap took 1 second, the next 2, and so on."""
+
+    def __init__(self) -> None:
+        self.marks = 0
+
+    def mark(self) -> None:
+        self.marks += 1
+
+    def gaps(self) -> list[float]:
+        return [float(gap) for gap in range(1, self.marks)]
+
+
+def test_a_batch_takes_what_it_waits_and_what_it_computes() -> None:
+    done: list[Any] = []
+    laps = loop.run(FakeClock(), ((number, None) for number in count()), done.append, 3)
+    assert done == [(0, None), (1, None), (2, None)]
+    assert laps == Laps(times=[1.0 + 2.0, 3.0 + 4.0, 5.0 + 6.0], data_times=[1.0, 3.0, 5.0])
+
+
+def test_the_loop_itself_costs_less_than_a_hundredth_of_a_batch_of_ten_milliseconds() -> None:
+    laps = loop.run(HostClock(), repeat((None, None)), lambda batch: None, 20_000)
+    assert summary(laps.times)["median"] < 0.01 * 0.010
+
+
+def test_the_clock_of_the_host_counts_seconds() -> None:
+    (lap,) = loop.run(HostClock(), repeat((None, None)), lambda batch: time.sleep(0.02), 1).times
+    assert 0.02 <= lap < 2
+
+
+class FakeEvent:
+    """A CUDA event of a GPU on which 250 ms lie between one event and the next."""
+
+    made: Iterator[int] = count()
+    waited: list["FakeEvent"] = []  # noqa: RUF012 - of all of them
+
+    def record(self) -> None:
+        self.at = next(self.made) * 250.0
+
+    def synchronize(self) -> None:
+        self.waited.append(self)
+
+    def elapsed_time(self, other: "FakeEvent") -> float:
+        assert self.waited, "nothing has waited for the GPU"
+        return other.at - self.at
+
+
+def test_the_clock_of_a_gpu_waits_for_it_once_and_counts_seconds() -> None:
+    laps = loop.run(EventClock(FakeEvent), repeat((None, None)), lambda batch: None, 3)
+    assert laps == Laps(times=[0.5] * 3, data_times=[0.25] * 3)
+    assert len(FakeEvent.waited) == 1
+
+
+def test_all_ranks_together() -> None:
+    slow = Laps(times=[0.3, 0.3], data_times=[0.05, 0.0])
+    few = settings("--data_dir", "/d", "--num_batches", "2")
+    result = combined(few, [seen(), seen(laps=slow, peak_rss=7, peak_gpu=9)])
+    assert (result["times"], result["data_times"]) == ([0.3, 0.4], [0.05, 0.1])
+    assert (result["world"], result["effective_batch"]) == (2, 32)
+    assert result["throughput"] == pytest.approx(32 / 0.35)
+    assert result["memory"] == {"peak_rss_bytes": 7, "peak_gpu_bytes": 9}
+    assert (result["power"], result["clocks"]) == (None, None)
+    assert result["data"]["bound"]
+    assert "Loading bound this run: batches waited 21% of their time" in result["notes"][0]
+    assert "The first 8 batches may have been loaded ahead" in result["notes"][1]
+    assert not combined(settings(), [seen()])["data"]["bound"]
+
+
+def test_power_and_clocks_of_all_gpus() -> None:
+    first = Watch(watts=[100.0, 300.0], clocks=[1500, 1400], reasons={"power cap"})
+    second = Watch(watts=[50.0, 50.0], clocks=[1600, 1300])
+    result = combined(settings("--device", "gpu"), [seen(watch=first), seen(watch=second)])
+    assert result["power"] == {"mean_watts": 250.0, "max_watts": 350.0}
+    assert result["clocks"] == {"start_mhz": 1500, "end_mhz": 1300, "throttled": ["power cap"]}
+    assert result["notes"] == ["The GPU was slowed down: power cap."]
+    unknown = combined(settings("--device", "gpu"), [seen(watch=Watch(missing="no driver"))])
+    assert (unknown["power"], unknown["clocks"]) == (None, None)
+    assert unknown["notes"] == ["Power and clocks are not known: no driver."]
+
+
+class FakeNvml:
+    """NVIDIA's library on a machine with one GPU that draws 123 W at 1410 MHz, and is at its power cap."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.asked: list[object] = []
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return self.code
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = 77
+        return 0 if uuid == b"GPU-1" else 6
+
+    def nvmlDeviceGetPowerUsage(self, handle: ctypes.c_void_p, milliwatts: Any) -> int:  # noqa: N802
+        milliwatts._obj.value = 123_000
+        return 0 if handle.value == 77 else 2
+
+    def nvmlDeviceGetClockInfo(self, handle: ctypes.c_void_p, kind: int, megahertz: Any) -> int:  # noqa: N802
+        megahertz._obj.value = {1: 1410}[kind]
+        return 0
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: ctypes.c_void_p, bits: Any) -> int:  # noqa: N802
+        bits._obj.value = 0x1 | 0x4
+        return 0
+
+
+def test_a_gpu_is_looked_at() -> None:
+    watch = Watch()
+    gpu = Gpu("GPU-1", FakeNvml())
+    gpu.sample(watch, clock=True)
+    gpu.sample(watch)
+    assert watch == Watch(watts=[123.0, 123.0], clocks=[1410], reasons={"power cap"})
+
+
+@pytest.mark.parametrize(("uuid", "code", "told"), [("GPU-2", 0, "HandleByUUID .*6"), ("GPU-1", 9, "nvmlInit_v2 .*9")])
+def test_a_library_that_refuses_is_told(uuid: str, code: int, told: str) -> None:
+    with pytest.raises(NvmlError, match=told):
+        Gpu(uuid, FakeNvml(code))
+
+
+def test_without_a_driver_the_block_runs_and_the_reason_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("entrypoints.pytorch.benchmark.nvml._LIBRARY", "libno-such-library.so.1")
+    with watching("GPU-1") as watch:
+        assert "libno-such-library.so.1" in watch.missing
+    assert watch.watts == []
+
+
+def test_lines_are_the_fields_and_the_object_is_the_last() -> None:
+    result = report.blank(settings()) | combined(settings(), [seen()])
+    *lines, last = report.lines(result | {"status": "success", "model_title": "ResNet50"})
+    assert '__exp.model_title__= "ResNet50"' in lines
+    values = {name: json.loads(text) for name, text in (line[2:].split("__= ", 1) for line in lines)}
+    assert values["results.time"] == pytest.approx(300)
+    assert values["results.time_std"] == pytest.approx(100)
+    assert values["results.time_data"] == [200, 400]
+    assert values["results.throughput"] == pytest.approx(16 / 0.3)
+    assert values["results.status"] == "success"
+    assert last.startswith('{"bench": 1, "status": "success", ')
+    assert json.loads(last)["times"] == [0.2, 0.4]
+
+
+def test_a_failure_has_the_same_keys_and_no_times() -> None:
+    failed = report.blank(settings()) | {"reason": "There is no GPU."}
+    lines = list(report.lines(failed))
+    assert '__results.status__= "failure"' in lines
+    assert not [line for line in lines if line.startswith("__results.time")]
+    assert json.loads(lines[-1])["reason"] == "There is no GPU."
+    assert report.blank(settings()).keys() >= combined(settings(), [seen()]).keys()
+
+
+class OutOfMemoryError(RuntimeError):
+    """torch's has this name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory of the GPU is too small for a batch"),
+        (MemoryError(), "memory is too small for a batch of 16 in float32"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "too small for a batch of 16"),
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. It is"), "docker run --shm-size"),
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "--num_loader_threads"),
+        (RuntimeError('"conv" not implemented for \'Half\''), "cannot compute this model in float32"),
+        (Failure("a folder is missing"), "A folder is missing"),
+        (ModelError("There is no model"), "There is no model"),
+        (Failure("Caught Failure in worker.\nTraceback\n  x\nx.Failure: One image: no."), "One image: no."),
+        (ValueError("what is this"), ""),
+    ],
+)  # fmt: skip
+def test_an_error_is_told_in_a_sentence(error: Exception, sentence: str) -> None:
+    reason = reason_of(error, batch_size=16, dtype="float32", device="cpu")
+    assert sentence in reason
+    assert bool(reason) == bool(sentence)
+
+
+def test_a_process_that_was_killed() -> None:
+    assert "for lack of memory: lower" in killed("the process ended by SIGKILL", out_of_memory=True)
+    assert "most likely" in killed("the process ended by SIGKILL", out_of_memory=False)
+    assert "SIGSEGV" in killed("the process ended by SIGSEGV", out_of_memory=True)

@@ -1,0 +1,1 @@
+"""Speed, measured: a plan of experiments on images and hosts, and two images told apart."""

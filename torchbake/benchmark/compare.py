@@ -1,0 +1,116 @@
+"""Two images on one machine, their runs interleaved; first the one with itself, for how much the machine wavers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchbake.benchmark.estimate import Interval, Judgement, Round, Verdict, judge
+from torchbake.benchmark.expand import Experiment
+from torchbake.benchmark.places import Place
+from torchbake.benchmark.run import milliseconds
+from torchbake.errors import BenchmarkError
+
+_MORE = 3  # times the rounds that were asked for, until it is too noisy
+_WORST: tuple[Verdict, ...] = ("slower", "too noisy", "faster", "same")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One experiment in both images. ``rounds`` is how many it took."""
+
+    experiment: Experiment
+    judgement: Judgement
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How two places are compared: ``rounds`` of four runs, three times as many while it cannot be told.
+
+    ``threshold`` is the least difference that counts, as a part of A's time; ``limit`` is in seconds, for one run.
+    """
+
+    a: Place
+    b: Place
+    rounds: int = 5
+    threshold: float = 0.05
+    seed: int = 0
+    limit: int = 3600
+
+    def run(self, experiment: Experiment, on_look: Callable[[str], None] = lambda _: None) -> Compared:
+        """Raises BenchmarkError where a run fails, and KeyboardInterrupt once the run is stopped."""
+        on_look("trying both")
+        for place in dict.fromkeys((self.a.where, self.b.where)):  # files are read from the disk by the first run
+            self._median(self.a if place == self.a.where else self.b, experiment)
+        alone = list[Round]()
+        for number in range(rounds_alone(self.rounds)):
+            on_look(f"the first with itself, round {number + 1}")
+            alone.append(self._round(self.a, self.a, experiment))
+        *_, last = self._rounds(experiment, alone, on_look)
+        return last
+
+    def _rounds(self, experiment: Experiment, alone: list[Round], on_look: Callable[[str], None]) -> Iterator[Compared]:
+        """What is known after each round from the first that may be the last one on."""
+        rounds = list[Round]()
+        for number in range(1, _MORE * self.rounds + 1):
+            on_look(f"both, round {number}")
+            rounds.append(self._round(self.a, self.b, experiment))
+            if number < self.rounds:
+                continue
+            found = judge(alone, rounds, threshold=self.threshold, seed=self.seed)
+            yield Compared(experiment=experiment, judgement=found, rounds=number)
+            if found.verdict != "too noisy":
+                return
+            if found.noise >= self.threshold:  # more rounds of both could not be told from it
+                alone.append(self._round(self.a, self.a, experiment))
+
+    def _round(self, a: Place, b: Place, experiment: Experiment) -> Round:
+        first, second, third, fourth = (self._median(place, experiment) for place in (a, b, b, a))
+        return Round(a=(first, fourth), b=(second, third))
+
+    def _median(self, place: Place, experiment: Experiment) -> float:
+        outcome = place.measure(experiment, self.limit)
+        if isinstance(outcome, str):
+            raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome}")
+        return outcome.time.median
+
+
+def rounds_alone(rounds: int) -> int:
+    """How many rounds the first has with itself: half as many, as these need not find a difference."""
+    return (rounds + 1) // 2
+
+
+def overall(compared: Sequence[Compared]) -> Verdict:
+    """The verdict of several experiments: the worst of them."""
+    return min((each.judgement.verdict for each in compared), key=_WORST.index)
+
+
+def sentence(judgement: Judgement) -> str:
+    """``slower by 10.2% (9.1% to 11.0%), noise 1.2%``."""
+    found = judgement.difference
+    by = f" by {abs(found.value):.1%}" if judgement.verdict in ("slower", "faster") else f", {found.value:+.1%}"
+    return f"{judgement.verdict}{by} ({found.low:+.1%} to {found.high:+.1%}), noise {judgement.noise:.1%}"
+
+
+def as_json(each: Compared) -> dict[str, Any]:
+    """For a program; times in seconds, differences as parts of A's time."""
+    found = each.judgement
+    return {
+        "experiment": each.experiment.model_dump(),
+        "verdict": found.verdict,
+        "difference": _interval(found.difference),
+        "noise": found.noise,
+        "a": _interval(found.a),
+        "b": _interval(found.b),
+        "rounds": each.rounds,
+    }
+
+
+def _interval(found: Interval) -> dict[str, float]:
+    return {"median": found.value, "low": found.low, "high": found.high}
+
+
+def row(each: Compared) -> tuple[str, ...]:
+    """For a table: the experiment, both medians, and the verdict."""
+    found = each.judgement
+    return each.experiment.name, milliseconds(found.a.value), milliseconds(found.b.value), sentence(found)

@@ -1,0 +1,153 @@
+"""What a value of a plan may be: the types of its model's fields, and the models that stand below the file's own."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from torchbake.core.secret_values import secret_text
+from torchbake.jobs import validators as of_jobs
+from torchbake.matrix import field_types
+from torchbake.matrix.settings import VARIABLE
+
+PHASES = ("training", "inference")
+DTYPES = ("float32", "float16", "bfloat16")
+DEVICES = ("gpu", "cpu")
+BACKENDS = ("caffe_lmdb", "image_folder")
+SIZE = r"^[1-9][0-9]*[bkmg]?$"  # as docker takes --shm-size
+LIMIT = r"^(-1|[0-9]+)$"  # of an ulimit in bytes; -1: none
+
+
+class Model(field_types.Model):
+    """A mapping of the file: every key is known."""
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _schema(item: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
+
+
+def _full_name(text: str) -> str:
+    """`float` is the field's other word for `float32`."""
+    return of_jobs.one_of(*DTYPES)("float32" if text == "float" else text)
+
+
+def _public(text: str) -> str:
+    if secret_text(text):
+        raise ValueError("holds a key, a token or a password, which all who read the results would see: leave it out")
+    return text
+
+
+Text = Annotated[str, AfterValidator(of_jobs.word)]
+Words = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "string"}),
+]
+Positive = Annotated[int, Field(ge=1)]
+Sizes = Annotated[
+    tuple[Positive, ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "integer", "minimum": 1}),
+]
+Gpus = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "integer", "minimum": 0}),
+]
+Phases = Annotated[
+    tuple[Annotated[str, AfterValidator(of_jobs.one_of(*PHASES))], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "string", "pattern": f"^({'|'.join(PHASES)})$"}),
+]
+Dtypes = Annotated[
+    tuple[Annotated[str, AfterValidator(_full_name)], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    AfterValidator(_unique),
+    _schema({"type": "string", "pattern": f"^(float|{'|'.join(DTYPES)})$"}),
+]
+Backend = Annotated[
+    str,
+    AfterValidator(of_jobs.one_of(*BACKENDS)),
+    WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(BACKENDS)})$"}),
+]
+Device = Annotated[
+    str,
+    AfterValidator(of_jobs.one_of(*DEVICES)),
+    WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(DEVICES)})$"}),
+]
+Limit = Annotated[
+    str, Field(pattern=LIMIT), WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})
+]
+Variables = dict[Annotated[str, Field(pattern=VARIABLE)], Annotated[str, AfterValidator(_public)]]
+
+
+class Docker(Model):
+    """How containers are started. Torch's loader workers and NCCL die in docker's own 64 MB of shared memory."""
+
+    shm_size: Annotated[str, Field(pattern=SIZE)] = Field(
+        "1g", description="size of `/dev/shm`: a limit, not a use", examples=["8g"]
+    )
+    memlock: Limit = Field(
+        "-1", description="bytes that may be locked in memory, which GPUs and RDMA want; -1: all", examples=["-1"]
+    )
+    stack: Limit = Field("67108864", description="bytes of a thread's stack", examples=["67108864"])
+    network: Text = Field(
+        "none", description="as of `docker run --network`; a benchmark needs its loopback alone", examples=["host"]
+    )
+    options: tuple[Text, ...] = Field(
+        (), description="more words of `docker run`", examples=[["--cpuset-cpus=0-7", "--cap-add=SYS_NICE"]]
+    )
+
+
+class Host(Model):
+    """A machine without a container: over ssh, or this one by its Python."""
+
+    ssh: Text | None = Field(
+        None, description="where to, as ssh takes it: an alias of ~/.ssh/config, or user@host", examples=["foo_bar"]
+    )
+    python: Text = Field(
+        "python3", description="its Python that has torch", examples=["/home/pytorch/pytorch/sandbox/bin/python"]
+    )
+    bench: Text | None = Field(
+        None,
+        description="the file `bench` there; if not set: on this machine the toolkit's own, over ssh that in the PATH",
+        examples=["/opt/torchbake/bench"],
+    )
+
+    @property
+    def name(self) -> str:
+        """What it is called in results: where it is, and by which Python where it is this machine."""
+        return self.ssh or self.python
+
+
+class Exclude(Model):
+    """Experiments that are not run: those for which all of the keys here hold."""
+
+    reason: Annotated[str, Field(min_length=8)] = Field(
+        description="why, for whoever reads the results", examples=["does not fit into 16 GB"]
+    )
+    model: Words | None = Field(None, description="of these models", examples=["vgg19"])
+    batch_size: Sizes | None = Field(None, description="with these batch sizes", examples=[[64, 128]])
+    dtype: Dtypes | None = Field(None, description="with these types", examples=["float16"])
+    phase: Phases | None = Field(None, description="in these phases", examples=["training"])
+    gpus: Gpus | None = Field(None, description="on so many GPUs", examples=[0])
+    image: Words | None = Field(
+        None, description="in these images: words of `images`, or the ids that they mean", examples=["cpu runtime"]
+    )
+    host: Words | None = Field(None, description="on these hosts, by `ssh`, or by `python`", examples=["foo_bar"])

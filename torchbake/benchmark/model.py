@@ -1,0 +1,143 @@
+"""A benchmark's plan as a validated model: what is measured, and where.
+
+Keys have the names of `bench`'s flags where they are those. Every problem in the file is reported at once, each with
+file, line and key.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from torchbake.benchmark.field_types import (
+    Backend,
+    Device,
+    Docker,
+    Dtypes,
+    Exclude,
+    Gpus,
+    Host,
+    Model,
+    Phases,
+    Positive,
+    Sizes,
+    Text,
+    Variables,
+    Words,
+)
+from torchbake.errors import MatrixError, PlanError
+from torchbake.matrix.problems import explain, problems
+from torchbake.matrix.yaml_source import Document, Location, read_document
+
+_HINT = "docs/benchmark-plans.md has every key."
+
+
+class Settings(Model):
+    """What all experiments of a plan have in common."""
+
+    num_batches: Positive = Field(100, description="batches that are measured", examples=[50])
+    num_warmup_batches: Annotated[int, Field(ge=0)] = Field(
+        1, description="batches before them, which do not count", examples=[10]
+    )
+    device: Device = Field(
+        "gpu", description="what `gpus` counts; of `cpu` it counts processes, which share its cores", examples=["cpu"]
+    )
+    data_dir: Text | None = Field(
+        None,
+        description="a folder with data, from the plan's own; if not set: data is made up, and costs no time",
+        examples=["/data/imagenet"],
+    )
+    data_backend: Backend = Field("caffe_lmdb", description="what is in `data_dir`", examples=["image_folder"])
+    data_shuffle: bool = Field(False, description="whether data comes in another order each time", examples=[True])
+    num_loader_threads: Positive = Field(4, description="worker processes that load data", examples=[8])
+    cudnn_benchmark: bool = Field(True, description="whether cuDNN tries which algorithm is fastest", examples=[False])
+    args: tuple[Text, ...] = Field((), description="more words of `bench`", examples=[["--cudnn_fastest", "true"]])
+    env: Variables = Field(
+        default_factory=dict, description="variables of each experiment", examples=[{"OMP_NUM_THREADS": "8"}]
+    )
+    docker: Docker = Field(Docker(), description="how containers are started", examples=[{"shm_size": "8g"}])
+
+
+class Axes(Model):
+    """What experiments differ in: each of these with each of the others."""
+
+    models: Words = Field(
+        description="models of `bench`, or a class in a file beside the plan",
+        examples=[["resnet50", "bert_base", "mine.py:Net"]],
+    )
+    batch_sizes: Sizes = Field((16,), description="samples in a batch, on each device", examples=[[16, 64]])
+    dtypes: Dtypes = Field(("float32",), description="float32, float16 or bfloat16", examples=[["float32", "bfloat16"]])
+    phases: Phases = Field(
+        ("training",), description="training, or inference: forward only", examples=[["training", "inference"]]
+    )
+    gpus: Gpus = Field((0,), description="how many GPUs; 0: the CPU", examples=[[1, 2, 4]])
+    images: tuple[Text, ...] = Field(
+        (),
+        description="words that select images of the matrix, or references; these or `hosts`",
+        examples=[["2.10.0 cuda12.8 runtime debian12", "ghcr.io/acme/pytorch:latest"]],
+    )
+    hosts: tuple[Host, ...] = Field((), description="machines without containers", examples=[[{"ssh": "foo_bar"}]])
+    exclude: tuple[Exclude, ...] = Field(
+        (),
+        description="what is not run, with the reason",
+        examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
+    )
+    timeout: Positive = Field(3600, description="seconds for one experiment", examples=[600])
+
+
+class Plan(Settings, Axes):
+    """The whole of a plan."""
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.model_validate(self.model_dump(include=set(Settings.model_fields)))
+
+
+def load_plan(path: Path, *, places: bool = True) -> tuple[Plan, Document]:
+    """Read and validate; ``places``: it must name images or hosts. Raises PlanError with every problem."""
+    try:
+        document = read_document(path, named_by="PLAN.yaml")
+    except MatrixError as error:
+        raise PlanError(error.message, hint=error.hint) from None
+    plan = validate_plan(document)
+    if places and not (plan.images or plan.hosts):
+        raise plan_problems(document, [((), "names neither images nor hosts: write `images: [cpu]`")])
+    return plan, document
+
+
+def validate_plan(document: Document) -> Plan:
+    """The model behind a document. Raises PlanError."""
+    if not isinstance(document.data, dict):
+        what = "is empty" if document.data is None else "is not a mapping of keys"
+        raise PlanError(f"{document.path}:1: {what}.", hint="It needs at least: models, and images or hosts.")
+    try:
+        plan = Plan.model_validate(document.data)
+    except ValidationError as error:
+        raise plan_problems(document, [explain(found, Plan) for found in error.errors()]) from None
+    wrong: list[tuple[Location, str]] = [
+        (("args", place), said) for place, word in enumerate(plan.args) if (said := _of_a_key(word))
+    ]
+    if wrong:
+        raise plan_problems(document, wrong)
+    return plan
+
+
+def plan_problems(document: Document, found: list[tuple[Location, str]]) -> PlanError:
+    """One error for all that is wrong with a plan, in the file's order."""
+    return PlanError(problems(document, found).message, hint=f"Correct {document.path}; {_HINT}")
+
+
+_KEYS = {  # flags of `bench` that keys of the plan say
+    "model": "models",
+    "batch_size": "batch_sizes",
+    "dtype": "dtypes",
+    "forward_only": "phases",
+    "num_gpus": "gpus",
+    "device": "gpus",
+    **{name: name for name in Settings.model_fields if name not in ("args", "env", "docker")},
+}
+
+
+def _of_a_key(word: str) -> str:
+    flag = word.partition("=")[0].removeprefix("--")
+    return f"{word!r} is said by the key {_KEYS[flag]!r}" if word.startswith("--") and flag in _KEYS else ""

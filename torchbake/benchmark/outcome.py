@@ -1,0 +1,114 @@
+"""What `bench` has measured: its last line, read as a model. Pure."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from torchbake.core.json_text import NotJsonError, read_object
+from torchbake.core.processes import Finished
+
+START = '{"bench":'  # how the last line begins
+_CONTRACT = 1
+_KILLED, _NO_PROGRAM, _NOT_RUNNABLE, DOCKER, _SSH = 137, 127, 126, 125, 255
+
+
+class _Part(BaseModel):
+    """Newer tools may say more than is read here."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+
+class Times(_Part):
+    """Seconds of a batch."""
+
+    mean: float
+    median: float
+    std: float
+    min: float
+    max: float
+    p95: float
+
+
+class Memory(_Part):
+    """The most that was used, in bytes."""
+
+    peak_rss_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+
+
+class Data(_Part):
+    """Where samples came from; ``bound``: batches waited for them."""
+
+    backend: str = "synthetic"
+    bound: bool = False
+
+
+class Machine(_Part):
+    """Where it ran; in a container its name is the container's."""
+
+    name: str = ""
+    cpu: str = ""
+    cores: int | None = None
+
+
+class Result(_Part):
+    """One successful run. ``times`` are seconds of each batch, ``throughput`` samples a second of all devices."""
+
+    status: Literal["success"]
+    model_title: str
+    parameters: int | None = None
+    device: str
+    devices: tuple[str, ...] = ()
+    world: int = 1
+    effective_batch: int
+    times: tuple[float, ...] = Field(min_length=1)
+    time: Times
+    throughput: float
+    memory: Memory = Memory()
+    power: dict[str, float] | None = None
+    clocks: dict[str, Any] | None = None
+    data: Data = Data()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str | None] = Field(default_factory=dict)
+    host: Machine = Machine()
+
+
+def read_outcome(done: Finished) -> Result | str:
+    """The result, or in one sentence why there is none."""
+    line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(START)), None)
+    if done.late:
+        return f"It did not end within {done.seconds:.0f} s."
+    if line is None:
+        return _without_a_word(done)
+    try:
+        return _judged(read_object(line.encode()), done)
+    except NotJsonError as error:
+        return f"Its last line cannot be read: {error}."
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"Its result has no right {'.'.join(map(str, first['loc']))}: {first['msg']}."
+
+
+def _judged(said: dict[str, Any], done: Finished) -> Result | str:
+    if said.get("bench") != _CONTRACT:
+        return f"Its `bench` speaks version {said.get('bench')!r} of the contract, and this toolkit {_CONTRACT}."
+    if said.get("status") != "success" or done.code:
+        return str(said.get("reason") or f"bench ended with {done.code}: {done.last_words}")
+    return Result.model_validate(said)
+
+
+def _without_a_word(done: Finished) -> str:
+    known = {
+        _KILLED: "It was killed, most often for lack of memory.",
+        _NO_PROGRAM: f"There is no `bench`: {done.last_words}",
+        _NOT_RUNNABLE: f"`bench` cannot be started: {done.last_words}",
+        DOCKER: f"The engine did not start it: {refusal_of(done)}",
+        _SSH: f"ssh does not get there: {done.last_words}",
+    }
+    return known.get(done.code, f"It ended with {done.code} and no result: {done.last_words}")
+
+
+def refusal_of(done: Finished) -> str:
+    """Why docker started nothing: below its own words it only names its help."""
+    said = [line.removeprefix("docker: ") for line in done.stderr.splitlines() if line.startswith("docker: ")]
+    return said[0][:400] if said else done.last_words

@@ -1,0 +1,123 @@
+"""What was measured, kept: a line of JSON each, and the same as a CSV for spreadsheets."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from torchbake.benchmark.expand import Experiment
+from torchbake.benchmark.outcome import Result
+from torchbake.core.files import write_text
+
+
+class Where(BaseModel):
+    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    name: str
+    digest: str = ""
+    host: str
+
+
+class Record(BaseModel):
+    """One measurement, or in ``reason`` why there is none.
+
+    ``command`` is as a shell takes it, ``started`` an ISO time in UTC.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: Experiment
+    where: Where
+    command: str
+    started: str
+    seconds: float
+    reason: str = ""
+    result: Result | None = None
+
+    @property
+    def key(self) -> str:
+        return key_of(self.experiment, self.where)
+
+
+def key_of(experiment: Experiment, where: Where) -> str:
+    """Equal for what need not be measured again: the same experiment, on the same image or place, on the same machine.
+
+    An image is known by its digest, whatever its tags are.
+    """
+    place = where.digest or where.name
+    return json.dumps([experiment.model_dump(), place, where.host], sort_keys=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """A file with a record a line. It only grows: what a run was killed over is one torn line, which nobody counts."""
+
+    path: Path
+
+    def add(self, record: Record) -> None:
+        """Raises OSError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = record.model_dump_json() + "\n"
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        with os.fdopen(handle, "rb+") as file:
+            torn = file.seek(0, os.SEEK_END) > 0 and os.pread(handle, 1, file.tell() - 1) != b"\n"
+            file.write(("\n" if torn else "").encode() + line.encode())
+            file.flush()
+            os.fsync(handle)
+
+    def all(self) -> list[Record]:
+        """Oldest first; lines that are no records of ours are left out. Raises OSError."""
+        return list(_read(self.path.read_bytes().splitlines())) if self.path.exists() else []
+
+    def measured(self) -> dict[str, Record]:
+        """The newest success of each, by its key."""
+        return {record.key: record for record in self.all() if record.result}
+
+
+def _read(lines: Iterable[bytes]) -> Iterator[Record]:
+    for line in lines:
+        try:
+            yield Record.model_validate_json(line)
+        except ValidationError:
+            continue
+
+
+def write_csv(path: Path, records: Iterable[Record]) -> None:
+    """The same as a table, times in seconds. Raises OSError."""
+    text = io.StringIO()
+    rows = [row_of(record) for record in records]
+    writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+COLUMNS = (
+    "model", "phase", "dtype", "batch_size", "gpus", "kind", "place", "digest", "host", "started", "status", "reason",
+    "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p95", "world",
+    "effective_batch", "device", "peak_rss_bytes", "peak_gpu_bytes", "torch", "cuda", "cpu", "notes",
+)  # fmt: skip
+
+
+def row_of(record: Record) -> dict[str, object]:
+    """One record as a row of the table."""
+    case, where, result = record.experiment, record.where, record.result
+    row: dict[str, object] = dict.fromkeys(COLUMNS, "")
+    row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus"})
+    row |= {"kind": where.kind, "place": where.name, "digest": where.digest, "host": where.host}
+    row |= {"started": record.started, "status": "success" if result else "failure", "reason": record.reason}
+    if result is None:
+        return row
+    row |= {f"time_{name}": value for name, value in result.time.model_dump().items()}
+    row |= {"throughput": result.throughput, "world": result.world, "effective_batch": result.effective_batch}
+    row |= result.memory.model_dump() | {"device": " + ".join(result.devices) or result.device}
+    row |= {name: result.versions.get(name) or "" for name in ("torch", "cuda")}
+    return row | {"cpu": result.host.cpu, "notes": " ".join(result.notes)}

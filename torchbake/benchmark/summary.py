@@ -1,0 +1,105 @@
+"""What a plan has shown, put together for its page: speed, scaling, memory, and places against each other. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from torchbake.benchmark.expand import Experiment
+from torchbake.benchmark.outcome import Result
+from torchbake.benchmark.run import Done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One place's result. ``against`` is how much longer a batch takes than on the first place: 0.1 is 10%."""
+
+    place: str
+    result: Result
+    against: float | None = None
+
+    @property
+    def memory(self) -> int | None:
+        """Peak bytes: of the GPU where it ran on one, else of the process."""
+        used = self.result.memory
+        return used.peak_gpu_bytes if self.result.device == "gpu" else used.peak_rss_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """One experiment on every place where it was measured."""
+
+    experiment: Experiment
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """So many devices, and which part of so many times one device's throughput they reach."""
+
+    devices: int
+    throughput: float
+    efficiency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """One experiment on one place, on several numbers of devices, one of them 1."""
+
+    name: str
+    place: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """All of a page. ``missing`` are cases without a result, with the reason."""
+
+    groups: tuple[Group, ...]
+    scaling: tuple[Scaling, ...]
+    missing: tuple[Done, ...]
+    places: tuple[str, ...]
+    hosts: tuple[str, ...]
+
+
+def summarise(done: Sequence[Done]) -> Summary:
+    """Of a run, in its order: what is of one experiment stands side by side there."""
+    found = [(one, one.record.result) for one in done if one.record and one.record.result]
+    groups = [
+        _group(experiment, [(one.case.place.name, result) for one, result in lines])
+        for experiment, lines in groupby(found, key=lambda pair: pair[0].case.experiment)
+    ]
+    return Summary(
+        groups=tuple(groups),
+        scaling=tuple(_scaling(found)),
+        missing=tuple(one for one in done if not (one.record and one.record.result)),
+        places=tuple(dict.fromkeys(one.case.place.name for one in done)),
+        hosts=tuple(dict.fromkeys(one.record.where.host for one, _ in found if one.record)),
+    )
+
+
+def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]]) -> Group:
+    first = lines[0][1].time.median
+    return Group(
+        experiment=experiment,
+        lines=tuple(
+            Line(place=place, result=result, against=result.time.median / first - 1 if number else None)
+            for number, (place, result) in enumerate(lines)
+        ),
+    )
+
+
+def _scaling(found: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
+    """Batches are per device, so the work grows with their number."""
+    together: dict[tuple[str, str], dict[int, float]] = {}
+    for one, result in found:
+        case = one.case.experiment
+        name = f"{case.model} {case.phase} {case.dtype} batch {case.batch_size} {result.device}"
+        devices = max(result.world, len(result.devices), 1)
+        together.setdefault((name, one.case.place.name), {})[devices] = result.throughput
+    for (name, place), speeds in together.items():
+        if len(speeds) > 1 and 1 in speeds:
+            points = tuple(
+                Point(devices=devices, throughput=speed, efficiency=speed / (devices * speeds[1]))
+                for devices, speed in sorted(speeds.items())
+            )
+            yield Scaling(name=name, place=place, points=points)

@@ -1,0 +1,85 @@
+"""Before a release: is the image slower than the one that its tag holds?"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from torchbake.benchmark.compare import Comparison
+from torchbake.benchmark.expand import Named, comparable
+from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.places import Finder
+from torchbake.checks.smoke_run import Session
+from torchbake.commands._benchmarks import clean_up, compare_all, demand_speed, folder_of, released_image
+from torchbake.engine.client import Engine
+from torchbake.errors import CheckError, TorchbakeError
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.oci.reference import Repository
+from torchbake.release.candidate import Candidate
+from torchbake.release.decide import Decision
+from torchbake.ui import console
+
+Find = Callable[[], Candidate]
+
+
+def add_benchmark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--benchmark", type=Path, metavar="PLAN",
+        help="release none that is slower in this plan than the image that its tag holds, or cannot be told from it",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Compares images with their releases by a plan, one after the other: nothing is sent meanwhile."""
+
+    plan: Plan
+    folder: Path
+    engine: Engine
+    plain_http: bool
+
+    def judged(self, find: Find, decide: Callable[[Candidate], Decision], spec: Spec, repository: Repository) -> Find:
+        """The candidate as ``find`` has it, or what raises CheckError with the reason not to release it.
+
+        What would not be released anyway is not compared.
+        """
+        try:
+            candidate = find()
+            if decide(candidate).action == "release" and isinstance(spec, ImageSpec):
+                self._compare(candidate, spec, repository)
+        except TorchbakeError as error:
+            return _refusing(error)
+        return find
+
+    def _compare(self, candidate: Candidate, spec: ImageSpec, repository: Repository) -> None:
+        """Raises SlowerError and NoisyError, and BenchmarkError where it cannot be measured."""
+        before = released_image(spec, repository, self.engine, plain_http=self.plain_http)
+        if not before:
+            console.say(f"{spec.id} has no release yet: there is nothing to be slower than", style="dim")
+            return
+        clean_up(self.engine)
+        session = Session()
+        finder = Finder(
+            engine=self.engine, session=session, folder=self.folder, timeout=self.plan.timeout, own=True,
+            docker=self.plan.docker,
+        )  # fmt: skip
+        a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in (before, candidate.digest))
+        cases = comparable(self.plan, (Named(kind="image", word=spec.id, name=spec.id),))
+        if not cases:
+            console.say(f"{spec.id}: the plan excludes all of its experiments", style="yellow")
+            return
+        demand_speed(compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), cases, session, self.engine))
+
+
+def _refusing(error: TorchbakeError) -> Find:
+    def refuse() -> NoReturn:
+        raise CheckError(error.message, hint=error.hint)
+
+    return refuse
+
+
+def gate_of(path: Path, engine: Engine, *, plain_http: bool) -> Gate:
+    """Raises PlanError."""
+    plan, _ = load_plan(path, places=False)
+    return Gate(plan=plan, folder=folder_of(path), engine=engine, plain_http=plain_http)

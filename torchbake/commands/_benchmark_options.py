@@ -1,0 +1,91 @@
+"""The options of `benchmark`: of a plan's run, and of a comparison."""
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.benchmark.field_types import DTYPES, PHASES
+from torchbake.commands._options import Format, add_format, add_registry, positive
+from torchbake.engine.gpu import MODES
+from torchbake.errors import UsageError
+
+FOLDER = Path("reports/benchmark")  # beside the matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    matrix: Path
+    request: tuple[str, ...]
+    dry_run: bool
+    force: bool
+    report: bool
+    gpu: str
+    plan: Path | None
+    model: tuple[str, ...]
+    batch_size: int | None
+    dtype: str | None
+    phase: str | None
+    num_batches: int | None
+    num_gpus: int | None
+    threshold: float
+    rounds: int
+    seed: int
+    registry: str | None
+    plain_http: bool
+    format: Format
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("request", nargs="*", metavar="WORD", help="PLAN.yaml; compare A B; compare B; or schema")
+    parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
+    parser.add_argument("--force", action="store_true", help="PLAN: measure again what was measured")
+    parser.add_argument("--report", action="store_true", help=f"PLAN: also write a page, {FOLDER}/PLAN.html")
+    parser.add_argument(
+        "--gpu", choices=MODES, default="auto",
+        help="auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
+    )  # fmt: skip
+    compare = parser.add_argument_group("compare", "B against A; of B alone, against its release in --registry")
+    compare.add_argument("--plan", type=Path, metavar="FILE", help="the experiments of this plan, in these two images")
+    compare.add_argument("--model", action="append", default=[], metavar="NAME", help="again for more (resnet50)")
+    compare.add_argument("--batch_size", "--batch-size", type=positive("--batch_size"), metavar="N", help="(16)")
+    compare.add_argument("--dtype", choices=DTYPES, help="(float32)")
+    compare.add_argument("--phase", choices=PHASES, help="(training)")
+    compare.add_argument("--num_batches", "--num-batches", type=positive("--num_batches"), metavar="N", help="(20)")
+    compare.add_argument("--num_gpus", "--num-gpus", type=int, metavar="N", help="0 is the CPU (0)")
+    compare.add_argument(
+        "--threshold", type=share, default=0.05, metavar="SHARE", help="the least difference that counts (default: 5%%)"
+    )
+    compare.add_argument(
+        "--rounds", type=positive("--rounds"), default=5, metavar="N",
+        help="rounds of four runs, A B B A; three times as many while it cannot be told (default: 5)",
+    )  # fmt: skip
+    compare.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
+    add_registry(parser, required=False, text="compare: where the release of B is: ghcr.io/acme")
+    add_format(parser)
+
+
+def share(text: str) -> float:
+    """An argparse type: ``5%`` or ``0.05``."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part between 0 and 1; write 5% or 0.05")
+    return value
+
+
+def refuse_unused(args: Arguments, *, compare: bool) -> None:
+    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
+    of_plan = {"--force": args.force, "--report": args.report}
+    of_compare = {f"--{name}": value for name, value in axes(args).items()} | {
+        "--plan": args.plan, "--registry": args.registry,
+    }  # fmt: skip
+    for option, value in (of_plan if compare else of_compare).items():
+        if value:
+            raise UsageError(f"{option} does nothing here.", hint="See: nox -s benchmark -- --help")
+
+
+def axes(args: Arguments) -> dict[str, object]:
+    """What the command line says of experiments, by the names of options."""
+    names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
+    return {name: getattr(args, name) for name in names}

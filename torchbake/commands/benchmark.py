@@ -1,0 +1,170 @@
+"""`benchmark`: a plan of experiments on images and hosts, and two images compared."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchbake.benchmark.expand import Case, Named, expand
+from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.manual import schema_text
+from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.page import render_page
+from torchbake.benchmark.places import Finder, Place, names_of, project_of
+from torchbake.benchmark.records import Records, write_csv
+from torchbake.benchmark.run import Begun, Done, PlanRun, begin, milliseconds
+from torchbake.benchmark.summary import summarise
+from torchbake.checks.smoke_run import Session
+from torchbake.commands._benchmark_compare import compare
+from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused
+from torchbake.commands._benchmarks import clean_up, folder_of
+from torchbake.core.files import write_text
+from torchbake.core.signals import interruptible
+from torchbake.engine.client import Engine, connect
+from torchbake.errors import BenchmarkError, EngineError, UsageError
+from torchbake.ui import console
+
+__all__ = ["EXAMPLES", "Arguments", "add_arguments", "run"]
+
+EXAMPLES = (
+    "nox -s benchmark -- examples/benchmark/plan.yaml",
+    "nox -s benchmark -- examples/benchmark/plan.yaml --dry-run",
+    "nox -s benchmark -- examples/benchmark/plan.yaml --report",
+    "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 ghcr.io/acme/pytorch:cpu --model resnet50",
+    "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 --registry ghcr.io/acme --threshold 3%",
+    "nox -s benchmark -- schema > benchmark.schema.json",
+)
+_HEAD = ("experiment", "place", "state", "samples/s", "median", "95%")
+
+
+def run(args: Arguments) -> int:
+    if not args.request:
+        raise UsageError("Which plan?", hint="Write: nox -s benchmark -- PLAN.yaml, or: compare A B")
+    action, *words = args.request
+    act, most = _ACTIONS.get(action, (_run_plan, 0))
+    if len(words) > most or (action == "compare" and not words):
+        takes = {"compare": "two images, or one and --registry", "schema": "nothing more"}.get(action, "one plan")
+        raise UsageError(f"`benchmark {action}` takes {takes}.", hint="See: nox -s benchmark -- --help")
+    refuse_unused(args, compare=action in _ACTIONS)
+    return act(args, *(words if action in _ACTIONS else args.request)) or 0
+
+
+def _run_plan(args: Arguments, file: str) -> None:
+    path = Path(file)
+    plan, document = load_plan(path)
+    project = project_of(args.matrix, plan.images)
+    named = names_of(plan.images, plan.hosts, project)
+    cases = expand(plan, [place for place, _ in named], document)
+    session, engine = Session(), _engine(args, plan)
+    finder = Finder(
+        engine=engine,
+        session=session,
+        folder=folder_of(path),
+        timeout=plan.timeout,
+        gpu=args.gpu,
+        dry=args.dry_run,
+        docker=plan.docker,
+    )
+    records = Records(path=args.matrix.absolute().parent / FOLDER / "results.jsonl")
+    with interruptible():
+        if engine and not args.dry_run:
+            clean_up(engine)
+        places = {place.name: _found(finder, place, what) for place, what in named}
+        begun = begin(cases, places, {} if args.force else records.measured())
+        if args.dry_run:
+            _show_commands(begun, args.format)
+            return
+        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout).run(begun)
+    write_csv(records.path.with_suffix(".csv"), records.all())
+    if args.report:
+        _write_page(records.path.with_name(f"{path.stem}.html"), path.name, done)
+    _show(done, args.format)
+    _judge(done, args.gpu)
+
+
+def _engine(args: Arguments, plan: Plan) -> Engine | None:
+    """None where nobody asks it. A dry run shows commands without one too."""
+    if not plan.images:
+        return None
+    try:
+        return connect()
+    except EngineError as error:
+        if not args.dry_run:
+            raise
+        console.say(f"{error.message} Commands are shown as if it had the images.", style="yellow")
+        return None
+
+
+def _found(finder: Finder, named: Named, what: str | Host) -> Place | str:
+    """A place, or why it cannot be used: one that is missing is no reason to leave the others."""
+    try:
+        return finder.place(named, what)
+    except BenchmarkError as error:
+        return error.sentence
+
+
+def _show_commands(begun: Sequence[Begun], form: str) -> None:
+    """As a shell takes them; what is not run is a comment with the reason."""
+    entries = [(one, shlex.join(one.place.words(one.case.experiment)) if one.place else "") for one in begun]
+    if form == "json":
+        shown = [{**_names(one.case), "command": command, **_state(one.done)} for one, command in entries]
+        console.show_json({"experiments": shown})
+        return
+    for one, command in entries:
+        state = _state(one.done)
+        said = f": {state['state']} {state['reason']}".rstrip() if state["state"] else ""
+        print(f"# {one.case.experiment.name}, {one.case.place.name}{said}")
+        if command:
+            print(f"# {command}" if one.done else command)
+
+
+def _state(done: Done | None) -> dict[str, str]:
+    return {"state": done.state, "reason": done.reason} if done else {"state": "", "reason": ""}
+
+
+def _names(case: Case) -> dict[str, object]:
+    return {**case.experiment.model_dump(exclude={"settings"}), "place": case.place.name}
+
+
+def _write_page(path: Path, plan: str, done: Sequence[Done]) -> None:
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    write_text(path, render_page(summarise(done), plan=plan, made=made))
+    console.say(f"the page: {path}")
+
+
+def _show(done: Sequence[Done], form: str) -> None:
+    if form == "json":
+        console.show_json({"experiments": [_entry(one) for one in done]})
+    else:
+        console.show_table(_HEAD, [_row(one) for one in done])
+
+
+def _entry(one: Done) -> dict[str, object]:
+    record = one.record.model_dump(include={"where", "started", "seconds", "result"}) if one.record else {}
+    return {**_names(one.case), "state": one.state, "reason": one.reason, **record}
+
+
+def _row(one: Done) -> tuple[str, ...]:
+    head, record = (one.case.experiment.name, one.case.place.name), one.record
+    if record is None or record.result is None:
+        return *head, f"{one.state}: {one.reason}", "", "", ""
+    time = record.result.time
+    return *head, one.state, f"{record.result.throughput:.4g}", milliseconds(time.median), milliseconds(time.p95)
+
+
+def _judge(done: Sequence[Done], gpu: str) -> None:
+    bad = [one for one in done if one.state == "failed" or (one.state == "not-run" and gpu == "require")]
+    if bad:
+        raise BenchmarkError(
+            f"{len(bad)} of {len(done)} experiments have no result.",
+            hint="Correct what the table says, then run again: what was measured is kept.",
+        )
+    if all(one.state in ("not-run", "excluded") for one in done):
+        raise BenchmarkError("No experiment could be run.", hint="The table says why.")
+
+
+def _schema(args: Arguments) -> None:
+    print(schema_text(), end="")
+
+
+_ACTIONS: Mapping[str, tuple[Callable[..., int | None], int]] = {"compare": (compare, 2), "schema": (_schema, 0)}
