@@ -1,7 +1,7 @@
 """Residual networks (https://arxiv.org/abs/1512.03385), with the stride in the 3×3 convolution of a bottleneck.
 
-Counts of 18 to 152 layers are those that torchvision publishes
-(https://docs.pytorch.org/vision/stable/models/resnet.html), that of 200 is pytorchcv's
+torchvision publishes 11,689,512 parameters for 18 layers, 21,797,672 for 34, 25,557,032 for 50, 44,549,160 for 101 and
+60,192,808 for 152 (https://docs.pytorch.org/vision/stable/models/resnet.html), pytorchcv 64,673,832 for 200
 (https://github.com/osmr/imgclsmob, pytorch/pytorchcv/models/resnet.py). For 269 layers docs/models/models.md of
 https://github.com/HewlettPackard/dlcookbook-dlbs publishes 102,326,456 numbers with the statistics of the 272
 normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too; in it
