@@ -3,6 +3,7 @@
 Both get the CPU image's wheels once, one of them carried over; every other test is about what is there by then.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -116,9 +117,13 @@ def cut_off(fresh: Plays, checked: object) -> str:
         fresh.command("apply", "--limit", OLDER), env=fresh.env(), cwd=fresh.boxes.folder, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until(lambda: running.poll() is not None or box.inside("pgrep -f '[u]v pip install' || true"), seconds=240)
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
+    try:
+        until(lambda: running.poll() is not None or box.inside("pgrep -f '[u]v pip install' || true"), seconds=600)
+        assert running.poll() is None, "it ended before uv was seen to install"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
     box.inside("pkill -9 -f '[u]v pip install'; true")
     return box.inside(f"find {PROJECT} -maxdepth 5 -name sandbox -o -name pyvenv.cfg -o -name torchbake.json")
 
@@ -244,6 +249,11 @@ def test_a_cuda_host_never_gets_a_torch_for_the_cpu_and_a_failing_host_stops_the
     assert f"A cuda host never gets a torch for the CPU: {CPU} has no CUDA" in _plain(played.said)
     assert played.failed == {OLDER: 1}
     assert NEWER not in played.changed, "the second wave never began"
+
+
+def test_a_lock_that_is_not_there_is_told(fresh: Plays) -> None:
+    played = fresh("apply", "--limit", OLDER, pytorch_image="1.0.0-none")
+    assert "there is no lock. Set pytorch_locks to the folder that has it" in _plain(played.said)
 
 
 def test_a_python_that_is_not_there_is_told(applied: Plays, tmp_path: Path) -> None:
