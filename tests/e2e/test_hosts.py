@@ -218,7 +218,7 @@ def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
 
 _BY_ANSIBLE = f"""
 import os, testinfra
-host = testinfra.get_host("ansible://{NEWER}", ansible_inventory=os.environ["INVENTORY"])
+host = testinfra.get_host("ansible://{NEWER}", ansible_inventory=os.environ["INVENTORY"], force_ansible=True)
 print(host.sudo is not None and host.file("{PROJECT}/sandbox").is_symlink, host.file("{PROJECT}/none").exists)
 """
 
