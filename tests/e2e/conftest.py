@@ -28,7 +28,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
 LONGEST = (
-    "broken_images", "reproduce", "newcomer", "hosts", "payloads", "package", "ladder", "images", "publish", "ci",
+    "broken_images", "reproduce", "newcomer", "hosts", "hosts_door", "payloads", "package", "ladder", "images", "publish", "ci",
     "examples", "dialects", "signature", "make_own", "extending", "mirrors", "test_verb", "job", "base", "elastic",
     "launchers", "bench", "benchmark", "host",
 )  # fmt: skip
