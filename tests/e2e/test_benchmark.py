@@ -16,10 +16,14 @@ import pytest
 
 from tests.e2e.browser import NoBrowserError, chromium
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from tests.e2e.registries import registry
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
 from torchbake.engine.runner import owners
-from torchbake.errors import NoisyError, SlowerError
+from torchbake.errors import NoisyError, PublishError, SlowerError
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import Transport
 
 pytestmark = pytest.mark.benchmark
 
@@ -134,3 +138,41 @@ def test_an_image_is_the_same_as_itself(folder: Path, built: dict[str, dict[str,
     found = compared(folder, ref, ref, "--rounds", "1", "--threshold", "40%", code=0)  # others use the cores too
     assert found["verdict"] == "same"
     assert found["a"]["digest"] == found["b"]["digest"]
+
+
+@pytest.fixture
+def own_matrix(tmp_path: Path, bases: Path) -> Path:
+    """This repository's matrix, whose images have a name of their own."""
+    text = (ROOT / "matrix.yaml").read_text().replace("repository: torchbake/", "repository: torchbake-test/benchmark-")
+    (tmp_path / "matrix.yaml").write_text(text)
+    (tmp_path / ".torchbake").mkdir()
+    (tmp_path / ".torchbake/bases").symlink_to(bases)
+    shutil.copytree(ROOT / "images" / CPU, tmp_path / "images" / CPU)
+    shutil.copy(ROOT / "images/builder.lock", tmp_path / "images/builder.lock")
+    return tmp_path / "matrix.yaml"
+
+
+@pytest.mark.long
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core is as fast as one thread")
+def test_an_image_that_is_slower_than_its_release_is_not_released(own_matrix: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples/benchmark", tmp_path / "plans")
+    plan = tmp_path / "plans/gate.yaml"
+    plan.write_text(json.dumps({"models": [MODEL], "phases": "inference", "batch_sizes": 256, "num_batches": 8}))
+    with registry(TOOLS, tmp_path / "registry") as running:
+        there = Registry(Transport(running.host), Repository(host=running.host, path="team/benchmark-pytorch"))
+
+        def release(*, code: int) -> Completed:
+            for verb in ("build", "test"):
+                done = torchbake(verb, CPU, "--matrix", str(own_matrix))
+                assert done.returncode == 0, done.stderr
+            words = ("--registry", f"{running.host}/team", "--benchmark", str(plan), "--matrix", str(own_matrix))
+            done = torchbake("publish", CPU, *words)
+            assert done.returncode == code, done.stderr
+            return done
+
+        assert f"{CPU} has no release yet" in release(code=0).stderr
+        before = {tag: there.digest(tag) for tag in there.tags()}
+        with own_matrix.open("a") as text:
+            text.write('\nimages:\n  "*cpu*": {env: {OMP_NUM_THREADS: "1"}}\n')
+        assert "slower by" in release(code=PublishError.exit_code).stdout
+        assert {tag: there.digest(tag) for tag in there.tags()} == before
