@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from entrypoints.pytorch.benchmark.zoo import Entry, ModelError, load, names
+from entrypoints.pytorch.benchmark.zoo import Entry, ModelError, load, names, parameters_of
 from tests.unit.conftest import check_golden
 from torchbake.core.paths import TOOLKIT
 
@@ -152,6 +152,19 @@ def test_a_sample_of_another_shape_is_refused() -> None:
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(ModelError, match=r"^net is no torch\.nn\.Module: derive the class from it"):
         entry_of(maker=SimpleNamespace).make()
+
+
+def test_parameters_of_a_users_model_are_those_that_it_trains_and_it_is_not_made_again() -> None:
+    def again() -> None:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+
+    numbers = [
+        SimpleNamespace(numel=lambda: 7, requires_grad=True),
+        SimpleNamespace(numel=lambda: 5, requires_grad=False),
+    ]
+    model: Any = SimpleNamespace(parameters=lambda: numbers)
+    assert parameters_of(entry_of(maker=again), model) == 7
+    assert parameters_of(entry_of(maker=again, parameters=3), model) == 3
 
 
 def test_the_page_lists_every_model() -> None:

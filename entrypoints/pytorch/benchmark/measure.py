@@ -15,7 +15,7 @@ from .failure import reason_of
 from .flags import Settings
 from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
-from .work import make_model, make_step, parameters_of
+from .work import make_model, make_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     entry = ready.entry
     return {
         "model_title": entry.title,
-        "parameters": parameters_of(entry),
+        "parameters": zoo.parameters_of(entry, ready.model),
         "input": list(entry.input),
         "classes": entry.classes,
         **combined(settings, seen),

@@ -51,11 +51,3 @@ def _training(entry: zoo.Entry, model: torch.nn.Module, ranks: Ranks) -> Callabl
         optimizer.step()
 
     return step
-
-
-def parameters_of(entry: zoo.Entry) -> int:
-    """The published count, or of a user's own model what it has."""
-    if entry.parameters is not None:
-        return entry.parameters
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in entry.make().parameters() if parameter.requires_grad)

@@ -4,6 +4,6 @@ Nothing here imports torch before a model is made, a batch is drawn or a user's 
 """
 
 from .lookup import load, names
-from .model import Entry, ModelError, batch, loss
+from .model import Entry, ModelError, batch, loss, parameters_of
 
-__all__ = ["Entry", "ModelError", "batch", "load", "loss", "names"]
+__all__ = ["Entry", "ModelError", "batch", "load", "loss", "names", "parameters_of"]

@@ -60,6 +60,13 @@ class ModelError(Exception):
     """A model cannot be had, or not be used so; the text says why, and what to do."""
 
 
+def parameters_of(entry: Entry, model: "nn.Module") -> int:
+    """The published count, or of a user's own ``model`` the trainable numbers that it has."""
+    if entry.parameters is not None:
+        return entry.parameters
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
 def batch(
     entry: Entry, size: int, device: "torch.device | str", dtype: "torch.dtype"
 ) -> "tuple[torch.Tensor, torch.Tensor]":
