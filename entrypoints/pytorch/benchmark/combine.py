@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .figures import slowest, summary
+from .figures import slowest, summary, together
 from .flags import Settings
 from .loop import Laps
 from .nvml import Watch
@@ -27,11 +27,11 @@ class Seen:
 
 
 def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
-    """As the JSON object has it. A batch is done when the slowest rank has done its part; memory is that of the rank
+    """As the JSON object has it. A batch is done when the last rank has done its part; memory is that of the rank
     that took most; ``bound`` is a run whose batches waited more than a tenth of their time for samples.
     """
-    times, waits = slowest([seen.laps.times for seen in ranks]), slowest([seen.laps.data_times for seen in ranks])
-    waited = sum(waits) / sum(times)
+    times, waits = together([seen.laps.times for seen in ranks]), slowest([seen.laps.data_times for seen in ranks])
+    waited = min(1.0, sum(waits) / sum(times))  # ranks that infer may wait at different moments
     bound = bool(settings.data_dir) and waited > _BOUND
     effective = settings.batch_size * len(ranks)
     watches = [seen.watch for seen in ranks]
@@ -47,7 +47,7 @@ def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
         },
         "times": times,
         "data_times": waits,
-        "warmup_times": slowest([seen.warm.times for seen in ranks]),
+        "warmup_times": together([seen.warm.times for seen in ranks]),
         "time": summary(times),
         "throughput": effective * len(times) / sum(times),
         "memory": {

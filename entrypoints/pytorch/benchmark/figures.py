@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from statistics import fmean, median, pstdev
 
 _PERCENTILES = (5, 95, 99)
@@ -28,5 +29,17 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def slowest(ranks: Sequence[Sequence[float]]) -> list[float]:
-    """Of each batch the time of the rank that took longest: a batch of a job is done when all have theirs."""
+    """Of each batch the most that a rank took."""
     return [max(times) for times in zip(*ranks, strict=True)]
+
+
+def together(ranks: Sequence[Sequence[float]]) -> list[float]:
+    """Seconds of each batch of a job whose ranks began at one moment: one ends when the last rank has ended its own.
+
+    Their sum is what the job took. Ranks that do not wait for each other make up for a slow batch with a fast one; the
+    sum of each batch's `slowest` would be longer than what any of them took.
+    """
+    if len(ranks) == 1:
+        return list(ranks[0])  # as measured, without a rounding
+    ends = [max(moments) for moments in zip(*map(accumulate, ranks), strict=True)]
+    return [end - before for before, end in pairwise([0.0, *ends])]

@@ -62,10 +62,23 @@ class Laps:
     data_times: list[float]
 
 
-def run(clock: Clock, batches: Iterator[Batch], step: Callable[[Batch], None], count: int, what: str = "") -> Laps:
-    """Take ``count`` batches and hand each to ``step``; ``what`` they are is said on stderr while it takes long."""
+def run(
+    clock: Clock,
+    batches: Iterator[Batch],
+    step: Callable[[Batch], None],
+    count: int,
+    *,
+    what: str = "",
+    wait: Callable[[], None] = lambda: None,
+) -> Laps:
+    """Take ``count`` batches and hand each to ``step``; ``what`` they are is said on stderr while it takes long.
+
+    ``wait`` returns when all ranks may begin. It is the last that is done before the first mark: their times are held
+    against one beginning.
+    """
     gc.collect()
     gc.freeze()  # what is there by now is looked through at no batch
+    wait()
     due = time.perf_counter() + _SAY_SECONDS
     clock.mark()
     for number in range(1, count + 1):

@@ -76,10 +76,13 @@ def _run(batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, 
         return Laps(times=[], data_times=[])
     on_gpu = ranks.device.type == "cuda"
     clock: Clock = EventClock(lambda: torch.cuda.Event(enable_timing=True)) if on_gpu else HostClock()
-    ranks.wait()
-    if on_gpu:
-        torch.cuda.synchronize(ranks.device)
-    return run(clock, batches, step, count, what if ranks.rank == 0 else "")
+
+    def wait() -> None:
+        ranks.wait()
+        if on_gpu:
+            torch.cuda.synchronize(ranks.device)
+
+    return run(clock, batches, step, count, what=what if ranks.rank == 0 else "", wait=wait)
 
 
 def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:
