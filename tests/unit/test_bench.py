@@ -344,6 +344,11 @@ def test_a_failure_has_the_same_keys_and_no_times() -> None:
     assert report.blank(settings()).keys() >= combined(settings(), [seen()]).keys()
 
 
+NCCL_SHARED = (
+    "Error while creating shared memory segment /dev/shm/nccl-x (size 9637888), error: No space left on device"
+)
+
+
 class OutOfMemoryError(RuntimeError):
     """torch's has this name."""
 
@@ -352,6 +357,12 @@ class OutOfMemoryError(RuntimeError):
     ("error", "sentence"),
     [
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory of the GPU is too small for a batch"),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "memory of the GPU is too small"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `x`"), "memory of the GPU is too small"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "memory of the GPU is too small"),
+        (RuntimeError("NCCL error\nLast error:\nCuda failure 2 'out of memory'"), "of the GPU is"),
+        (RuntimeError(f"NCCL error\nLast error:\n{NCCL_SHARED}"), "NCCL has too little shared memory in /dev/shm"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), ""),
         (MemoryError(), "memory is too small for a batch of 16 in float32"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "too small for a batch of 16"),
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. It is"), "docker run --shm-size"),

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 
 _SHARED_MEMORY = re.compile(r"Bus error|shared memory|No space left on device")
 _WORKER_ENDED = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
+# Of torch's allocator; of CUDA, outside of it; of cuBLAS and cuDNN; of NCCL.
+_GPU_MEMORY = re.compile(
+    r"CUDA (?:error: )?out of memory|(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|Cuda failure.*out of memory"
+)
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|Cannot allocate memory|bad_alloc")
 _UNKNOWN_DTYPE = re.compile(r"not (?:implemented|supported) for '?(Half|BFloat16)'?")
 _OURS = ("Failure", "ModelError", "NotRun", "Wrong")  # their text is a sentence
@@ -20,7 +24,7 @@ def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str)
     kinds = [kind.__name__ for kind in type(error).__mro__]
     if own := _own_words(kinds, text):
         return own
-    if "OutOfMemoryError" in kinds or "CUDA out of memory" in text:
+    if "OutOfMemoryError" in kinds or _GPU_MEMORY.search(text):
         return (
             f"The memory of the GPU is too small for a batch of {batch_size} in {dtype} ({_first(text)}): lower "
             "--batch_size, or choose --dtype bfloat16."
@@ -68,6 +72,10 @@ def _own_words(kinds: Sequence[str], text: str) -> str:
 
 
 def _worker(text: str) -> str:
+    if "nccl" in text.lower() and not _WORKER_ENDED.search(text):
+        return (
+            "NCCL has too little shared memory in /dev/shm: start the container with more (docker run --shm-size 1g)."
+        )
     if _SHARED_MEMORY.search(text):
         return (
             "The loader's processes have too little shared memory in /dev/shm for their batches: start the container "

@@ -36,7 +36,10 @@ def find_device(name: str) -> torch.device:
     if ranks > count:
         raise NotRun(f"{ranks} ranks on this node and {count} GPU(s): each rank needs one, lower NPROC_PER_NODE")
     device = torch.device("cuda", local)
-    torch.cuda.set_device(device)
+    try:
+        torch.cuda.set_device(device)
+    except Exception as error:  # the first that needs memory of the GPU, or the GPU for this process alone
+        raise NotRun(f"GPU {local} cannot be used: {_first_sentence(error)}; nvidia-smi shows who uses it") from None
     return device
 
 
