@@ -1,7 +1,6 @@
 """`bench` without torch: its command line, its loop and clocks, figures, lines, and why a measurement ended."""
 
 import argparse
-import ctypes
 import gc
 import json
 import time
@@ -19,7 +18,7 @@ from entrypoints.pytorch.benchmark.failure import Failure, killed, reason_of
 from entrypoints.pytorch.benchmark.figures import percentile, slowest, summary, together
 from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
 from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
-from entrypoints.pytorch.benchmark.nvml import Gpu, NvmlError, Watch, watching
+from entrypoints.pytorch.benchmark.nvml import Watch
 from entrypoints.pytorch.benchmark.zoo import ModelError
 from tests.unit.conftest import check_golden
 from torchbake.core.paths import TOOLKIT
@@ -259,66 +258,6 @@ def test_all_ranks_together() -> None:
     assert "Loading bound this run: batches waited 25% of their time" in result["notes"][0]
     assert "The first 8 batches may have been loaded ahead" in result["notes"][1]
     assert not combined(settings(), [seen()])["data"]["bound"]
-
-
-def test_power_and_clocks_of_all_gpus() -> None:
-    first = Watch(watts=[100.0, 300.0], clocks=[1500, 1400], reasons={"power cap"})
-    second = Watch(watts=[50.0, 50.0], clocks=[1600, 1300])
-    result = combined(settings("--device", "gpu"), [seen(watch=first), seen(watch=second)])
-    assert result["power"] == {"mean_watts": 250.0, "max_watts": 350.0}
-    assert result["clocks"] == {"start_mhz": 1500, "end_mhz": 1300, "throttled": ["power cap"]}
-    assert result["notes"] == ["The GPU was slowed down: power cap."]
-    unknown = combined(settings("--device", "gpu"), [seen(watch=Watch(missing="no driver"))])
-    assert (unknown["power"], unknown["clocks"]) == (None, None)
-    assert unknown["notes"] == ["Power and clocks are not known: no driver."]
-
-
-class FakeNvml:
-    """NVIDIA's library on a machine with one GPU that draws 123 W at 1410 MHz, and is at its power cap."""
-
-    def __init__(self, code: int = 0) -> None:
-        self.code = code
-        self.asked: list[object] = []
-
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return self.code
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
-        handle._obj.value = 77
-        return 0 if uuid == b"GPU-1" else 6
-
-    def nvmlDeviceGetPowerUsage(self, handle: ctypes.c_void_p, milliwatts: Any) -> int:  # noqa: N802
-        milliwatts._obj.value = 123_000
-        return 0 if handle.value == 77 else 2
-
-    def nvmlDeviceGetClockInfo(self, handle: ctypes.c_void_p, kind: int, megahertz: Any) -> int:  # noqa: N802
-        megahertz._obj.value = {1: 1410}[kind]
-        return 0
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: ctypes.c_void_p, bits: Any) -> int:  # noqa: N802
-        bits._obj.value = 0x1 | 0x4
-        return 0
-
-
-def test_a_gpu_is_looked_at() -> None:
-    watch = Watch()
-    gpu = Gpu("GPU-1", FakeNvml())
-    gpu.sample(watch, clock=True)
-    gpu.sample(watch)
-    assert watch == Watch(watts=[123.0, 123.0], clocks=[1410], reasons={"power cap"})
-
-
-@pytest.mark.parametrize(("uuid", "code", "told"), [("GPU-2", 0, "HandleByUUID .*6"), ("GPU-1", 9, "nvmlInit_v2 .*9")])
-def test_a_library_that_refuses_is_told(uuid: str, code: int, told: str) -> None:
-    with pytest.raises(NvmlError, match=told):
-        Gpu(uuid, FakeNvml(code))
-
-
-def test_without_a_driver_the_block_runs_and_the_reason_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrypoints.pytorch.benchmark.nvml._LIBRARY", "libno-such-library.so.1")
-    with watching("GPU-1") as watch:
-        assert "libno-such-library.so.1" in watch.missing
-    assert watch.watts == []
 
 
 def test_lines_are_the_fields_and_the_object_is_the_last() -> None:

@@ -85,7 +85,7 @@ def _slowed(watches: Sequence[Watch]) -> list[str]:
 def _notes(settings: Settings, ranks: Sequence[Seen], waited: float) -> list[str]:
     watches = [seen.watch for seen in ranks]
     notes = [seen.threads for seen in ranks] if settings.device == "cpu" else []
-    notes += [f"Power and clocks are not known: {watch.missing}." for watch in watches if watch.missing]
+    notes += [f"The GPU's {what} could not be read: {why}." for watch in watches for what, why in watch.missing.items()]
     if slowed := _slowed(watches):
         notes.append(f"The GPU was slowed down: {', '.join(slowed)}.")
     if waited:

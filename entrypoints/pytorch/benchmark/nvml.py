@@ -27,13 +27,13 @@ class NvmlError(Exception):
 
 @dataclass
 class Watch:
-    """What was seen of one GPU while it computed: watts and reasons of each sample, and clocks at start and end."""
+    """What was seen of one GPU: watts and reasons of each sample while it computed; its clock before and after."""
 
     watts: list[float] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)
     clocks: list[int] = field(default_factory=list)
-    missing: str = ""
-    """Why nothing was seen, where nothing was."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """What could not be read ("power"), and why."""
 
 
 @contextlib.contextmanager
@@ -42,11 +42,11 @@ def watching(uuid: str) -> Iterator[Watch]:
     watch = Watch()
     try:
         gpu = Gpu(uuid)
-        gpu.sample(watch, clock=True)
     except (NvmlError, OSError, AttributeError) as error:
-        watch.missing = str(error)
+        watch.missing["power and clocks"] = str(error)
         yield watch
         return
+    gpu.clock(watch)
     ended = threading.Event()
     sampler = threading.Thread(target=_sample, args=(gpu, watch, ended), daemon=True)
     sampler.start()
@@ -55,14 +55,23 @@ def watching(uuid: str) -> Iterator[Watch]:
     finally:
         ended.set()
         sampler.join()
-        with contextlib.suppress(NvmlError):
-            gpu.sample(watch, clock=True)
+        gpu.clock(watch)
+        if not watch.watts:
+            watch.missing.setdefault("power", f"the batches took less than {_SAMPLE_SECONDS} s")
 
 
 def _sample(gpu: "Gpu", watch: Watch, ended: threading.Event) -> None:
-    with contextlib.suppress(NvmlError):
-        while not ended.wait(_SAMPLE_SECONDS):
-            gpu.sample(watch)
+    while not ended.wait(_SAMPLE_SECONDS):
+        gpu.sample(watch)
+
+
+@contextlib.contextmanager
+def _noted(watch: Watch, what: str) -> Iterator[None]:
+    """A GPU, or an old driver, that does not know one figure may know the others."""
+    try:
+        yield
+    except (NvmlError, AttributeError) as error:
+        watch.missing[what] = str(error)
 
 
 class Gpu:
@@ -74,12 +83,17 @@ class Gpu:
         self._gpu = ctypes.c_void_p()
         self._call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(self._gpu))
 
-    def sample(self, watch: Watch, *, clock: bool = False) -> None:
-        """Add what is so now: watts, reasons to be slow, and where asked the clock of its processors in MHz."""
-        watch.watts.append(self._read("nvmlDeviceGetPowerUsage", ctypes.c_uint()) / 1000)
-        bits = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
-        watch.reasons |= {reason for bit, reason in _REASONS.items() if bits & bit}
-        if clock:
+    def sample(self, watch: Watch) -> None:
+        """Add what is so now: watts, and reasons to be slow."""
+        with _noted(watch, "power"):
+            watch.watts.append(self._read("nvmlDeviceGetPowerUsage", ctypes.c_uint()) / 1000)
+        with _noted(watch, "reasons to be slow"):
+            bits = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
+            watch.reasons |= {reason for bit, reason in _REASONS.items() if bits & bit}
+
+    def clock(self, watch: Watch) -> None:
+        """Add the clock of its processors, in MHz."""
+        with _noted(watch, "clocks"):
             watch.clocks.append(self._read("nvmlDeviceGetClockInfo", ctypes.c_uint(), _SM_CLOCK))
 
     def _read(self, name: str, number: Any, *before: Any) -> int:
