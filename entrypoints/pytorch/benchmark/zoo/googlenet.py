@@ -2,8 +2,8 @@
 
 googlenet is the paper's: biases, local response normalisation, 5×5 convolutions; 6,998,552 parameters, as
 docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs publishes. googlenet_bn is what torchvision
-calls `googlenet`: batch normalisation, and 3×3 in place of 5×5; 6,624,904 parameters, as
-https://docs.pytorch.org/vision/stable/models/googlenet.html publishes.
+calls `googlenet`: batch normalisation, 3×3 in place of 5×5, a last pool of 2×2, and less dropout; 6,624,904
+parameters, as https://docs.pytorch.org/vision/stable/models/googlenet.html publishes.
 """
 
 from functools import partial
@@ -36,12 +36,13 @@ class GoogLeNet(nn.Sequential):
             _unit(normalised, 64, 64, 1), _unit(normalised, 64, 192, 3), *local,
         ]  # fmt: skip
         channels = 192
-        for stage in _STAGES:
-            layers.append(nn.MaxPool2d(3, stride=2, ceil_mode=True))
+        for stage, pool in zip(_STAGES, (3, 3, 2 if normalised else 3), strict=True):
+            layers.append(nn.MaxPool2d(pool, stride=2, ceil_mode=True))
             for widths in stage:
                 layers.append(_module(normalised, channels, widths))
                 channels = widths[0] + widths[2] + widths[4] + widths[5]
-        super().__init__(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Dropout(0.4), nn.Linear(channels, 1000))
+        dropout = nn.Dropout(0.2 if normalised else 0.4)
+        super().__init__(*layers, nn.AvgPool2d(7), nn.Flatten(), dropout, nn.Linear(channels, 1000))
         initialise(self)
 
 
