@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from itertools import count, repeat
@@ -124,6 +125,27 @@ def test_the_page_has_every_line_and_every_key() -> None:
     assert [line for line in lines if f"`{line.partition(' ')[0]}`" not in page] == []
     keys = [*result, *(key for name in ("data", "memory", "time") for key in result[name])]
     assert [key for key in keys if f"`{key}`" not in page and key != "bench"] == []
+
+
+SHOWN = [
+    line.strip()
+    for page in sorted((TOOLKIT / "docs").glob("*.md"))
+    for line in page.read_text().splitlines()
+    if line.startswith("    ") and "bench --model" in line
+]
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_what_pages_show_is_a_right_command_line_and_a_container_has_what_it_needs(line: str) -> None:
+    before, _, words = line.partition("bench --model")
+    shown = parse(["--model", *shlex.split(words)])
+    assert shown is not None
+    if before.startswith("docker run "):
+        many_nodes, options = "NNODES=" in before, before.split()
+        assert "--rm" in options
+        assert ("--gpus" in options) == (shown.device == "gpu")
+        assert ("--network" in options) == many_nodes
+        assert ("--shm-size" in options) == (shown.num_gpus > 1 or many_nodes)
 
 
 def test_a_flag_without_effect_is_said() -> None:
