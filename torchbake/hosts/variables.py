@@ -52,15 +52,15 @@ def variables(
 
 
 def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]:
-    """``pytorch_offline`` where every locked wheel goes along: an index that is not needed is not asked."""
+    """No index is asked where every locked wheel goes along; Python may still be downloaded then."""
     settings = reached(pip)
     indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
-    offline = settings.no_index or not wheels.missing
-    asked = PipConfig(no_index=True) if offline else settings.with_indexes(indexes) if indexes else settings
+    alone = settings.no_index or not wheels.missing
+    asked = PipConfig(no_index=True) if alone else settings.with_indexes(indexes) if indexes else settings
     return {
         "pytorch_packages": list(spec.apt),
         "pytorch_uv_config": tomllib.loads(uv_toml(asked)),
-        "pytorch_offline": offline,
+        "pytorch_offline": settings.no_index,
         **({"pytorch_wheelhouse": str(wheels.folder)} if wheels.folder else {}),
     }
 

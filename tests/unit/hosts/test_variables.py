@@ -44,12 +44,13 @@ def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerato
     assert "pytorch_image" not in told
 
 
-def test_no_index_is_asked_where_every_wheel_goes_along(project: Project) -> None:
+def test_no_index_is_asked_where_every_wheel_goes_along_and_python_may_be_downloaded(project: Project) -> None:
     group = chosen(project, "standard")
     told = variables(group, None, carried(group, missing=()), PIP, {})
-    assert told["pytorch_offline"] is True
+    assert told["pytorch_offline"] is False  # it would forbid uv the download of Python too
     assert told["pytorch_uv_config"] == {"no-index": True}
     assert "pytorch_environment" not in told
+    assert variables(group, None, carried(group), PipConfig(no_index=True), {})["pytorch_offline"] is True
 
 
 def test_what_differs_between_images_is_chosen_by_the_hosts_own(project: Project) -> None:
