@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_PASSED_ON = {signal.SIGINT, signal.SIGTERM}
+_PASSED_ON = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _SI_KERNEL = 0x80  # a signal of the terminal, which every process there gets; asm-generic/siginfo.h
 
 

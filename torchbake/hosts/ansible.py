@@ -20,7 +20,7 @@ from torchbake.hosts.play import Request, inventory_environment, inventory_words
 from torchbake.hosts.results import HostResult, read_results
 
 OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
-_INTERRUPTED = (99, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
+_INTERRUPTED = (99, 129, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
 _STDERR = 2
 
 
