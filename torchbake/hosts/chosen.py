@@ -1,4 +1,4 @@
-"""Which image each host gets: by the command line, by its own variables, or by what its install type means. Pure."""
+"""Which image each host gets: by its variables, as Ansible sees them, or by what its install type means. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,17 +32,14 @@ def default_images(project: Project) -> dict[str, ImageSpec]:
     return found
 
 
-def choose(
-    project: Project, hosts: Sequence[InventoryHost], named: ImageSpec | None, given: Mapping[str, str]
-) -> Chosen:
-    """The image of each host. ``named`` is the command line's, ``given`` its ``-e`` variables, which win over all.
+def choose(project: Project, hosts: Sequence[InventoryHost]) -> Chosen:
+    """The image of each host, of whose variables those of the command line are some.
 
     Raises HostError for an image or an install type that is none, with the host that asks for it.
     """
     defaults = default_images(project)
     by_id = {spec.id: spec for spec in pytorch_of(project.expansion.specs)}
-    wanted = {IMAGE: named.id} if named else {}
-    of_host = {host.name: _of(host, {**wanted, **given}, defaults, by_id) for host in hosts}
+    of_host = {host.name: _of(host, defaults, by_id) for host in hosts}
     return Chosen(
         images=tuple(dict.fromkeys(of_host.values())),
         defaults={kind: spec.id for kind, spec in defaults.items()},
@@ -50,13 +47,11 @@ def choose(
     )
 
 
-def _of(
-    host: InventoryHost, given: Mapping[str, str], defaults: Mapping[str, ImageSpec], by_id: Mapping[str, ImageSpec]
-) -> ImageSpec:
-    name = given.get(IMAGE) or host.text(IMAGE)
+def _of(host: InventoryHost, defaults: Mapping[str, ImageSpec], by_id: Mapping[str, ImageSpec]) -> ImageSpec:
+    name = host.text(IMAGE)
     if name:
         return by_id.get(name) or _refuse(host, IMAGE, name, by_id)
-    kind = given.get(TYPE) or host.text(TYPE) or "standard"
+    kind = host.text(TYPE) or "standard"
     return defaults.get(kind) or _refuse(host, TYPE, kind, defaults)
 
 

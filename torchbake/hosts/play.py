@@ -67,7 +67,7 @@ class Play:
             *(("--limit", request.limit) if request.limit else ()),
             *(("--check", "--diff") if request.check else ()),
             *("--extra-vars", f"@{self.variables}"),
-            *(word for value in request.extra for word in ("--extra-vars", value)),
+            *_extra_words(request.extra),
             *request.words,
             str(self.playbook),
         )
@@ -92,9 +92,20 @@ def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
         yield play
 
 
-def inventory_words(inventory: str, limit: str) -> tuple[str, ...]:
-    """The arguments of ansible-inventory that list the hosts."""
-    return ("--inventory", inventory, "--list", *(("--limit", limit) if limit else ()))
+def inventory_words(
+    inventory: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The arguments of ansible-inventory that list the hosts, with the variables that a play with these would see."""
+    return (
+        *("--inventory", inventory, "--list"),
+        *(("--limit", limit) if limit else ()),
+        *_extra_words(extra),
+        *words,
+    )
+
+
+def _extra_words(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in ("--extra-vars", value))
 
 
 def inventory_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

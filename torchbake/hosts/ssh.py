@@ -75,9 +75,10 @@ class Request:
 
 
 def ssh_host(host: InventoryHost, *, user: str = "", environ: Mapping[str, str] = os.environ) -> SshHost:
-    """A host of an inventory; the user of PyTorch logs in, or ``user``. Raises HostError for another connection than ssh.
+    """A host of an inventory; it is the user of PyTorch who logs in, or ``user``.
 
-    The sandbox is that of ``pytorch_home``, whoever logs in. ``ANSIBLE_SSH_ARGS`` of the environment counts as for Ansible.
+    The sandbox is that of ``pytorch_home``, whoever logs in; ``ANSIBLE_SSH_ARGS`` of the environment counts as for
+    Ansible. Raises HostError for another connection than ssh.
     """
     kind = host.text("ansible_connection")
     if kind not in ("", "ssh", "smart", "ansible.builtin.ssh"):

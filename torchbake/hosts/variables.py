@@ -31,11 +31,7 @@ class Carried:
 
 
 def variables(
-    chosen: Chosen,
-    named: ImageSpec | None,
-    carried: Carried,
-    pip: PipConfig,
-    environ: Mapping[str, str] = os.environ,
+    chosen: Chosen, carried: Carried, pip: PipConfig, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """The extra variables of `apply`. What differs between the images is chosen by a host's own ``pytorch_image``."""
     of_image = {spec.id: _of_image(spec, carried.wheels[spec.id], pip) for spec in chosen.images}
@@ -43,7 +39,6 @@ def variables(
     return {
         "pytorch_locks": str(carried.locks),
         "pytorch_default_images": dict(chosen.defaults),
-        **({IMAGE: named.id} if named else {}),
         "pytorch_uv": str(carried.uv),
         **_environment(pip, environ),
         **({"pytorch_ca_file": pip.cert} if pip.cert and Path(pip.cert).is_file() else {}),

@@ -39,4 +39,8 @@ def test_what_a_run_writes_is_private_and_goes() -> None:
 def test_an_inventory_is_listed_with_the_limit() -> None:
     assert inventory_words("inv", "") == ("--inventory", "inv", "--list")
     assert inventory_words("inv", "a b")[3:] == ("--limit", "a b")
+    vault = ("--vault-password-file", "pw")
+    assert inventory_words("inv", "", ("a=1", "@f"), vault)[3:] == (
+        *("--extra-vars", "a=1", "--extra-vars", "@f", "--vault-password-file", "pw"),
+    )
     assert "'a b'" in typed(("ansible-playbook",), Request(playbook="apply", inventory="inv", limit="a b"))
