@@ -32,9 +32,8 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        before = dict.fromkeys(
-            numbers, signal.SIG_IGN
-        )  # it ends already: a second, impatient one is not to end it otherwise
+        # It ends already: a second, impatient one is not to end it otherwise.
+        before = dict.fromkeys(numbers, signal.SIG_IGN)
         raise
     finally:
         for number, handler in before.items():
