@@ -15,6 +15,7 @@ _REFUSAL = re.compile(
 _MEANT = {".yml": "yaml", ".yaml": "yaml", ".json": "yaml", "": "ini", ".ini": "ini", ".cfg": "ini"}
 _SAID = re.compile(r"^\[?(ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
 _OF_THE_FILE = "Completely failed to parse inventory"
+_OF_EXTRA_VARS = "failed at splitting arguments"  # what each format says of an -e that cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +61,11 @@ def _hosts_of(group: str, said: Mapping[str, Any]) -> Iterator[str]:
 def inventory_problem(source: str, stderr: str) -> HostError:
     """Why Ansible could not list the hosts, in one sentence of what it said: the inventory, or what came with it."""
     said = _SAID.findall(stderr)
+    refusals = dict(_REFUSAL.findall(stderr))
     others = [words for kind, words in said if kind == "ERROR" and not words.startswith(_OF_THE_FILE)]
+    others += [words for words in refusals.values() if words.startswith(_OF_EXTRA_VARS)]
     if others:  # -e, a vault, a file of variables
         return HostError(f"Ansible cannot list the hosts of {source}: {_plain(others[-1])}", hint=_HINT)
-    refusals = dict(_REFUSAL.findall(stderr))
     suffix = re.search(r"\.\w+$", source)
     meant = refusals.get(_MEANT.get(suffix[0] if suffix else "", ""))
     reason = meant or next(

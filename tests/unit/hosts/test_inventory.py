@@ -55,10 +55,13 @@ def test_without_a_known_reason_ansibles_own_last_word_is_told() -> None:
 
 
 def test_what_is_wrong_with_other_things_is_not_the_inventorys() -> None:
-    """As ansible-core 2.19 says it of -e "x=it's": each format refuses, and the reason comes last."""
+    """As ansible-core 2.19 says it of -e "x=it's", where each format refuses, and of a vault."""
     why = "failed at splitting arguments, either an unbalanced jinja2 block or quotes: x=it's"
-    said = f"[WARNING]: Failed to parse inventory with 'ini' plugin: {why}\n[ERROR]: {why}\n"
+    said = f"[WARNING]: Failed to parse inventory with 'ini' plugin: {why}\n"
+    said += "[ERROR]: Completely failed to parse inventory source /x/inv\n"
     assert inventory_problem("inv", said).message == f"Ansible cannot list the hosts of inv: {why}."
+    vault = "Attempting to decrypt but no vault secrets found."
+    assert inventory_problem("inv", f"[ERROR]: {vault}\n").message == f"Ansible cannot list the hosts of inv: {vault}"
 
 
 def test_a_limit_that_no_host_fulfils_is_named() -> None:
