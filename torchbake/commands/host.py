@@ -1,6 +1,7 @@
 """`host`: bare machines that get what an image has, by Ansible over ssh; and smoke tests on all of them together."""
 
 import argparse
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from torchbake.hosts.prepare import Preparation, expected_of
 from torchbake.hosts.results import HostResult, State
 from torchbake.hosts.smoke import SmokeOfHosts, options_for
 from torchbake.hosts.ssh import SshHost, ssh_host
-from torchbake.hosts.variables import shown
+from torchbake.hosts.variables import asked_for, shown
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.ui import console
@@ -197,21 +198,24 @@ def _install(args: Arguments, group: Group) -> int:
         project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
     )
     variables = preparation.variables(choose(group.project, group.hosts))
-    return _play(args, group, "apply", variables)
+    asked = asked_for(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
+    return _play(args, group, "apply", variables, asked)
 
 
 def _take_back(args: Arguments, group: Group) -> int:
     """`rollback` and `remove`."""
     if group.named:
         raise UsageError(f"`host {group.action}` takes no image.", hint="Leave it out.")
-    return _play(args, group, group.action, {})
+    return _play(args, group, group.action, {}, {})
 
 
-def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any]) -> int:
-    variables = {**variables, **({"pytorch_serial": args.serial} if args.serial else {})}
+def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
+    """``variables``: what the inventory wins over; ``asked``: what wins over it, but not over ``-e``."""
+    asked = {**asked, **({"pytorch_serial": args.serial} if args.serial else {})}
     request = Request(
         playbook=playbook, inventory=group.inventory, limit=args.limit, check=group.action == "check",
-        extra=group.extra, words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *_vault(args)),
+        extra=(*((json.dumps(asked),) if asked else ()), *group.extra),
+        words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *_vault(args)),
     )  # fmt: skip
     if args.dry_run:
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))

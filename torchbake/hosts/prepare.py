@@ -43,8 +43,7 @@ class Preparation:
         if (self.offline and not self.dry) or self.pip.no_index:
             check_complete(wheels)
         carried = Carried(locks=self.project.root / "images", uv=Path(uv.find_uv_bin()), wheels=wheels)
-        downloads = {"pytorch_offline": True, "pytorch_python_downloads": False} if self.offline else {}
-        return {**variables(chosen, carried, self.pip), **downloads}
+        return variables(chosen, carried, self.pip)
 
     def _wheels(self, spec: ImageSpec) -> Wheels:
         lock, downloads = read_lock(self.project.root, spec), self.project.state / "wheels/downloaded"

@@ -35,6 +35,14 @@ def test_a_host_wins_over_its_type(project: Project) -> None:
     assert found == [default_images(project)["standard"].id, default_images(project)["cuda"].id, other]
 
 
+def test_an_inventorys_own_table_says_what_an_install_type_means(project: Project) -> None:
+    other = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
+    own = {"pytorch_default_images": {"cuda": other}}
+    assert choose(project, [host(**own, pytorch_install_type="cuda")]).of_host["a"].id == other
+    with pytest.raises(HostError, match="pytorch_install_type is 'standard'"):
+        choose(project, [host(**own)])
+
+
 def test_images_are_those_of_hosts_each_once(project: Project) -> None:
     hosts = [InventoryHost(name=str(number), variables={}) for number in range(3)]
     assert len(choose(project, hosts).images) == 1

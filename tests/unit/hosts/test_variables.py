@@ -8,7 +8,7 @@ from tests.unit.conftest import SMALL
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hosts.chosen import Chosen, choose
 from torchbake.hosts.inventory import InventoryHost
-from torchbake.hosts.variables import Carried, shown, variables
+from torchbake.hosts.variables import Carried, asked_for, shown, variables
 from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.project import Project, load_project
 
@@ -60,6 +60,16 @@ def test_what_differs_between_images_is_chosen_by_the_hosts_own(project: Project
         assert f'"{spec.id}": "/w/{spec.id}"' in told["pytorch_wheelhouse"]
     assert told["pytorch_wheelhouse"].endswith("[pytorch_image] }}")
     assert told["pytorch_offline"] is False
+
+
+def test_only_what_an_option_asks_for_wins_over_an_inventory(project: Project) -> None:
+    group = chosen(project, "standard")
+    told = variables(group, carried(group), PIP, {})
+    wheels = {"pytorch_wheelhouse": f"/w/{group.images[0].id}"}
+    assert asked_for(told, offline=False, wheelhouse=False) == {}
+    assert asked_for(told, offline=False, wheelhouse=True) == wheels
+    offline = {"pytorch_offline": True, "pytorch_python_downloads": False}
+    assert asked_for(told, offline=True, wheelhouse=False) == {**wheels, **offline}
 
 
 def test_what_is_shown_has_no_login(project: Project) -> None:
