@@ -1,6 +1,7 @@
 """`host`: bare machines that get what an image has, by Ansible over ssh; and smoke tests on all of them together."""
 
 import argparse
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ from torchbake.errors import CheckError, HostError, UsageError
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hosts import results
 from torchbake.hosts.ansible import Ansible, find_ansible
-from torchbake.hosts.chosen import Chosen, choose
+from torchbake.hosts.chosen import IMAGE, Chosen, choose
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.hosts.play import Request
 from torchbake.hosts.prepare import Preparation, expected_of
 from torchbake.hosts.results import HostResult, State
 from torchbake.hosts.smoke import SmokeOfHosts, options_for
 from torchbake.hosts.ssh import SshHost, ssh_host
-from torchbake.hosts.variables import shown
+from torchbake.hosts.variables import asked_for, shown
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.ui import console
@@ -125,19 +126,25 @@ def run(args: Arguments) -> int:
     with interruptible():
         ansible = find_ansible()
         project, named = _project(args, selectors)
-        hosts = ansible.inventory(inventory, args.limit)
-        return _ACTIONS[action](args, Group(action, inventory, ansible, project, named, hosts))
+        # As -e does, the words win over the inventory; as it comes later, -e wins over them.
+        extra = (*((f"{IMAGE}={named.id}",) if named else ()), *args.extra_vars)
+        hosts = ansible.inventory(inventory, args.limit, extra, _vault(args))
+        return _ACTIONS[action](args, Group(action, inventory, ansible, project, named, extra, hosts))
 
 
 @dataclass(frozen=True)
 class Group:
-    """What an action is for: hosts of an inventory, and the image that the command line names for all of them."""
+    """What an action is for: hosts of an inventory, and the image that the command line names for all of them.
+
+    ``extra``: values of Ansible's ``-e``, of which that image is one.
+    """
 
     action: str
     inventory: str
     ansible: Ansible
     project: Project
     named: ImageSpec | None
+    extra: tuple[str, ...]
     hosts: tuple[InventoryHost, ...]
 
     @property
@@ -181,14 +188,8 @@ def _project(args: Arguments, selectors: Sequence[str]) -> tuple[Project, ImageS
     return project, specs[0]
 
 
-def _given(args: Arguments) -> dict[str, str]:
-    """The variables of ``-e`` that can be read here: not those of a file, or in JSON."""
-    words = [word for value in args.extra_vars if value[:1] not in "@{[" for word in shlex.split(value)]
-    return dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def _chosen(args: Arguments, group: Group) -> Chosen:
-    return choose(group.project, group.hosts, group.named, _given(args))
+def _vault(args: Arguments) -> tuple[str, ...]:
+    return ("--vault-password-file", args.vault_password_file) if args.vault_password_file else ()
 
 
 def _install(args: Arguments, group: Group) -> int:
@@ -196,23 +197,25 @@ def _install(args: Arguments, group: Group) -> int:
     preparation = Preparation(
         project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
     )
-    variables = preparation.variables(_chosen(args, group), group.named)
-    return _play(args, group, "apply", variables)
+    variables = preparation.variables(choose(group.project, group.hosts))
+    asked = asked_for(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
+    return _play(args, group, "apply", variables, asked)
 
 
 def _take_back(args: Arguments, group: Group) -> int:
     """`rollback` and `remove`."""
     if group.named:
         raise UsageError(f"`host {group.action}` takes no image.", hint="Leave it out.")
-    return _play(args, group, group.action, {})
+    return _play(args, group, group.action, {}, {})
 
 
-def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any]) -> int:
-    variables = {**variables, **({"pytorch_serial": args.serial} if args.serial else {})}
-    vault = ("--vault-password-file", args.vault_password_file) if args.vault_password_file else ()
+def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
+    """``variables``: what the inventory wins over; ``asked``: what wins over it, but not over ``-e``."""
+    asked = {**asked, **({"pytorch_serial": args.serial} if args.serial else {})}
     request = Request(
         playbook=playbook, inventory=group.inventory, limit=args.limit, check=group.action == "check",
-        extra=args.extra_vars, words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *vault),
+        extra=(*((json.dumps(asked),) if asked else ()), *group.extra),
+        words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *_vault(args)),
     )  # fmt: skip
     if args.dry_run:
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
@@ -259,8 +262,8 @@ def _show_commands(commands: Sequence[str], form: str, **more: Any) -> None:
 
 
 def _smoke(args: Arguments, group: Group) -> int:
-    chosen = _chosen(args, group)
-    hosts = tuple(ssh_host(host, user=args.user or _given(args).get("pytorch_user", "")) for host in group.hosts)
+    chosen = choose(group.project, group.hosts)
+    hosts = tuple(ssh_host(host, user=args.user) for host in group.hosts)
     if args.dry_run:
         _show_commands([shlex.join(host.words) for host in hosts], args.format)
         return 0

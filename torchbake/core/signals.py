@@ -6,45 +6,56 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_BY_OTHERS = (signal.SIGTERM, signal.SIGHUP)  # a CI job that is cancelled; a terminal that is closed
+
+
+def _by_others() -> tuple[signal.Signals, ...]:
+    """Without SIGHUP where it is ignored: what `nohup` starts is to outlive the terminal."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return _BY_OTHERS if hangs_up else (signal.SIGTERM,)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM (a CI job that is cancelled) ends a run as orderly as Ctrl-C does; after either, SIGTERM is ignored."""
+    """SIGTERM and SIGHUP end a run as orderly as Ctrl-C does; after the first of the three, those two are ignored."""
+    numbers = _by_others()
 
     def interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one, as `timeout` sends, is not to end it otherwise
+        for number in numbers:  # a second one, as `timeout` sends, is not to end it otherwise
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     by_keyboard = signal.getsignal(signal.SIGINT)
     if by_keyboard is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except KeyboardInterrupt:
-        before = signal.SIG_IGN  # it ends already: a second, impatient one is not to end it otherwise
+        # It ends already: a second, impatient one is not to end it otherwise.
+        before = dict.fromkeys(numbers, signal.SIG_IGN)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         signal.signal(signal.SIGINT, by_keyboard)
 
 
 @contextlib.contextmanager
 def signals_heard_by(handle: Callable[[int], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end nothing meanwhile: ``handle`` gets their numbers.
+    """Ctrl-C, SIGTERM and SIGHUP end nothing meanwhile: ``handle`` gets their numbers.
 
     In another thread than the main one, the only one that signals interrupt, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = [signal.signal(number, lambda number, _: handle(number)) for number in _INTERRUPTS]
+    numbers = (signal.SIGINT, *_by_others())
+    before = {number: signal.signal(number, lambda number, _: handle(number)) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in zip(_INTERRUPTS, before, strict=True):
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 

@@ -20,7 +20,7 @@ from torchbake.hosts.play import Request, inventory_environment, inventory_words
 from torchbake.hosts.results import HostResult, read_results
 
 OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
-_INTERRUPTED = (99, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
+_INTERRUPTED = (99, 129, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
 _STDERR = 2
 
 
@@ -33,12 +33,17 @@ class Ansible:
     def program(self, name: str) -> tuple[str, ...]:
         return (sys.executable, "-m", "ansible", name) if self.module else (f"ansible-{name}",)
 
-    def inventory(self, source: str, limit: str = "") -> tuple[InventoryHost, ...]:
-        """The hosts, in order. Raises HostError: there is no such file, it cannot be read, or it has no host."""
+    def inventory(
+        self, source: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
+    ) -> tuple[InventoryHost, ...]:
+        """The hosts, in order; ``extra`` and ``words`` as in a Request: their variables are those of a play.
+
+        Raises HostError: there is no such file, it cannot be read, or it has no host.
+        """
         if "," not in source and not Path(source).exists():
             raise HostError(f"{source}: there is no such inventory.", hint="docs/hosts.md has an example.")
         done = subprocess.run(
-            [*self.program("inventory"), *inventory_words(source, limit)], env=inventory_environment(),
+            [*self.program("inventory"), *inventory_words(source, limit, extra, words)], env=inventory_environment(),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:

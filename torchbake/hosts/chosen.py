@@ -1,7 +1,8 @@
-"""Which image each host gets: by the command line, by its own variables, or by what its install type means. Pure."""
+"""Which image each host gets: by its variables, as Ansible sees them, or by what its install type means. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from torchbake.core.suggest import nearest
 from torchbake.errors import HostError
@@ -9,7 +10,7 @@ from torchbake.hosts.inventory import InventoryHost
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 
-IMAGE, TYPE = "pytorch_image", "pytorch_install_type"
+IMAGE, TYPE, DEFAULTS = "pytorch_image", "pytorch_install_type", "pytorch_default_images"
 FAMILIES = {"standard": "cpu", "cuda": "cuda"}  # an install type, and the images that are of it
 
 
@@ -32,35 +33,34 @@ def default_images(project: Project) -> dict[str, ImageSpec]:
     return found
 
 
-def choose(
-    project: Project, hosts: Sequence[InventoryHost], named: ImageSpec | None, given: Mapping[str, str]
-) -> Chosen:
-    """The image of each host. ``named`` is the command line's, ``given`` its ``-e`` variables, which win over all.
+def choose(project: Project, hosts: Sequence[InventoryHost]) -> Chosen:
+    """The image of each host, of whose variables those of the command line are some.
 
     Raises HostError for an image or an install type that is none, with the host that asks for it.
     """
-    defaults = default_images(project)
+    defaults = {kind: spec.id for kind, spec in default_images(project).items()}
     by_id = {spec.id: spec for spec in pytorch_of(project.expansion.specs)}
-    wanted = {IMAGE: named.id} if named else {}
-    of_host = {host.name: _of(host, {**wanted, **given}, defaults, by_id) for host in hosts}
+    of_host = {host.name: _of(host, defaults, by_id) for host in hosts}
     return Chosen(
         images=tuple(dict.fromkeys(of_host.values())),
-        defaults={kind: spec.id for kind, spec in defaults.items()},
+        defaults=defaults,
         of_host=of_host,
     )
 
 
-def _of(
-    host: InventoryHost, given: Mapping[str, str], defaults: Mapping[str, ImageSpec], by_id: Mapping[str, ImageSpec]
-) -> ImageSpec:
-    name = given.get(IMAGE) or host.text(IMAGE)
-    if name:
-        return by_id.get(name) or _refuse(host, IMAGE, name, by_id)
-    kind = given.get(TYPE) or host.text(TYPE) or "standard"
-    return defaults.get(kind) or _refuse(host, TYPE, kind, defaults)
+def _of(host: InventoryHost, defaults: Mapping[str, str], by_id: Mapping[str, ImageSpec]) -> ImageSpec:
+    name = host.text(IMAGE) or _default(host, defaults)
+    return by_id.get(name) or _refuse(host, IMAGE, name, by_id)
 
 
-def _refuse(host: InventoryHost, variable: str, value: str, known: Iterable[str]) -> ImageSpec:
+def _default(host: InventoryHost, defaults: Mapping[str, str]) -> str:
+    """What the host's install type means; the inventory may have a table of its own."""
+    kind, own = host.text(TYPE) or "standard", host.variables.get(DEFAULTS)
+    table = own if isinstance(own, Mapping) else defaults
+    return str(table.get(kind) or _refuse(host, TYPE, kind, table))
+
+
+def _refuse(host: InventoryHost, variable: str, value: str, known: Iterable[str]) -> NoReturn:
     near = nearest(value, known, count=1) or sorted(known)[:5]
     raise HostError(
         f"{host.name}: {variable} is {value!r}, and the matrix has no such image.",

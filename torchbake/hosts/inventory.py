@@ -13,7 +13,9 @@ _REFUSAL = re.compile(
     r"Failed to parse inventory with '(?:[\w.]+\.)?(\w+)' plugin: (?:Failed to parse inventory: )?(.+)"
 )
 _MEANT = {".yml": "yaml", ".yaml": "yaml", ".json": "yaml", "": "ini", ".ini": "ini", ".cfg": "ini"}
-_ERROR = re.compile(r"^\[?(?:ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
+_SAID = re.compile(r"^\[?(ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
+_OF_THE_FILE = "Completely failed to parse inventory"
+_OF_EXTRA_VARS = "failed at splitting arguments"  # what each format says of an -e that cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +28,13 @@ class InventoryHost:
     def text(self, *names: str) -> str:
         """The first of these variables that is set, as text; "" where none is.
 
-        Raises HostError for a template: only Ansible itself can fill it in.
+        Raises HostError for a template or a vault's value: only Ansible itself can fill it in.
         """
         value = next((self.variables[name] for name in names if self.variables.get(name) not in (None, "")), "")
-        if "{{" in str(value):
+        if "{{" in str(value) or isinstance(value, Mapping):
+            kind = f"a template: {value}" if isinstance(value, str) else "no plain value."
             raise HostError(
-                f"The inventory has a template for {names[0]} of {self.name}: {value}",
+                f"The variable {names[0]} of {self.name} is {kind}",
                 hint="Write the value itself there, or in ~/.ssh/config.",
             )
         return str(value)
@@ -56,15 +59,22 @@ def _hosts_of(group: str, said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def inventory_problem(source: str, stderr: str) -> HostError:
-    """Why Ansible could not read an inventory, in one sentence of what it said."""
+    """Why Ansible could not list the hosts, in one sentence of what it said: the inventory, or what came with it."""
+    said = _SAID.findall(stderr)
     refusals = dict(_REFUSAL.findall(stderr))
+    others = [words for kind, words in said if kind == "ERROR" and not words.startswith(_OF_THE_FILE)]
+    others += [words for words in refusals.values() if words.startswith(_OF_EXTRA_VARS)]
+    if others:  # -e, a vault, a file of variables
+        return HostError(f"Ansible cannot list the hosts of {source}: {_plain(others[-1])}", hint=_HINT)
     suffix = re.search(r"\.\w+$", source)
     meant = refusals.get(_MEANT.get(suffix[0] if suffix else "", ""))
-    reason = meant or next(iter(reversed([*refusals.values(), *_ERROR.findall(stderr)])), "Ansible gave no reason")
-    return HostError(
-        f"{source} is no inventory: {_plain(reason)}",
-        hint="docs/hosts.md has an example; `ansible-inventory -i FILE --list` says more.",
+    reason = meant or next(
+        iter(reversed([*refusals.values(), *(words for _, words in said)])), "Ansible gave no reason"
     )
+    return HostError(f"{source} is no inventory: {_plain(reason)}", hint=f"docs/hosts.md has an example. {_HINT}")
+
+
+_HINT = "`ansible-inventory -i FILE --list`, with the same -e and --vault-password-file, says more."
 
 
 def _plain(reason: str) -> str:

@@ -108,7 +108,7 @@ def _problem(host: SshHost, code: int, stderr: str) -> str:
     last = (stderr.strip().splitlines() or ["it said nothing"])[-1].strip()
     if code == CONNECTION_FAILED:
         return f"ssh does not get in as {host.user}: {last}"
-    return f"there is no {host.python} of {host.user} there" if code in NO_PYTHON and host.python in last else ""
+    return f"there is no {host.python} that {host.user} may run" if code in NO_PYTHON and host.python in last else ""
 
 
 def _feed(process: "subprocess.Popen[bytes]", data: bytes) -> None:

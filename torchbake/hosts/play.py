@@ -26,7 +26,7 @@ _UNREADABLE_IS_AN_ERROR = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
 class Request:
     """What is asked for. ``playbook`` is one of the collection's; ``words`` are handed to ansible-playbook as they are.
 
-    ``extra``: the values of ``-e``, which win over the variables of `written`.
+    ``extra``: the values of ``-e``, which win over the inventory, as that does over the variables of `written`.
     """
 
     playbook: str
@@ -49,6 +49,7 @@ class Play:
 
     @property
     def variables(self) -> Path:
+        """An inventory without hosts, but with variables of them all; what a later one sets wins, host by host."""
         return self.folder / "variables.json"
 
     @property
@@ -63,11 +64,10 @@ class Play:
     def words(self, request: Request) -> tuple[str, ...]:
         """The arguments of ansible-playbook."""
         return (
-            *("--inventory", request.inventory),
+            *("--inventory", str(self.variables), "--inventory", request.inventory),
             *(("--limit", request.limit) if request.limit else ()),
             *(("--check", "--diff") if request.check else ()),
-            *("--extra-vars", f"@{self.variables}"),
-            *(word for value in request.extra for word in ("--extra-vars", value)),
+            *_extra_words(request.extra),
             *request.words,
             str(self.playbook),
         )
@@ -88,13 +88,25 @@ def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
         play.playbook.write_text(f"- import_playbook: {COLLECTION}.{request.playbook}\n")
         play.entrypoints.write_bytes(archive_of(OWN_TOOLBOX))
         play.variables.touch(mode=0o600)
-        play.variables.write_text(json.dumps({**variables, "pytorch_entrypoints": str(play.entrypoints)}))
+        told = {**variables, "pytorch_entrypoints": str(play.entrypoints)}
+        play.variables.write_text(json.dumps({"all": {"vars": told}}))
         yield play
 
 
-def inventory_words(inventory: str, limit: str) -> tuple[str, ...]:
-    """The arguments of ansible-inventory that list the hosts."""
-    return ("--inventory", inventory, "--list", *(("--limit", limit) if limit else ()))
+def inventory_words(
+    inventory: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The arguments of ansible-inventory that list the hosts, with the variables that a play with these would see."""
+    return (
+        *("--inventory", inventory, "--list"),
+        *(("--limit", limit) if limit else ()),
+        *_extra_words(extra),
+        *words,
+    )
+
+
+def _extra_words(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in ("--extra-vars", value))
 
 
 def inventory_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

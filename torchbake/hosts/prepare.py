@@ -31,7 +31,7 @@ class Preparation:
     offline: bool = False
     dry: bool = False
 
-    def variables(self, chosen: Chosen, named: ImageSpec | None) -> dict[str, Any]:
+    def variables(self, chosen: Chosen) -> dict[str, Any]:
         """The variables of `apply`.
 
         Raises LockError for a lock that is missing or out of date, and HostError where a wheel is nowhere that hosts
@@ -43,8 +43,7 @@ class Preparation:
         if (self.offline and not self.dry) or self.pip.no_index:
             check_complete(wheels)
         carried = Carried(locks=self.project.root / "images", uv=Path(uv.find_uv_bin()), wheels=wheels)
-        downloads = {"pytorch_offline": True, "pytorch_python_downloads": False} if self.offline else {}
-        return {**variables(chosen, named, carried, self.pip), **downloads}
+        return variables(chosen, carried, self.pip)
 
     def _wheels(self, spec: ImageSpec) -> Wheels:
         lock, downloads = read_lock(self.project.root, spec), self.project.state / "wheels/downloaded"

@@ -16,6 +16,7 @@ from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
 
 USER = "pytorch"
+_PYTHON = "pytorch/sandbox/bin/python"  # below pytorch_home
 _REMOTE = Path(__file__).with_name("remote.py")
 # Reads a program of so many bytes and runs it: whatever the login shell is, one short line is all that it reads.
 _START = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
@@ -27,7 +28,7 @@ NO_PYTHON = (126, 127)  # those of a shell that cannot run it
 
 @dataclass(frozen=True, kw_only=True)
 class SshHost:
-    """How one host is reached. ``python``: of its sandbox; a path from the user's home may be relative."""
+    """How one host is reached. ``python``: of its sandbox, an absolute path: who logs in may be another user."""
 
     name: str
     address: str
@@ -36,7 +37,7 @@ class SshHost:
     key: str = ""
     options: tuple[str, ...] = ()
     program: str = "ssh"
-    python: str = "pytorch/sandbox/bin/python"
+    python: str = f"/home/{USER}/{_PYTHON}"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -74,21 +75,24 @@ class Request:
 
 
 def ssh_host(host: InventoryHost, *, user: str = "", environ: Mapping[str, str] = os.environ) -> SshHost:
-    """A host of an inventory; it is the user of PyTorch who logs in. Raises HostError for another connection than ssh.
+    """A host of an inventory; it is the user of PyTorch who logs in, or ``user``.
 
-    ``ANSIBLE_SSH_ARGS`` of the environment counts as for Ansible.
+    The sandbox is that of ``pytorch_home``, whoever logs in; ``ANSIBLE_SSH_ARGS`` of the environment counts as for
+    Ansible. Raises HostError for another connection than ssh.
     """
     kind = host.text("ansible_connection")
     if kind not in ("", "ssh", "smart", "ansible.builtin.ssh"):
         raise HostError(f"{host.name}: its connection is {kind}, and smoke tests go by ssh.", hint="Leave it out.")
+    owner = host.text("pytorch_user") or USER
     settings = host.text("ansible_ssh_args") or environ.get("ANSIBLE_SSH_ARGS", "")
     options = (settings, *map(host.text, ("ansible_ssh_common_args", "ansible_ssh_extra_args")))
     return SshHost(
         name=host.name,
         address=host.text("ansible_host", "ansible_ssh_host") or host.name,
-        user=user or host.text("pytorch_user") or USER,
+        user=user or owner,
         port=host.text("ansible_port", "ansible_ssh_port"),
         key=host.text("ansible_ssh_private_key_file", "ansible_private_key_file"),
         options=tuple(word for text in options for word in shlex.split(text)),
         program=host.text("ansible_ssh_executable") or "ssh",
+        python=f"{(host.text('pytorch_home') or f'/home/{owner}').rstrip('/')}/{_PYTHON}",
     )

@@ -1,6 +1,7 @@
 """What the playbooks are told of the images, and of this machine's settings for pip and its proxies. Pure.
 
-They are Ansible's extra variables, in a file: an index or a proxy may have a password. docs/hosts.md has each.
+They are variables of all hosts in an inventory before the user's own, so that whatever that one sets wins; in a file,
+as an index or a proxy may have a password. docs/hosts.md has each.
 """
 
 import json
@@ -16,9 +17,11 @@ from torchbake.hostconfig.build_secrets import reached
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.proxies import PROXY_VARIABLES
 from torchbake.hostconfig.uv_config import uv_toml
-from torchbake.hosts.chosen import IMAGE, Chosen
+from torchbake.hosts.chosen import DEFAULTS, IMAGE, Chosen
 from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.spec import ImageSpec
+
+_WHEELS = "pytorch_wheelhouse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,19 +34,17 @@ class Carried:
 
 
 def variables(
-    chosen: Chosen,
-    named: ImageSpec | None,
-    carried: Carried,
-    pip: PipConfig,
-    environ: Mapping[str, str] = os.environ,
+    chosen: Chosen, carried: Carried, pip: PipConfig, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The extra variables of `apply`. What differs between the images is chosen by a host's own ``pytorch_image``."""
+    """The variables of `apply`, which those of an inventory win over.
+
+    What differs between the images is chosen by a host's own ``pytorch_image``.
+    """
     of_image = {spec.id: _of_image(spec, carried.wheels[spec.id], pip) for spec in chosen.images}
     names = dict.fromkeys(name for values in of_image.values() for name in values)
     return {
         "pytorch_locks": str(carried.locks),
-        "pytorch_default_images": dict(chosen.defaults),
-        **({IMAGE: named.id} if named else {}),
+        DEFAULTS: dict(chosen.defaults),
         "pytorch_uv": str(carried.uv),
         **_environment(pip, environ),
         **({"pytorch_ca_file": pip.cert} if pip.cert and Path(pip.cert).is_file() else {}),
@@ -51,17 +52,26 @@ def variables(
     }
 
 
+def asked_for(told: Mapping[str, Any], *, offline: bool, wheelhouse: bool) -> dict[str, Any]:
+    """What the options `--offline` and `--wheelhouse` ask for: that wins over the inventory too."""
+    carried = (offline or wheelhouse) and _WHEELS in told
+    return {
+        **({_WHEELS: told[_WHEELS]} if carried else {}),
+        **({"pytorch_offline": True, "pytorch_python_downloads": False} if offline else {}),
+    }
+
+
 def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]:
-    """``pytorch_offline`` where every locked wheel goes along: an index that is not needed is not asked."""
+    """No index is asked where every locked wheel goes along; Python may still be downloaded then."""
     settings = reached(pip)
     indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
-    offline = settings.no_index or not wheels.missing
-    asked = PipConfig(no_index=True) if offline else settings.with_indexes(indexes) if indexes else settings
+    alone = settings.no_index or not wheels.missing
+    asked = PipConfig(no_index=True) if alone else settings.with_indexes(indexes) if indexes else settings
     return {
         "pytorch_packages": list(spec.apt),
         "pytorch_uv_config": tomllib.loads(uv_toml(asked)),
-        "pytorch_offline": offline,
-        **({"pytorch_wheelhouse": str(wheels.folder)} if wheels.folder else {}),
+        "pytorch_offline": settings.no_index,
+        **({_WHEELS: str(wheels.folder)} if wheels.folder else {}),
     }
 
 

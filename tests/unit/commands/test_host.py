@@ -24,14 +24,19 @@ Streams = pytest.CaptureFixture[str]
 class Control(Ansible):
     """An Ansible whose inventory has two hosts, and whose plays end as they are told to."""
 
-    def inventory(self, source: str, limit: str = "") -> tuple[InventoryHost, ...]:
-        return tuple(InventoryHost(name=name, variables={}) for name in "ab")
+    def inventory(
+        self, source: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
+    ) -> tuple[InventoryHost, ...]:
+        LISTED[:] = [(tuple(extra), tuple(words))]
+        variables = dict(value.split("=", 1) for value in extra)  # the last one wins, as for Ansible
+        return tuple(InventoryHost(name=name, variables=variables) for name in "ab")
 
     def play(self, request: Request, variables: Mapping[str, Any], hosts: Sequence[str]) -> tuple[HostResult, ...]:
         PLAYED.append((request, variables))
         return tuple(HostResult(host=name, state=state) for name, state in zip(hosts, ENDS, strict=True))
 
 
+LISTED: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
 PLAYED: list[tuple[Request, Mapping[str, Any]]] = []
 ENDS = [State.OK, State.OK]
 
@@ -41,7 +46,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "matrix.yaml").write_text(SMALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "find_ansible", lambda: Control(module=False))
-    monkeypatch.setattr(Preparation, "variables", lambda self, chosen, named: {"offline": self.offline})
+    monkeypatch.setattr(Preparation, "variables", lambda self, chosen: {"offline": self.offline})
     monkeypatch.setattr(module, "expected_of", lambda project, spec: {})
     PLAYED.clear()
     ENDS[:] = [State.OK, State.OK]
@@ -56,11 +61,28 @@ def told(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
 def test_a_playbook_gets_the_limit_the_variables_and_the_wave(capsys: Streams) -> None:
     out, _ = told(capsys, "apply", "inv", "--limit", "g", "-e", "x=1", "--serial", "1", "--offline", "-K")
     ((request, variables),) = PLAYED
+    assert json.loads(request.extra[0]) == {
+        "pytorch_offline": True, "pytorch_python_downloads": False, "pytorch_serial": "1",
+    }  # fmt: skip
     assert request == Request(
-        playbook="apply", inventory="inv", limit="g", extra=("x=1",), words=("--ask-become-pass",)
+        playbook="apply", inventory="inv", limit="g", extra=(request.extra[0], "x=1"), words=("--ask-become-pass",)
     )
-    assert variables == {"offline": True, "pytorch_serial": "1"}
+    assert variables == {"offline": True}
     assert out.splitlines()[0].split() == ["host", "state", "ok", "changed", "remark"]
+
+
+def test_the_inventory_is_listed_with_the_variables_and_the_vault_of_the_play(capsys: Streams) -> None:
+    image = "2.13.0-cpu-runtime-debian12"
+    told(capsys, "apply", "inv", "cpu", "runtime", "-e", f"pytorch_image={image}", "--vault-password-file", "pw")
+    ((request, _),), ((extra, words),) = PLAYED, LISTED
+    assert (request.extra, request.words) == (extra, words)
+    assert words == ("--vault-password-file", "pw")
+    assert (extra[0].split("=")[0], extra[-1]) == ("pytorch_image", f"pytorch_image={image}")
+
+
+def test_smoke_goes_where_the_variables_of_the_command_line_lead(capsys: Streams) -> None:
+    words = ("-e", "ansible_port=2222", "-e", "pytorch_user=ml", "--dry-run")
+    assert "-p 2222 -l ml -- a 'exec /home/ml/" in told(capsys, "smoke", "inv", *words)[0]
 
 
 def test_each_host_has_a_result_for_programs(capsys: Streams) -> None:
@@ -88,7 +110,7 @@ def test_a_check_that_finds_a_change_is_no_success(capsys: Streams) -> None:
 
 def test_a_dry_run_shows_the_command_and_plays_nothing(capsys: Streams) -> None:
     out, err = told(capsys, "apply", "inv", "--dry-run")
-    assert out.startswith("ansible-playbook --inventory inv")
+    assert out.startswith("ansible-playbook --inventory ")
     assert "offline" in err
     assert json.loads(told(capsys, "smoke", "inv", "--dry-run", "--format", "json")[0])["commands"][1].startswith(
         "ssh "

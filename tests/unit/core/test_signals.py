@@ -9,17 +9,19 @@ import pytest
 
 from torchbake.core.signals import interrupted_once, interruptible, signal_name, signals_heard_by, to_its_end
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """An interrupted command ends, so it leaves SIGTERM ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """An interrupted command ends, so it leaves SIGTERM and SIGHUP ignored."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", SIGNALS)
 def test_a_second_signal_does_not_cut_the_clean_up_short(first: signal.Signals) -> None:
     cleaned: list[bool] = []
 
@@ -29,6 +31,7 @@ def test_a_second_signal_does_not_cut_the_clean_up_short(first: signal.Signals) 
                 os.kill(os.getpid(), first)
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGHUP)
                 cleaned.append(True)
 
     with pytest.raises(KeyboardInterrupt):
@@ -37,13 +40,21 @@ def test_a_second_signal_does_not_cut_the_clean_up_short(first: signal.Signals) 
 
 
 def test_afterwards_signals_are_what_they_were() -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(number) for number in SIGNALS]
     with interruptible():
         pass
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_to_outlive_its_terminal_does() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    heard: list[int] = []
+    with interruptible(), signals_heard_by(heard.append):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert heard == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_what_is_not_to_be_disturbed_hears_of_a_signal_and_goes_on(number: signal.Signals) -> None:
     heard: list[int] = []
     before = signal.getsignal(number)
@@ -81,7 +92,7 @@ def test_an_interrupt_waits_for_the_end_and_then_interrupts() -> None:
     assert ended
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_of_several_interrupts_the_first_alone_interrupts(number: signal.Signals) -> None:
     told: list[str] = []
 

@@ -9,7 +9,6 @@ from torchbake.errors import HostError
 from torchbake.hosts.chosen import choose, default_images
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import pytorch_of
 
 CPU, CUDA = "2.13.0-cpu-runtime-debian12", "2.15.0-cuda13.2-cudnn9-runtime-debian12"
 
@@ -29,20 +28,24 @@ def test_an_install_type_means_the_newest_torch_by_its_shortest_tag(project: Pro
     assert {"latest"} <= {*project.tags[defaults["cuda"].id]}
 
 
-def test_the_command_line_wins_over_a_host_and_a_host_over_its_type(project: Project) -> None:
+def test_a_host_wins_over_its_type(project: Project) -> None:
     other = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
-    named = next(spec for spec in pytorch_of(project.expansion.specs) if spec.id == other)
     wanted = [host(), host(pytorch_install_type="cuda"), host(pytorch_image=other, pytorch_install_type="standard")]
-    found = [choose(project, [each], None, {}).of_host["a"].id for each in wanted]
+    found = [choose(project, [each]).of_host["a"].id for each in wanted]
     assert found == [default_images(project)["standard"].id, default_images(project)["cuda"].id, other]
-    assert choose(project, [host(pytorch_image="x")], named, {}).of_host["a"].id == other
-    assert choose(project, [host()], named, {"pytorch_image": found[0]}).of_host["a"].id == found[0]
-    assert choose(project, [host()], None, {"pytorch_install_type": "cuda"}).of_host["a"].id == found[1]
+
+
+def test_an_inventorys_own_table_says_what_an_install_type_means(project: Project) -> None:
+    other = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
+    own = {"pytorch_default_images": {"cuda": other}}
+    assert choose(project, [host(**own, pytorch_install_type="cuda")]).of_host["a"].id == other
+    with pytest.raises(HostError, match="pytorch_install_type is 'standard'"):
+        choose(project, [host(**own)])
 
 
 def test_images_are_those_of_hosts_each_once(project: Project) -> None:
     hosts = [InventoryHost(name=str(number), variables={}) for number in range(3)]
-    assert len(choose(project, hosts, None, {}).images) == 1
+    assert len(choose(project, hosts).images) == 1
 
 
 @pytest.mark.parametrize(
@@ -51,5 +54,5 @@ def test_images_are_those_of_hosts_each_once(project: Project) -> None:
 )
 def test_what_the_matrix_does_not_have_is_told_with_the_host(project: Project, variables: Any, near: str) -> None:
     with pytest.raises(HostError, match="a: pytorch_") as told:
-        choose(project, [host(**variables)], None, {})
+        choose(project, [host(**variables)])
     assert near in (told.value.hint or "")

@@ -54,6 +54,16 @@ def test_without_a_known_reason_ansibles_own_last_word_is_told() -> None:
     assert inventory_problem("hosts", "").message == "hosts is no inventory: Ansible gave no reason."
 
 
+def test_what_is_wrong_with_other_things_is_not_the_inventorys() -> None:
+    """As ansible-core 2.19 says it of -e "x=it's", where each format refuses, and of a vault."""
+    why = "failed at splitting arguments, either an unbalanced jinja2 block or quotes: x=it's"
+    said = f"[WARNING]: Failed to parse inventory with 'ini' plugin: {why}\n"
+    said += "[ERROR]: Completely failed to parse inventory source /x/inv\n"
+    assert inventory_problem("inv", said).message == f"Ansible cannot list the hosts of inv: {why}."
+    vault = "Attempting to decrypt but no vault secrets found."
+    assert inventory_problem("inv", f"[ERROR]: {vault}\n").message == f"Ansible cannot list the hosts of inv: {vault}"
+
+
 def test_a_limit_that_no_host_fulfils_is_named() -> None:
     assert no_hosts("inventory", "gpus").message == "No host of inventory fulfils --limit gpus."
     assert no_hosts("inventory", "").message == "inventory has no hosts."
@@ -62,5 +72,8 @@ def test_a_limit_that_no_host_fulfils_is_named() -> None:
 def test_the_first_of_several_variables_counts_and_a_template_is_refused() -> None:
     host = InventoryHost(name="a", variables={"new": "", "old": 1, "made": "{{ other }}"})
     assert host.text("new", "old") == "1"
-    with pytest.raises(HostError, match="template for made of a"):
+    with pytest.raises(HostError, match="made of a is a template: "):
         host.text("made")
+    locked = InventoryHost(name="a", variables={"ansible_port": {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256"}})
+    with pytest.raises(HostError, match="ansible_port of a is no plain value"):
+        locked.text("ansible_port")

@@ -25,7 +25,8 @@ def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
 
 
 def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> None:
-    assert "there is no pytorch/sandbox" in ended(127, "sh: 1: exec: pytorch/sandbox/bin/python: not found").how
+    said = f"sh: 1: exec: {HOST.python}: not found"
+    assert "there is no /home/pytorch/pytorch/sandbox/bin/python that pytorch may run" in ended(127, said).how
     assert ended(127, "sh: other: not found").how == "ended with 127"
 
 

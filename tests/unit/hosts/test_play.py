@@ -13,11 +13,11 @@ def test_the_command_of_a_check_on_a_group() -> None:
     extra, words = ("a=1", "@more.yml"), ("--ask-become-pass",)
     request = Request(playbook="apply", inventory="inv", limit="gpus", check=True, extra=extra, words=words)
     assert Play(folder=Path("/f")).words(request) == (
-        *("--inventory", "inv", "--limit", "gpus", "--check", "--diff", "--extra-vars", "@/f/variables.json"),
+        *("--inventory", "/f/variables.json", "--inventory", "inv", "--limit", "gpus", "--check", "--diff"),
         *("--extra-vars", "a=1", "--extra-vars", "@more.yml", "--ask-become-pass", "/f/site.yml"),
     )
     plain = Play(folder=Path("/f")).words(Request(playbook="remove", inventory="inv"))
-    assert plain == ("--inventory", "inv", "--extra-vars", "@/f/variables.json", "/f/site.yml")
+    assert plain == ("--inventory", "/f/variables.json", "--inventory", "inv", "/f/site.yml")
 
 
 def test_what_a_run_writes_is_private_and_goes() -> None:
@@ -26,7 +26,7 @@ def test_what_a_run_writes_is_private_and_goes() -> None:
         assert stat.S_IMODE(play.variables.stat().st_mode) == 0o600
         assert stat.S_IMODE(play.folder.stat().st_mode) == 0o700
         told = json.loads(play.variables.read_text())
-        assert told == {"x": secret, "pytorch_entrypoints": str(play.entrypoints)}
+        assert told == {"all": {"vars": {"x": secret, "pytorch_entrypoints": str(play.entrypoints)}}}
         assert play.playbook.read_text() == "- import_playbook: torchbake.pytorch.rollback\n"
         found = play.folder / "collections/ansible_collections/torchbake/pytorch/playbooks/rollback.yml"
         assert found.samefile(TOOLKIT / "ansible/playbooks/rollback.yml")
@@ -39,4 +39,8 @@ def test_what_a_run_writes_is_private_and_goes() -> None:
 def test_an_inventory_is_listed_with_the_limit() -> None:
     assert inventory_words("inv", "") == ("--inventory", "inv", "--list")
     assert inventory_words("inv", "a b")[3:] == ("--limit", "a b")
+    vault = ("--vault-password-file", "pw")
+    assert inventory_words("inv", "", ("a=1", "@f"), vault)[3:] == (
+        *("--extra-vars", "a=1", "--extra-vars", "@f", "--vault-password-file", "pw"),
+    )
     assert "'a b'" in typed(("ansible-playbook",), Request(playbook="apply", inventory="inv", limit="a b"))

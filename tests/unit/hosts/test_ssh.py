@@ -16,7 +16,7 @@ def test_an_alias_of_the_ssh_configuration_is_all_that_is_needed() -> None:
     assert words[words.index("-l") + 1] == "pytorch"
     assert "BatchMode=yes" in words
     assert not {"-p", "-i"} & {*words}
-    assert words[-1].startswith("exec pytorch/sandbox/bin/python -c 'import sys;")
+    assert words[-1].startswith("exec /home/pytorch/pytorch/sandbox/bin/python -c 'import sys;")
 
 
 def test_the_variables_of_the_inventory_come_first() -> None:
@@ -28,6 +28,13 @@ def test_the_variables_of_the_inventory_come_first() -> None:
     assert (host.address, host.port, host.user, host.key) == ("10.0.0.1", "2222", "ml", "/k")
     assert host.options == ("-F", "cfg", "-o", "ProxyJump=a b")
     assert ssh_host(InventoryHost(name="a", variables=variables), user="me", environ={}).user == "me"
+
+
+def test_the_sandbox_is_found_by_whoever_logs_in_and_wherever_its_home_is() -> None:
+    ours = InventoryHost(name="a", variables={"pytorch_user": "ml"})
+    assert ssh_host(ours, user="root", environ={}).python == "/home/ml/pytorch/sandbox/bin/python"
+    elsewhere = InventoryHost(name="a", variables={"pytorch_home": "/srv/torch/"})
+    assert ssh_host(elsewhere, environ={}).python == "/srv/torch/pytorch/sandbox/bin/python"
 
 
 def test_a_name_is_never_taken_for_an_option() -> None:

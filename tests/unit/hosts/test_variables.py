@@ -8,7 +8,7 @@ from tests.unit.conftest import SMALL
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hosts.chosen import Chosen, choose
 from torchbake.hosts.inventory import InventoryHost
-from torchbake.hosts.variables import Carried, shown, variables
+from torchbake.hosts.variables import Carried, asked_for, shown, variables
 from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.project import Project, load_project
 
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
 
 def chosen(project: Project, *types: str) -> Chosen:
     hosts = [InventoryHost(name=kind, variables={"pytorch_install_type": kind}) for kind in types]
-    return choose(project, hosts, None, {})
+    return choose(project, hosts)
 
 
 def carried(chosen: Chosen, missing: tuple[str, ...] = ("numpy",)) -> Carried:
@@ -33,7 +33,7 @@ def carried(chosen: Chosen, missing: tuple[str, ...] = ("numpy",)) -> Carried:
 
 def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerator(project: Project) -> None:
     group = chosen(project, "standard")
-    told = variables(group, None, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
+    told = variables(group, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
     assert told["pytorch_uv_config"]["index-url"] == "https://wheels/cpu"
     assert told["pytorch_uv_config"]["extra-index-url"] == ["https://me:secret@mirror/simple"]
     assert "find-links" not in told["pytorch_uv_config"]
@@ -44,31 +44,37 @@ def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerato
     assert "pytorch_image" not in told
 
 
-def test_no_index_is_asked_where_every_wheel_goes_along(project: Project) -> None:
+def test_no_index_is_asked_where_every_wheel_goes_along_and_python_may_be_downloaded(project: Project) -> None:
     group = chosen(project, "standard")
-    told = variables(group, None, carried(group, missing=()), PIP, {})
-    assert told["pytorch_offline"] is True
+    told = variables(group, carried(group, missing=()), PIP, {})
+    assert told["pytorch_offline"] is False  # it would forbid uv the download of Python too
     assert told["pytorch_uv_config"] == {"no-index": True}
     assert "pytorch_environment" not in told
+    assert variables(group, carried(group), PipConfig(no_index=True), {})["pytorch_offline"] is True
 
 
 def test_what_differs_between_images_is_chosen_by_the_hosts_own(project: Project) -> None:
     group = chosen(project, "standard", "cuda")
-    told = variables(group, None, carried(group), PIP, {})
+    told = variables(group, carried(group), PIP, {})
     for spec in group.images:
         assert f'"{spec.id}": "/w/{spec.id}"' in told["pytorch_wheelhouse"]
     assert told["pytorch_wheelhouse"].endswith("[pytorch_image] }}")
     assert told["pytorch_offline"] is False
 
 
-def test_an_image_of_the_command_line_is_told(project: Project) -> None:
-    group = chosen(project, "cuda")
-    assert variables(group, group.images[0], carried(group), PIP, {})["pytorch_image"] == group.images[0].id
+def test_only_what_an_option_asks_for_wins_over_an_inventory(project: Project) -> None:
+    group = chosen(project, "standard")
+    told = variables(group, carried(group), PIP, {})
+    wheels = {"pytorch_wheelhouse": f"/w/{group.images[0].id}"}
+    assert asked_for(told, offline=False, wheelhouse=False) == {}
+    assert asked_for(told, offline=False, wheelhouse=True) == wheels
+    offline = {"pytorch_offline": True, "pytorch_python_downloads": False}
+    assert asked_for(told, offline=True, wheelhouse=False) == {**wheels, **offline}
 
 
 def test_what_is_shown_has_no_login(project: Project) -> None:
     group = chosen(project, "standard")
-    text = str(shown(variables(group, None, carried(group), PIP, {"HTTP_PROXY": "http://u:pw@p"})))
+    text = str(shown(variables(group, carried(group), PIP, {"HTTP_PROXY": "http://u:pw@p"})))
     assert "https://mirror/simple" in text
     assert "secret" not in text
     assert "pw" not in text
