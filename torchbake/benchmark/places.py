@@ -13,6 +13,7 @@ from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.field_types import Docker, Host
 from torchbake.benchmark.outcome import Result, read_outcome
 from torchbake.benchmark.records import Where
+from torchbake.benchmark.sources import own_bench
 from torchbake.benchmark.trial import Trial, try_image
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
@@ -157,7 +158,8 @@ class Finder:
     def place(self, named: Named, what: str | Host) -> Place:
         """Raises BenchmarkError where the engine has no such image, and EngineError."""
         if isinstance(what, Host):
-            where = Where(kind="host", name=named.name, host=what.ssh or platform.node())
+            bench = "" if what.ssh or what.bench else own_bench()
+            where = Where(kind="host", name=named.name, host=what.ssh or platform.node(), bench=bench)
             return HostPlace(
                 named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
                 stopping=self.session.stopping,
@@ -189,7 +191,8 @@ class Finder:
             gpu=find_gpu(engine, digest, family, self.gpu, self.session, dry=self.dry),
             toolbox=self._toolbox(engine, config.get("Labels") or {}, tried), without=tried.without,
         )  # fmt: skip
-        where = Where(kind="image", name=named.name, digest=digest, host=host)
+        bench = own_bench() if container.toolbox else ""
+        where = Where(kind="image", name=named.name, digest=digest, host=host, bench=bench)
         return self._image(named, container, where, labels)
 
     def _image(self, named: Named, container: Container, where: Where, labels: Mapping[str, str]) -> ImagePlace:

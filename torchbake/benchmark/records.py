@@ -16,7 +16,10 @@ from torchbake.core.files import write_text
 
 
 class Where(BaseModel):
-    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it."""
+    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it.
+
+    ``bench`` is the digest of this toolkit's `bench`, where the place has none of its own.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,6 +27,7 @@ class Where(BaseModel):
     name: str
     digest: str = ""
     host: str
+    bench: str = ""
 
 
 class Record(BaseModel):
@@ -50,10 +54,10 @@ class Record(BaseModel):
 def key_of(experiment: Experiment, where: Where) -> str:
     """Equal for what need not be measured again: the same experiment, on the same image or place, on the same machine.
 
-    An image is known by its digest, whatever its tags are.
+    An image is known by its digest, whatever its tags are; a model's own file and a mounted `bench` by theirs.
     """
     place = where.digest or where.name
-    return json.dumps([experiment.model_dump(), place, where.host], sort_keys=True)
+    return json.dumps([experiment.model_dump(), place, where.host, where.bench], sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True)

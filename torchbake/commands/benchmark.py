@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torchbake.benchmark.page import render_page
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv
 from torchbake.benchmark.run import Begun, Done, PlanRun, begin, milliseconds
+from torchbake.benchmark.sources import with_source
 from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_compare import compare
@@ -54,12 +56,16 @@ def _run_plan(args: Arguments, file: str) -> None:
     plan, document = load_plan(path)
     project = project_of(args.matrix, plan.images)
     named = names_of(plan.images, plan.hosts, project)
-    cases = expand(plan, [place for place, _ in named], document)
+    folder = folder_of(path)
+    cases = [
+        replace(case, experiment=with_source(case.experiment, folder))
+        for case in expand(plan, [place for place, _ in named], document)
+    ]
     session, engine = Session(), _engine(args, plan)
     finder = Finder(
         engine=engine,
         session=session,
-        folder=folder_of(path),
+        folder=folder,
         timeout=plan.timeout,
         gpu=args.gpu,
         dry=args.dry_run,
@@ -123,7 +129,7 @@ def _state(done: Done | None) -> dict[str, str]:
 
 
 def _names(case: Case) -> dict[str, object]:
-    return {**case.experiment.model_dump(exclude={"settings"}), "place": case.place.name}
+    return {**case.experiment.model_dump(exclude={"settings", "source"}), "place": case.place.name}
 
 
 def _write_page(path: Path, plan: str, done: Sequence[Done]) -> None:

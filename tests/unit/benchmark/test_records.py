@@ -45,7 +45,7 @@ def test_a_torn_line_costs_itself_alone(records: Records, torn: str) -> None:
 
 def test_an_image_is_known_by_its_digest_and_a_host_by_its_name() -> None:
     assert key_of(experiment(), HERE) == key_of(experiment(), HERE.model_copy(update={"name": "another tag"}))
-    for change in ({"digest": "sha256:b"}, {"host": "there"}):
+    for change in ({"digest": "sha256:b"}, {"host": "there"}, {"bench": "sha256:c"}):
         assert key_of(experiment(), HERE) != key_of(experiment(), HERE.model_copy(update=change))
     host = Where(kind="host", name="foo", host="foo")
     assert key_of(experiment(), host) != key_of(experiment(), host.model_copy(update={"name": "bar"}))

@@ -229,3 +229,13 @@ def test_a_wrong_command_line_says_what_is_right(
 
 def test_the_schema_is_printed(engine: Engine, capsys: Streams) -> None:
     assert json.loads(told(capsys, "schema")[0])["title"] == "Plan"
+
+
+def test_a_model_that_was_edited_is_measured_again(engine: Engine, capsys: Streams) -> None:
+    Path("mine.py").write_text("class Net: ...\n")
+    Path("plan.yaml").write_text(f"models: ['mine.py:Net']\nimages: ['{SECOND}']\n")
+    told(capsys, "plan.yaml")
+    Path("mine.py").write_text("class Net: pass\n")
+    for state in ("measured", "kept"):
+        found, _ = told(capsys, "plan.yaml", "--format", "json")
+        assert [each["state"] for each in found["experiments"]] == [state]
