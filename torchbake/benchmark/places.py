@@ -121,7 +121,7 @@ def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | No
         for name, reference in _images(word, project):
             found.setdefault(name, (Named(kind="image", word=word, name=name), reference))
     for host in hosts:
-        found.setdefault(host.name, (Named(kind="host", word=host.name, name=host.name), host))
+        found.setdefault(host.name, (Named(kind="host", word=host.word, name=host.name), host))
     return list(found.values())
 
 
