@@ -4,8 +4,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from torchbake.benchmark.compare import Comparison, as_json, overall, rounds_alone
-from torchbake.benchmark.expand import Experiment, comparable
+from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, project_of
 from torchbake.checks.smoke_run import Session
@@ -17,13 +19,17 @@ from torchbake.commands._benchmarks import (
     folder_of,
     image_place,
     one_image,
+    planned,
     released_image,
+    runnable,
     show,
+    words_of_rules,
 )
 from torchbake.commands._selection import repository_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import BenchmarkError, UsageError
+from torchbake.matrix.problems import explain
 from torchbake.matrix.project import Project
 from torchbake.ui import console
 
@@ -32,7 +38,7 @@ _WITHOUT_A_PLAN = {"models": ("resnet50",), "num_batches": 20}
 
 def compare(args: Arguments, *words: str) -> None:
     plan, path = _experiments(args)
-    project = project_of(args.matrix, words)
+    project = project_of(args.matrix, [*words, *words_of_rules(plan)])
     session, engine = Session(), connect()
     finder = Finder(
         engine=engine, session=session, folder=folder_of(path), timeout=plan.timeout, gpu=args.gpu, own=True,
@@ -45,7 +51,7 @@ def compare(args: Arguments, *words: str) -> None:
         a, b = (image_place(finder, word, project) for word in names)
         if a.where.digest == b.where.digest and not args.dry_run:
             console.say("both are the same image", style="yellow")
-        cases = comparable(plan, (a.named, b.named))
+        cases = runnable((a, b), _planned(plan, project, (a.named, b.named)), args.gpu)
         if args.dry_run:
             _show_runs(args, (a, b), cases)
             return
@@ -88,7 +94,24 @@ def _experiments(args: Arguments) -> tuple[Plan, Path | None]:
             raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")
         return load_plan(args.plan, places=False)[0], args.plan
     keys = {"model": "models", "batch_size": "batch_sizes", "dtype": "dtypes", "phase": "phases", "num_gpus": "gpus"}
-    return Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()}), None
+    try:
+        plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})
+    except ValidationError as error:
+        (key, *_), said = explain(error.errors()[0], Plan)
+        option = next((name for name, plural in keys.items() if plural == key), key)
+        raise UsageError(f"--{option} {said}.", hint="See: nox -s benchmark -- --help") from None
+    return plan, None
+
+
+def _planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> Sequence[Experiment]:
+    """Raises BenchmarkError where the plan excludes everything."""
+    found = planned(plan, project, images)
+    if not found:
+        raise BenchmarkError(
+            f"The plan excludes all of its experiments in {' and '.join(named.name for named in images)}.",
+            hint="Take a rule of `exclude` away, or compare other images.",
+        )
+    return found
 
 
 def _show_runs(args: Arguments, places: Sequence[Place], cases: Sequence[Experiment]) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from torchbake.benchmark.compare import Compared, Comparison, overall, row, sentence
 from torchbake.benchmark.estimate import Verdict
-from torchbake.benchmark.expand import Experiment, Named
+from torchbake.benchmark.expand import Experiment, Named, comparable
 from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder, Place, names_of
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
@@ -23,6 +24,7 @@ from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
+_GPUS = "See docs/gpu.md."
 HEAD = ("experiment", "first", "second", "verdict")
 
 
@@ -47,14 +49,46 @@ def clean_up(engine: Engine) -> None:
         console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
 
 
+def words_of_rules(plan: Plan) -> list[str]:
+    """By what a plan's rules name images."""
+    return [word for rule in plan.exclude for word in rule.image or ()]
+
+
+def planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> tuple[Experiment, ...]:
+    """The experiments that the plan excludes in none of these images, whichever of its words mean them.
+
+    Raises SelectorError and UsageError for such a word.
+    """
+    names = {named.name for named in images}
+    meant = [named for word in words_of_rules(plan) for named, _ in names_of([word], (), project)]
+    return comparable(plan, [*images, *(named for named in meant if named.name in names)])
+
+
+def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: str) -> list[Experiment]:
+    """Those that every place can run; what none can is left out and said, unless a GPU is required.
+
+    Raises BenchmarkError for one that only some can run, and where nothing is left.
+    """
+    found, said = list[Experiment](), list[str]()
+    for each in experiments:
+        problems = [f"{each.name} in {place.named.name}: {why}" for place in places if (why := place.problem(each))]
+        if problems and (gpu == "require" or len(problems) < len(places)):
+            raise BenchmarkError(f"{problems[0]}.", hint=_GPUS)
+        if problems:
+            said.append(problems[0])
+        else:
+            found.append(each)
+    if said and not found:
+        raise BenchmarkError(f"No experiment can be run. {said[0]}.", hint=_GPUS)
+    for why in said:
+        console.say(f"left out: {why}", style="yellow")
+    return found
+
+
 def compare_all(
     comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine
 ) -> list[Compared]:
-    """One after the other. Raises BenchmarkError where a run fails, or where one cannot be."""
-    for place in (comparison.a, comparison.b):
-        for each in experiments:
-            if problem := place.problem(each):
-                raise BenchmarkError(f"{each.name} in {place.named.name}: {problem}.", hint="See docs/gpu.md.")
+    """One after the other. Raises BenchmarkError where a run fails."""
     with board(len(experiments), doing="comparing") as shown, contextlib.ExitStack() as ending:
         return run_all(
             experiments,

@@ -217,6 +217,8 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
         (("compare", "cpu runtime", SECOND, "--report"), 2, "--report does nothing here"),
         (("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--model", "a"), 2, "--plan says what is measured"),
         (("plan.yaml", "--model", "a"), 2, "--model does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--num_gpus", "-1"), 2, "--num_gpus should be at least 0 (got"),
+        (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
         (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is no part between 0 and 1"),
     ],
 )
@@ -239,3 +241,25 @@ def test_a_model_that_was_edited_is_measured_again(engine: Engine, capsys: Strea
     for state in ("measured", "kept"):
         found, _ = told(capsys, "plan.yaml", "--format", "json")
         assert [each["state"] for each in found["experiments"]] == [state]
+
+
+def test_a_plan_that_leaves_nothing_to_compare_says_so(engine: Engine, capsys: Streams) -> None:
+    words = ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")
+    for rule in (
+        "{model: [resnet50, vgg19], reason: a good reason}",
+        "{image: 2.13.0 cpu runtime, reason: a good reason}",
+    ):
+        Path("plan.yaml").write_text(f"{PLAN}exclude: [{rule}]\n")
+        assert "The plan excludes all of its experiments in 2.13.0-cpu-run" in told(capsys, *words, code=24)[1]
+    assert engine.measured == []
+
+
+def test_what_neither_image_can_do_is_left_out_of_a_comparison(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text("models: [a]\ngpus: [0, 1]\nnum_batches: 3\n")
+    words = ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--rounds", "1")
+    found, err = told(capsys, *words, "--format", "json")
+    assert [each["experiment"]["gpus"] for each in found["experiments"]] == [0]
+    assert "left out: a training float32 batch 16 1 gpu in" in err
+    assert "a CPU image has no use for a GPU" in told(capsys, *words, "--gpu", "require", code=24)[1]
+    Path("plan.yaml").write_text("models: [a]\ngpus: 1\n")
+    assert "No experiment can be run." in told(capsys, *words, code=24)[1]
