@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from torchbake.benchmark.compare import Comparison, as_json, overall, rounds_alone
+from torchbake.benchmark.compare import Comparison, as_json, overall
 from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, project_of
@@ -119,5 +119,5 @@ def _show_runs(args: Arguments, places: Sequence[Place], cases: Sequence[Experim
         for place in places:
             print(f"# {each.name}, {place.named.name}")
             print(shlex.join(place.words(each)))
-    alone, least = rounds_alone(args.rounds), args.rounds
-    print(f"# rounds of the first alone, A A A A: {alone}; then of both, A B B A: {least} to {3 * least}")
+    least = args.rounds
+    print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {3 * least}")

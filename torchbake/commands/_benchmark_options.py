@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.field_types import DTYPES, PHASES
 from torchbake.commands._options import Format, add_format, add_registry, positive
 from torchbake.engine.gpu import MODES
@@ -57,8 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=share, default=0.05, metavar="SHARE", help="the least difference that counts (default: 5%%)"
     )
     compare.add_argument(
-        "--rounds", type=positive("--rounds"), default=5, metavar="N",
-        help="rounds of four runs, A B B A; three times as many while it cannot be told (default: 5)",
+        "--rounds", type=positive("--rounds"), default=ROUNDS, metavar="N",
+        help="rounds of four runs, A B B A, after as many of A alone; three times as many while it cannot be told. "
+        f"Of N below {ROUNDS} an interval is the range of all, which holds the median with 1 - 2^(1 - N), "
+        f"not 95%% (default: {ROUNDS})",
     )  # fmt: skip
     compare.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
     add_registry(parser, required=False, text="compare: where the release of B is: ghcr.io/acme")

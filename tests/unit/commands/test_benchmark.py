@@ -201,7 +201,7 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}exclude: [{{model: vgg19, reason: a good reason}}]\n")
     out, _ = told(capsys, "compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--dry-run")
     assert [line.split("--model ")[1].split()[0] for line in out.splitlines() if "--model" in line] == ["resnet50"] * 2
-    assert "rounds of the first alone, A A A A: 3; then of both, A B B A: 5 to 15" in out
+    assert "rounds of the first alone, A A A A: 6; then of both, A B B A: 6 to 18" in out
 
 
 @pytest.mark.parametrize(
