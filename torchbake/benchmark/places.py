@@ -170,7 +170,8 @@ class Finder:
 
     def _unseen(self, named: Named, reference: str) -> Place:
         """An image that nobody could look into: for a dry run."""
-        container = Container(image=reference, family="cuda", gpu=_UNSEEN, folder=self.folder)
+        toolbox = OWN_TOOLBOX if self.own else None
+        container = Container(image=reference, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)
         return self._image(named, container, Where(kind="image", name=named.name, host=platform.node()), {})
 
     def _held(self, engine: Engine, named: Named, reference: str) -> Place:

@@ -79,8 +79,9 @@ class Gate:
             docker=self.plan.docker,
         )  # fmt: skip
         a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in (before, candidate.digest))
-        cases = runnable((a, b), cases, finder.gpu)
-        demand_speed(compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), cases, session, self.engine))
+        able = runnable((a, b), cases, finder.gpu)
+        compared = compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), able, session, self.engine)
+        demand_speed(compared, quieter="give the plan more num_batches")
 
 
 def _refusing(error: TorchbakeError) -> Find:

@@ -14,9 +14,9 @@ from torchbake.benchmark.places import Finder, Place, names_of
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
-from torchbake.errors import BenchmarkError, NoisyError, SelectorError, SlowerError
+from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository
@@ -40,6 +40,17 @@ def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
 def image_place(finder: Finder, word: str, project: Project | None) -> Place:
     """Where it runs. Raises SelectorError, BenchmarkError and EngineError."""
     return finder.place(*one_image(word, project))
+
+
+def engine_of(*, dry: bool) -> Engine | None:
+    """None where none answers a dry run, which shows commands without one too. Raises EngineError."""
+    try:
+        return connect()
+    except EngineError as error:
+        if not dry:
+            raise
+        console.say(f"{error.message} Commands are shown as if it had the images.", style="yellow")
+        return None
 
 
 def clean_up(engine: Engine) -> None:
@@ -86,7 +97,7 @@ def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: st
 
 
 def compare_all(
-    comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine
+    comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine | None
 ) -> list[Compared]:
     """One after the other. Raises BenchmarkError where a run fails."""
     with board(len(experiments), doing="comparing") as shown, contextlib.ExitStack() as ending:
@@ -110,8 +121,8 @@ def _compare(comparison: Comparison, experiment: Experiment, shown: Board) -> Co
     return found
 
 
-def demand_speed(compared: Sequence[Compared]) -> Verdict:
-    """The verdict of all. Raises SlowerError and NoisyError."""
+def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
+    """The verdict of all. Raises SlowerError and NoisyError, with what makes it ``quieter`` beside less to do."""
     verdict = overall(compared)
     bad = [each for each in compared if each.judgement.verdict == verdict]
     told = "; ".join(f"{each.experiment.name}: {sentence(each.judgement)}" for each in bad)
@@ -120,7 +131,7 @@ def demand_speed(compared: Sequence[Compared]) -> Verdict:
     if verdict == "too noisy":
         raise NoisyError(
             f"This machine is too noisy to tell. {told}.",
-            hint="End what else runs, or give --rounds or --threshold more.",
+            hint=f"End what else runs, or {quieter}.",
         )
     return verdict
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from torchbake.benchmark.expand import Case, Named, expand
 from torchbake.benchmark.field_types import Host
 from torchbake.benchmark.manual import schema_text
-from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.model import load_plan
 from torchbake.benchmark.page import render_page
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv
@@ -19,11 +19,10 @@ from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused
-from torchbake.commands._benchmarks import clean_up, folder_of
+from torchbake.commands._benchmarks import clean_up, engine_of, folder_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, connect
-from torchbake.errors import BenchmarkError, EngineError, UsageError
+from torchbake.errors import BenchmarkError, UsageError
 from torchbake.ui import console
 
 __all__ = ["EXAMPLES", "Arguments", "add_arguments", "run"]
@@ -61,7 +60,7 @@ def _run_plan(args: Arguments, file: str) -> None:
         replace(case, experiment=with_source(case.experiment, folder))
         for case in expand(plan, [place for place, _ in named], document)
     ]
-    session, engine = Session(), _engine(args, plan)
+    session, engine = Session(), engine_of(dry=args.dry_run) if plan.images else None
     finder = Finder(
         engine=engine,
         session=session,
@@ -86,19 +85,6 @@ def _run_plan(args: Arguments, file: str) -> None:
         _write_page(records.path.with_name(f"{path.stem}.html"), path.name, done)
     _show(done, args.format)
     _judge(done, args.gpu)
-
-
-def _engine(args: Arguments, plan: Plan) -> Engine | None:
-    """None where nobody asks it. A dry run shows commands without one too."""
-    if not plan.images:
-        return None
-    try:
-        return connect()
-    except EngineError as error:
-        if not args.dry_run:
-            raise
-        console.say(f"{error.message} Commands are shown as if it had the images.", style="yellow")
-        return None
 
 
 def _found(finder: Finder, named: Named, what: str | Host) -> Place | str:

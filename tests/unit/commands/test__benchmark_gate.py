@@ -1,5 +1,6 @@
 """The gate before a release: an image that is slower than the one that its tag holds is not released."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ class Place:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
         self.project = project
+        self.before: Callable[[], None] = lambda: None
         manifest = Manifest(data=b"{}", media_type=INDEX)
         self.store = Store(tags={SPEC.own_tag: BEFORE}, manifests={BEFORE: manifest})
         self.registry, self.daemon = MemoryRegistry(self.store), Daemon()
@@ -40,6 +42,7 @@ class Place:
 
     def run(self, process: Process) -> int:
         if "--model" in process.command:
+            self.before()
             process.say(printed(next(value for digest, value in self.seconds.items() if digest in process.command)))
         return 0
 
@@ -104,3 +107,15 @@ def test_what_the_plan_excludes_by_any_word_is_not_measured(
     assert place.judged(plan=f"models: [a]\nexclude: [{{image: {word}, reason: a good reason}}]\n") == CANDIDATE
     assert "the plan excludes all of its experiments" in capsys.readouterr().err
     assert place.processes.all == []
+
+
+def test_a_machine_that_wavers_is_told_with_what_a_plan_can_say(place: Place) -> None:
+    times = iter([0.1, 0.3, 0.05, 0.2, 0.15, 0.07] * 60)
+
+    def waver() -> None:
+        place.seconds = dict.fromkeys(place.seconds, next(times))
+
+    place.before = waver
+    with pytest.raises(CheckError, match="too noisy") as caught:
+        place.judged()
+    assert caught.value.hint == "End what else runs, or give the plan more num_batches."

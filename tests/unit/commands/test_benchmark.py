@@ -12,9 +12,10 @@ from tests.unit.conftest import SMALL
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes
 from torchbake import cli
-from torchbake.commands import _benchmark_compare, benchmark
+from torchbake.commands import _benchmarks
 from torchbake.core import processes as processes_module
 from torchbake.engine.runner import RUN
+from torchbake.errors import EngineError
 
 Streams = pytest.CaptureFixture[str]
 FIRST, SECOND = "acme/pytorch:2.13.0-cpu-runtime-debian12", "acme/other:latest"
@@ -63,8 +64,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     daemon, found = Daemon(), Engine()
     daemon.hold("sha256:first", FIRST)
     daemon.hold("sha256:second", SECOND)
-    for module in (benchmark, _benchmark_compare):
-        monkeypatch.setattr(module, "connect", lambda: daemon.engine)
+    monkeypatch.setattr(_benchmarks, "connect", lambda: daemon.engine)
     found.processes.stand_for(monkeypatch, processes_module)
     return found
 
@@ -151,7 +151,7 @@ def test_experiments_that_need_a_gpu_are_not_run_without_one(engine: Engine, cap
 def test_this_machines_python_is_a_place_that_needs_no_engine(
     engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "connect", lambda: pytest.fail("the engine was asked"))
+    monkeypatch.setattr(_benchmarks, "connect", lambda: pytest.fail("the engine was asked"))
     Path("plan.yaml").write_text("models: [resnet50]\nhosts: [{python: /venv/bin/python}]\nenv: {A: b}\n")
     engine.seconds = {"/venv/bin/python": 0.2}
     monkeypatch.setenv("NNODES", "3")
@@ -217,6 +217,11 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
         (("compare", "cpu runtime", SECOND, "--report"), 2, "--report does nothing here"),
         (("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--model", "a"), 2, "--plan says what is measured"),
         (("plan.yaml", "--model", "a"), 2, "--model does nothing here"),
+        (("plan.yaml", "--num_gpus", "0"), 2, "--num_gpus does nothing here"),
+        (("plan.yaml", "--threshold", "3%"), 2, "--threshold does nothing here"),
+        (("plan.yaml", "--rounds", "6"), 2, "--rounds does nothing here"),
+        (("plan.yaml", "--seed", "0"), 2, "--seed does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--registry", "ghcr.io/acme"), 2, "--registry does nothing here"),
         (("compare", "cpu runtime", SECOND, "--num_gpus", "-1"), 2, "--num_gpus should be at least 0 (got"),
         (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
         (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is no part between 0 and 1"),
@@ -263,3 +268,21 @@ def test_what_neither_image_can_do_is_left_out_of_a_comparison(engine: Engine, c
     assert "a CPU image has no use for a GPU" in told(capsys, *words, "--gpu", "require", code=24)[1]
     Path("plan.yaml").write_text("models: [a]\ngpus: 1\n")
     assert "No experiment can be run." in told(capsys, *words, code=24)[1]
+
+
+def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
+    engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> None:
+        raise EngineError("No engine answers.")
+
+    words = ("compare", "cpu runtime", "--registry", "example.com/acme", "--dry-run", "--rounds", "2")
+    for answers in (True, False):
+        if not answers:
+            monkeypatch.setattr(_benchmarks, "connect", none)
+        out, _ = told(capsys, *words)
+        first, second = (line for line in out.splitlines() if line.startswith("docker run"))
+        assert " example.com/acme/pytorch:2.13.0-cpu-runtime-debian12 /opt/torchbake/bench --model" in first
+        assert f" {FIRST} /opt/torchbake/bench --model" in second
+        assert "A A A A: 2; then of both, A B B A: 2 to 6" in out
+    assert engine.processes.all == []
