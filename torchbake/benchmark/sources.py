@@ -6,7 +6,9 @@ from pathlib import Path
 
 from torchbake.benchmark.commands import OWN_BENCH, is_own
 from torchbake.benchmark.expand import Experiment, Source
+from torchbake.benchmark.model import Plan, plan_problems
 from torchbake.core.digest import digest
+from torchbake.matrix.yaml_source import Document, Location
 
 
 def with_source(experiment: Experiment, folder: Path) -> Experiment:
@@ -19,6 +21,21 @@ def with_source(experiment: Experiment, folder: Path) -> Experiment:
     code = hashlib.sha256(file.read_bytes()).hexdigest() if is_own(experiment.model) and file.is_file() else ""
     source = Source(model=f"sha256:{code}" if code else "", data=str(folder / data) if data else "")
     return experiment.model_copy(update={"source": source})
+
+
+def demand_files(plan: Plan, document: Document, folder: Path) -> None:
+    """Raises PlanError for files of a plan in ``folder`` that are missing, unless only other machines need them."""
+    if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
+        return
+    found: list[tuple[Location, str]] = []
+    if plan.data_dir and not (folder / plan.data_dir).is_dir():
+        found.append((("data_dir",), f"{folder / plan.data_dir} is no folder"))
+    for number, model in enumerate(plan.models):
+        file = folder / model.rpartition(":")[0]
+        if is_own(model) and not file.is_file():
+            found.append((("models", number), f"{file} is no file"))
+    if found:
+        raise plan_problems(document, found)
 
 
 @cache

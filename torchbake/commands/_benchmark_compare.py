@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from torchbake.benchmark.compare import Comparison, as_json, overall
 from torchbake.benchmark.expand import Experiment, Named
-from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder, project_of
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_options import Arguments, axes, judging
@@ -21,6 +21,7 @@ from torchbake.commands._benchmarks import (
     image_place,
     one_image,
     planned,
+    read_plan,
     released_image,
     runnable,
     show,
@@ -38,11 +39,11 @@ _WITHOUT_A_PLAN = {"models": ("resnet50",), "num_batches": 20}
 
 
 def compare(args: Arguments, *words: str) -> None:
-    plan, path = _experiments(args)
-    project = project_of(args.matrix, [*words, *words_of_rules(plan)])
     if len(words) > 1 and args.registry:
         raise UsageError("--registry does nothing here: both images are named.", hint="Leave it out, or the first one.")
     session, engine = Session(), engine_of(dry=args.dry_run)
+    plan, path = _experiments(args, engine)
+    project = project_of(args.matrix, [*words, *words_of_rules(plan)])
     finder = Finder(
         engine=engine, session=session, folder=folder_of(path), timeout=plan.timeout, gpu=args.gpu, own=True,
         dry=args.dry_run, docker=plan.docker,
@@ -92,13 +93,13 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
     return reference
 
 
-def _experiments(args: Arguments) -> tuple[Plan, Path | None]:
+def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | None]:
     """Of a plan, or of the options. Raises PlanError and UsageError."""
     given = {name: value for name, value in axes(args).items() if value not in (None, ())}
     if args.plan:
         if given:
             raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")
-        return load_plan(args.plan, places=False)[0], args.plan
+        return read_plan(args.plan, engine), args.plan
     keys = {"model": "models", "batch_size": "batch_sizes", "dtype": "dtypes", "phase": "phases", "num_gpus": "gpus"}
     try:
         plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from torchbake.benchmark.compare import Comparison
 from torchbake.benchmark.expand import Named
-from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmarks import (
@@ -17,6 +17,7 @@ from torchbake.commands._benchmarks import (
     demand_speed,
     folder_of,
     planned,
+    read_plan,
     released_image,
     runnable,
 )
@@ -93,5 +94,6 @@ def _refusing(error: TorchbakeError) -> Find:
 
 def gate_of(path: Path, project: Project, engine: Engine, *, plain_http: bool) -> Gate:
     """Raises PlanError."""
-    plan, _ = load_plan(path, places=False)
-    return Gate(plan=plan, folder=folder_of(path), project=project, engine=engine, plain_http=plain_http)
+    return Gate(
+        plan=read_plan(path, engine), folder=folder_of(path), project=project, engine=engine, plain_http=plain_http
+    )

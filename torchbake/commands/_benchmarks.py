@@ -9,16 +9,18 @@ from torchbake.benchmark.compare import Compared, Comparison, overall, row, sent
 from torchbake.benchmark.estimate import Verdict
 from torchbake.benchmark.expand import Experiment, Named, comparable
 from torchbake.benchmark.field_types import Host
-from torchbake.benchmark.model import Plan
+from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, names_of
+from torchbake.benchmark.sources import demand_files
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
-from torchbake.engine.client import Engine, connect
+from torchbake.engine.client import Engine, connect, is_local
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
@@ -138,6 +140,19 @@ def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
 
 def show(compared: Sequence[Compared], title: str) -> None:
     console.show_table(HEAD, [row(each) for each in compared], title=title)
+
+
+def read_plan(path: Path, engine: Engine | None) -> Plan:
+    """A plan for images that the command line names. Raises PlanError with every problem."""
+    plan, document = load_plan(path, places=False)
+    check_files(plan, document, folder_of(path), engine)
+    return plan
+
+
+def check_files(plan: Plan, document: Document, folder: Path, engine: Engine | None) -> None:
+    """Raises PlanError for files that are missing; those of an engine elsewhere are not to be seen from here."""
+    if engine is None or is_local(engine):
+        demand_files(plan, document, folder)
 
 
 def folder_of(path: Path | None) -> Path:

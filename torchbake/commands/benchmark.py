@@ -19,7 +19,7 @@ from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused
-from torchbake.commands._benchmarks import clean_up, engine_of, folder_of
+from torchbake.commands._benchmarks import check_files, clean_up, engine_of, folder_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
@@ -53,23 +53,19 @@ def run(args: Arguments) -> int:
 def _run_plan(args: Arguments, file: str) -> None:
     path = Path(file)
     plan, document = load_plan(path)
+    folder = folder_of(path)
     project = project_of(args.matrix, plan.images)
     named = names_of(plan.images, plan.hosts, project)
-    folder = folder_of(path)
     cases = [
         replace(case, experiment=with_source(case.experiment, folder))
         for case in expand(plan, [place for place, _ in named], document)
     ]
     session, engine = Session(), engine_of(dry=args.dry_run) if plan.images else None
     finder = Finder(
-        engine=engine,
-        session=session,
-        folder=folder,
-        timeout=plan.timeout,
-        gpu=args.gpu,
-        dry=args.dry_run,
+        engine=engine, session=session, folder=folder, timeout=plan.timeout, gpu=args.gpu, dry=args.dry_run,
         docker=plan.docker,
-    )
+    )  # fmt: skip
+    check_files(plan, document, folder, engine)
     records = Records(path=args.matrix.absolute().parent / FOLDER / "results.jsonl")
     with interruptible():
         if engine and not args.dry_run:

@@ -286,3 +286,10 @@ def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
         assert f" {FIRST} /opt/torchbake/bench --model" in second
         assert "A A A A: 2; then of both, A B B A: 2 to 6" in out
     assert engine.processes.all == []
+
+
+def test_a_folder_that_is_missing_is_told_before_anything_is_started(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text(f"{PLAN}data_dir: dataa\n")
+    for words in (("plan.yaml",), ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")):
+        assert "plan.yaml:4: data_dir: " in told(capsys, *words, code=23)[1]
+    assert engine.processes.all == []
