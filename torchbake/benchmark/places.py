@@ -21,7 +21,7 @@ from torchbake.checks.smoke_run import OWN_TOOLBOX, Session, own_toolbox
 from torchbake.core.job_variables import without_job
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, answering, is_local
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import Gpu, gpu_of_host
 from torchbake.engine.runner import Runner
 from torchbake.errors import BenchmarkError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
@@ -29,7 +29,7 @@ from torchbake.matrix.select import select
 from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.reference import parse_reference
 
-_UNSEEN = Gpu(how="runtime", reason="the engine was not asked")
+_UNSEEN = Gpu(how="runtime", reason="nobody was asked")
 
 
 class Place(Protocol):
@@ -87,10 +87,14 @@ class HostPlace:
     folder: Path
     timeout: int
     stopping: threading.Event
+    gpu_mode: str = "auto"
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def problem(self, experiment: Experiment) -> str:
-        return ""
+        """Whether a machine behind ssh has a GPU is for its `bench` to say."""
+        if not experiment.on_gpu:
+            return ""
+        return (_UNSEEN if self.host.ssh else gpu_of_host()).why_not(self.gpu_mode)
 
     def words(self, experiment: Experiment) -> list[str]:
         variables = [] if self.host.ssh else [f"{name}={value}" for name, value in experiment.settings.env.items()]
@@ -162,7 +166,7 @@ class Finder:
             where = Where(kind="host", name=named.name, host=what.ssh or platform.node(), bench=bench)
             return HostPlace(
                 named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
-                stopping=self.session.stopping,
+                stopping=self.session.stopping, gpu_mode=self.gpu,
             )  # fmt: skip
         if self.engine is None:
             return self._unseen(named, what)

@@ -145,7 +145,7 @@ def test_experiments_that_need_a_gpu_are_not_run_without_one(engine: Engine, cap
     assert out.count("not-run: a CPU image has no use for a GPU") == 4
     told(capsys, "plan.yaml", "--gpu", "require", code=24)
     Path("plan.yaml").write_text(f"{PLAN}gpus: 1\n")
-    assert "No experiment could be run" in told(capsys, "plan.yaml", code=24)[1]
+    assert "no experiment could be run" in told(capsys, "plan.yaml")[1]
 
 
 def test_this_machines_python_is_a_place_that_needs_no_engine(
