@@ -58,10 +58,15 @@ def test_another_experiment_is_another_key(change: dict[str, Any]) -> None:
 
 def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    write_csv(path, [record(), record(experiment("vgg19"), reason="Out of memory, said torch.")])
+    what = experiment(num_batches=7, env={"A": "b c"}, data_dir="d", data_backend="image_folder")
+    write_csv(path, [record(what), record(experiment("vgg19"), reason="Out of memory, said torch.")])
     good, bad = csv.DictReader(path.read_text().splitlines())
     assert (good["model"], good["status"], good["throughput"], good["time_median"]) == (
         "resnet50", "success", "160.0", "0.1",
     )  # fmt: skip
     assert (good["torch"], good["peak_rss_bytes"], good["peak_gpu_bytes"]) == ("2.13.0+cpu", "1000000000", "")
+    assert (good["data_backend"], good["time_data"], good["time_p99"], good["num_batches"], good["env"], good["on"]) == (
+        "image_folder", "0.0", "0.1", "7", "A='b c'", "cpu",
+    )  # fmt: skip
+    assert (bad["data_backend"], bad["num_batches"], bad["env"]) == ("synthetic", "100", "")
     assert (bad["status"], bad["reason"], bad["throughput"]) == ("failure", "Out of memory, said torch.", "")
