@@ -107,9 +107,9 @@ def write_csv(path: Path, records: Iterable[Record]) -> None:
 
 
 COLUMNS = (
-    "model", "phase", "dtype", "batch_size", "gpus", "on", "kind", "place", "digest", "host", "started", "status", "reason",
-    "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p5", "time_p95", "time_p99",
-    "time_data", "num_batches", "num_warmup_batches", "data_backend", "env", "nodes", "world",
+    "model", "phase", "dtype", "batch_size", "gpus", "on", "kind", "place", "digest", "host", "started", "status",
+    "reason", "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p5", "time_p95",
+    "time_p99", "time_data", "num_batches", "num_warmup_batches", "data_backend", "env", "nodes", "world",
     "effective_batch", "device", "peak_rss_bytes", "peak_gpu_bytes", "torch", "cuda", "cpu", "notes",
 )  # fmt: skip
 
