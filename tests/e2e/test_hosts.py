@@ -264,6 +264,18 @@ def test_a_python_that_is_not_there_is_told(applied: Plays, tmp_path: Path) -> N
     assert applied("apply", "--limit", NEWER).changed == {NEWER: 0}, "the sandbox is as it was"
 
 
+def test_an_installation_that_fails_stops_the_wave_and_leaves_no_settings(applied: Plays, tmp_path: Path) -> None:
+    _lock(tmp_path, lambda text: re.sub(r"(?m)^numpy==\S+", "numpy==0.0.1", text))
+    hosts: Hosts = {OLDER: {"pytorch_locks": str(tmp_path)}, NEWER: {}}
+    played = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
+    assert "numpy==0.0.1" in _plain(played.said)
+    assert played.failed == {OLDER: 1}
+    assert NEWER not in played.changed, "the second wave never began"
+    box = applied.boxes.boxes[0]
+    assert "build" not in box.inside(f"ls -A {PROJECT}/.torchbake").split()
+    assert box.inside(f"ls {PROJECT}/.torchbake/sandboxes/*/torchbake.json").count("\n") == 1, "it is not complete"
+
+
 def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_path: Path) -> None:
     _lock(tmp_path, lambda text: re.sub(r"(?m)^setuptools==.*\n(?:    .*\n)+", "", text))
     box = applied.boxes.boxes[0]
@@ -281,7 +293,7 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_p
     assert played.code == 0, played.said
     sees = f"{PROJECT}/sandbox/bin/python -c 'import importlib.util as u; print(bool(u.find_spec(\"setuptools\")))'"
     assert box.ssh(sees, user="pytorch").stdout == "False\n"
-    assert applied("rollback", "--limit", OLDER).changed == {OLDER: 1}
+    assert applied("rollback", "--limit", OLDER).changed == {OLDER: 2}, "the sandbox, and what was before it"
     assert box.ssh(sees, user="pytorch").stdout == "True\n"
     assert applied("apply", "--limit", OLDER).changed == {OLDER: 0}, "it is what was asked for"
     assert len(box.inside(f"ls {PROJECT}/.torchbake/sandboxes").split()) == 2
@@ -323,6 +335,8 @@ def test_what_is_removed_leaves_the_users_own_files(applied: Plays) -> None:
     assert applied("remove", "--limit", NEWER).code == 0
     assert box.inside(f"ls -A {PROJECT}").split() == ["train.py"]
     assert applied("remove", "--limit", NEWER).changed == {NEWER: 0}
+    assert applied("remove", "--limit", NEWER, "-e", "pytorch_remove_user=true").changed == {NEWER: 1}
+    assert box.inside("getent passwd pytorch || true") == ""
 
 
 def _lock(folder: Path, change: Callable[[str], str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.unit.conftest import check_golden
+from torchbake.build.wheelhouse import PLATFORMS
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import parse_lock
 from torchbake.matrix.project import load_project
@@ -45,7 +46,7 @@ def test_a_variable_that_a_role_uses_is_in_its_argument_spec(role: str) -> None:
     texts = [path.read_text() for path in (COLLECTION / "roles" / role).rglob("*.yml") if "meta" not in path.parts]
     registered = {name for text in texts for name in re.findall(r"(?:register|loop_var): (\w+)", text)}
     used = {name for text in texts for name in re.findall(rf"(?<![\w.]){role}_\w+", text)}
-    assert used - registered - {"pytorch_kept"} == options_of(role).keys()
+    assert used - registered == options_of(role).keys()
 
 
 def test_the_page_has_every_variable() -> None:
@@ -113,6 +114,12 @@ def test_the_role_reads_of_a_lock_what_the_toolkit_reads(lock: Path) -> None:
 def test_the_sample_has_images_of_the_matrix() -> None:
     named = read("sample/group_vars/all.yml")["pytorch_default_images"].values()
     assert set(named) <= {path.parent.name for path in LOCKS}
+
+
+def test_the_page_downloads_wheels_for_the_platforms_of_the_toolkit() -> None:
+    newest = PLATFORMS[0].split("_")[2]
+    words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {PLATFORMS[-1]})"
+    assert words in (TOOLKIT / "docs/hosts.md").read_text()
 
 
 def test_the_script_of_the_sample_can_be_run() -> None:

@@ -65,7 +65,7 @@ class Container:
             + self._devices(experiment.gpus if experiment.on_gpu else 0)
         )
         words += [f"--env={name}={value}" for name, value in settings.env.items()]
-        words += [f"--volume={source}:{target}:ro" for source, target in mounts]
+        words += [_mount(source, target) for source, target in mounts]
         model = f"{FOLDER}/{experiment.model}" if own else experiment.model
         bench = bench_words(experiment, model=model, data=DATA if settings.data_dir else None)
         program = f"{TOOLBOX}/bench" if self.toolbox else "bench"  # an image of somebody else's has it not in its PATH
@@ -79,6 +79,13 @@ class Container:
         if self.gpu.how == "cdi":
             return [f"--device={KIND}={number}" for number in numbers]
         return ["--gpus", f'"device={",".join(numbers)}"']  # docker reads it as CSV: the quotes are its own
+
+
+def _mount(source: Path, target: str) -> str:
+    """Read-only. Unlike a volume, it is refused where the source is missing. Docker reads it as CSV."""
+    text = f"source={source}"
+    quoted = '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
+    return f"--mount=type=bind,{quoted},target={target},readonly"
 
 
 def limits(docker: Docker, without: frozenset[str] = frozenset()) -> list[str]:

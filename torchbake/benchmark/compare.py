@@ -10,6 +10,7 @@ from torchbake.benchmark.places import Place
 from torchbake.benchmark.run import milliseconds
 from torchbake.errors import BenchmarkError
 
+ROUNDS = 6  # the fewest whose range holds the median with 95%, by `torchbake.benchmark.estimate`
 _MORE = 3  # times the rounds that were asked for, until it is too noisy
 _WORST: tuple[Verdict, ...] = ("slower", "too noisy", "faster", "same")
 
@@ -25,14 +26,16 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How two places are compared: ``rounds`` of four runs, three times as many while it cannot be told.
+    """How two places are compared: ``rounds`` of four runs, after as many of the first place alone.
+
+    There are up to three times as many of both while it cannot be told.
 
     ``threshold`` is the least difference that counts, as a part of A's time; ``limit`` is in seconds, for one run.
     """
 
     a: Place
     b: Place
-    rounds: int = 5
+    rounds: int = ROUNDS
     threshold: float = 0.05
     seed: int = 0
     limit: int = 3600
@@ -43,7 +46,7 @@ class Comparison:
         for place in dict.fromkeys((self.a.where, self.b.where)):  # files are read from the disk by the first run
             self._median(self.a if place == self.a.where else self.b, experiment)
         alone = list[Round]()
-        for number in range(rounds_alone(self.rounds)):
+        for number in range(self.rounds):
             on_look(f"the first with itself, round {number + 1}")
             alone.append(self._round(self.a, self.a, experiment))
         *_, last = self._rounds(experiment, alone, on_look)
@@ -73,11 +76,6 @@ class Comparison:
         if isinstance(outcome, str):
             raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome}")
         return outcome.time.median
-
-
-def rounds_alone(rounds: int) -> int:
-    """How many rounds the first has with itself: half as many, as these need not find a difference."""
-    return (rounds + 1) // 2
 
 
 def overall(compared: Sequence[Compared]) -> Verdict:

@@ -3,7 +3,9 @@
 A run is told by the median of its batches' times. Four runs are a round: A B B A. The difference of a round is the mean
 logarithm of B's times less that of A's: whatever grows evenly over a round, as heat does, is in both alike and cancels.
 What is left is estimated by the median of the rounds, with a percentile bootstrap interval (Efron and Tibshirani, An
-Introduction to the Bootstrap, 1993, chapter 13) over whole rounds, as batches of one run are not independent.
+Introduction to the Bootstrap, 1993, chapter 13) over whole rounds, as batches of one run are not independent. Of few
+rounds that would be too narrow. Their interval is the range of all, which holds the median of n independent values with
+the probability 1 - 2^(1 - n): all of them lie on one side of it as often as n coins fall alike.
 """
 
 import math
@@ -16,11 +18,12 @@ from typing import Literal, TypeAlias
 Verdict: TypeAlias = Literal["faster", "slower", "same", "too noisy"]
 SAMPLES = 2000  # of the bootstrap: the ends of a 95% interval are then found to about 0.5% of its rank
 LEVEL = 0.95
+FEW = 8  # values of which the next-narrower interval, without the least and the most, is below `LEVEL`: sign test
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value with the interval that holds it with the probability `LEVEL`."""
+    """A value with the interval that holds it with the probability `LEVEL`; of fewer than 6 values with less."""
 
     value: float
     low: float
@@ -55,7 +58,9 @@ class Judgement:
 
 
 def median_of(values: Sequence[float], *, seed: int) -> Interval:
-    """The median with its bootstrap interval; the same for the same seed. ``values`` are one or more."""
+    """The median with its interval; the same for the same seed. ``values`` are one or more."""
+    if len(values) <= FEW:
+        return Interval(value=statistics.median(values), low=min(values), high=max(values))
     chance = random.Random(seed)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(SAMPLES))
     tail = (1 - LEVEL) / 2

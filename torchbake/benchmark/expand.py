@@ -9,6 +9,13 @@ from torchbake.benchmark.model import Plan, Settings, plan_problems
 from torchbake.matrix.yaml_source import Document, Location
 
 
+class Source(Model):
+    """The files behind an experiment: ``model`` is the digest of a class's own file, ``data`` a folder's whole path."""
+
+    model: str = ""
+    data: str = ""
+
+
 class Experiment(Model):
     """What is measured, wherever that is. Equal ones are comparable, whatever the plan was that they came from."""
 
@@ -18,6 +25,7 @@ class Experiment(Model):
     phase: str
     gpus: int
     settings: Settings
+    source: Source = Source()
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from torchbake.core.secret_values import secret_text
 from torchbake.jobs import validators as of_jobs
@@ -121,19 +121,35 @@ class Host(Model):
     ssh: Text | None = Field(
         None, description="where to, as ssh takes it: an alias of ~/.ssh/config, or user@host", examples=["foo_bar"]
     )
-    python: Text = Field(
-        "python3", description="its Python that has torch", examples=["/home/pytorch/pytorch/sandbox/bin/python"]
-    )
     bench: Text | None = Field(
         None,
         description="the file `bench` there; if not set: on this machine the toolkit's own, over ssh that in the PATH",
         examples=["/opt/torchbake/bench"],
     )
+    python: Text = Field(
+        "python3",
+        description="its Python that has torch; over ssh with `bench` alone",
+        examples=["/home/pytorch/pytorch/sandbox/bin/python"],
+    )
+
+    @field_validator("python")
+    @classmethod
+    def _starts_something(cls, python: str, info: ValidationInfo) -> str:
+        """Asked only where the key is written. ``bench`` stands above it, so that it is known here."""
+        if info.data.get("ssh") and not info.data.get("bench"):
+            raise ValueError("starts nothing over ssh without `bench`: name that file too, or leave `python` out")
+        return python
+
+    @property
+    def word(self) -> str:
+        """What a plan's rules call it: where it is, or by which Python where it is this machine."""
+        return self.ssh or self.python
 
     @property
     def name(self) -> str:
-        """What it is called in results: where it is, and by which Python where it is this machine."""
-        return self.ssh or self.python
+        """What it is called in results, with all by which two on one machine differ."""
+        python = [self.python] if self.ssh and "python" in self.model_fields_set else []
+        return " ".join([self.word, *python, *([self.bench] if self.bench else [])])
 
 
 class Exclude(Model):

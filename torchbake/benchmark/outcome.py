@@ -27,6 +27,8 @@ class Times(_Part):
     min: float
     max: float
     p95: float
+    p5: float | None = None
+    p99: float | None = None
 
 
 class Memory(_Part):
@@ -40,6 +42,8 @@ class Data(_Part):
     """Where samples came from; ``bound``: batches waited for them."""
 
     backend: str = "synthetic"
+    loader_threads: int | None = None
+    shuffle: bool = False
     bound: bool = False
 
 
@@ -49,10 +53,14 @@ class Machine(_Part):
     name: str = ""
     cpu: str = ""
     cores: int | None = None
+    threads: int | None = None
 
 
 class Result(_Part):
-    """One successful run. ``times`` are seconds of each batch, ``throughput`` samples a second of all devices."""
+    """One successful run. ``times`` are seconds of each batch, ``throughput`` samples a second of all devices.
+
+    ``data_times`` are the part of these that each batch waited for samples. Older records lack what has a default.
+    """
 
     status: Literal["success"]
     model_title: str
@@ -60,8 +68,11 @@ class Result(_Part):
     device: str
     devices: tuple[str, ...] = ()
     world: int = 1
+    nodes: int = 1
     effective_batch: int
     times: tuple[float, ...] = Field(min_length=1)
+    data_times: tuple[float, ...] = ()
+    warmup_times: tuple[float, ...] = ()
     time: Times
     throughput: float
     memory: Memory = Memory()

@@ -13,6 +13,7 @@ from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.field_types import Docker, Host
 from torchbake.benchmark.outcome import Result, read_outcome
 from torchbake.benchmark.records import Where
+from torchbake.benchmark.sources import own_bench
 from torchbake.benchmark.trial import Trial, try_image
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
@@ -20,7 +21,7 @@ from torchbake.checks.smoke_run import OWN_TOOLBOX, Session, own_toolbox
 from torchbake.core.job_variables import without_job
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, answering, is_local
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import Gpu, gpu_of_host
 from torchbake.engine.runner import Runner
 from torchbake.errors import BenchmarkError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
@@ -28,7 +29,7 @@ from torchbake.matrix.select import select
 from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.reference import parse_reference
 
-_UNSEEN = Gpu(how="runtime", reason="the engine was not asked")
+_UNSEEN = Gpu(how="runtime", reason="nobody was asked")
 
 
 class Place(Protocol):
@@ -86,10 +87,14 @@ class HostPlace:
     folder: Path
     timeout: int
     stopping: threading.Event
+    gpu_mode: str = "auto"
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def problem(self, experiment: Experiment) -> str:
-        return ""
+        """Whether a machine behind ssh has a GPU is for its `bench` to say."""
+        if not experiment.on_gpu:
+            return ""
+        return (_UNSEEN if self.host.ssh else gpu_of_host()).why_not(self.gpu_mode)
 
     def words(self, experiment: Experiment) -> list[str]:
         variables = [] if self.host.ssh else [f"{name}={value}" for name, value in experiment.settings.env.items()]
@@ -120,7 +125,7 @@ def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | No
         for name, reference in _images(word, project):
             found.setdefault(name, (Named(kind="image", word=word, name=name), reference))
     for host in hosts:
-        found.setdefault(host.name, (Named(kind="host", word=host.name, name=host.name), host))
+        found.setdefault(host.name, (Named(kind="host", word=host.word, name=host.name), host))
     return list(found.values())
 
 
@@ -157,10 +162,11 @@ class Finder:
     def place(self, named: Named, what: str | Host) -> Place:
         """Raises BenchmarkError where the engine has no such image, and EngineError."""
         if isinstance(what, Host):
-            where = Where(kind="host", name=named.name, host=what.ssh or platform.node())
+            bench = "" if what.ssh or what.bench else own_bench()
+            where = Where(kind="host", name=named.name, host=what.ssh or platform.node(), bench=bench)
             return HostPlace(
                 named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
-                stopping=self.session.stopping,
+                stopping=self.session.stopping, gpu_mode=self.gpu,
             )  # fmt: skip
         if self.engine is None:
             return self._unseen(named, what)
@@ -168,7 +174,8 @@ class Finder:
 
     def _unseen(self, named: Named, reference: str) -> Place:
         """An image that nobody could look into: for a dry run."""
-        container = Container(image=reference, family="cuda", gpu=_UNSEEN, folder=self.folder)
+        toolbox = OWN_TOOLBOX if self.own else None
+        container = Container(image=reference, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)
         return self._image(named, container, Where(kind="image", name=named.name, host=platform.node()), {})
 
     def _held(self, engine: Engine, named: Named, reference: str) -> Place:
@@ -189,7 +196,8 @@ class Finder:
             gpu=find_gpu(engine, digest, family, self.gpu, self.session, dry=self.dry),
             toolbox=self._toolbox(engine, config.get("Labels") or {}, tried), without=tried.without,
         )  # fmt: skip
-        where = Where(kind="image", name=named.name, digest=digest, host=host)
+        bench = own_bench() if container.toolbox else ""
+        where = Where(kind="image", name=named.name, digest=digest, host=host, bench=bench)
         return self._image(named, container, where, labels)
 
     def _image(self, named: Named, container: Container, where: Where, labels: Mapping[str, str]) -> ImagePlace:

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import os
+import shlex
+import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,10 @@ from torchbake.core.files import write_text
 
 
 class Where(BaseModel):
-    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it."""
+    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it.
+
+    ``bench`` is the digest of this toolkit's `bench`, where the place has none of its own.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,6 +29,7 @@ class Where(BaseModel):
     name: str
     digest: str = ""
     host: str
+    bench: str = ""
 
 
 class Record(BaseModel):
@@ -50,10 +56,10 @@ class Record(BaseModel):
 def key_of(experiment: Experiment, where: Where) -> str:
     """Equal for what need not be measured again: the same experiment, on the same image or place, on the same machine.
 
-    An image is known by its digest, whatever its tags are.
+    An image is known by its digest, whatever its tags are; a model's own file and a mounted `bench` by theirs.
     """
     place = where.digest or where.name
-    return json.dumps([experiment.model_dump(), place, where.host], sort_keys=True)
+    return json.dumps([experiment.model_dump(), place, where.host, where.bench], sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +107,9 @@ def write_csv(path: Path, records: Iterable[Record]) -> None:
 
 
 COLUMNS = (
-    "model", "phase", "dtype", "batch_size", "gpus", "kind", "place", "digest", "host", "started", "status", "reason",
-    "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p95", "world",
+    "model", "phase", "dtype", "batch_size", "gpus", "on", "kind", "place", "digest", "host", "started", "status",
+    "reason", "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p5", "time_p95",
+    "time_p99", "time_data", "num_batches", "num_warmup_batches", "data_backend", "env", "nodes", "world",
     "effective_batch", "device", "peak_rss_bytes", "peak_gpu_bytes", "torch", "cuda", "cpu", "notes",
 )  # fmt: skip
 
@@ -113,11 +120,16 @@ def row_of(record: Record) -> dict[str, object]:
     row: dict[str, object] = dict.fromkeys(COLUMNS, "")
     row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus"})
     row |= {"kind": where.kind, "place": where.name, "digest": where.digest, "host": where.host}
+    row |= case.settings.model_dump(include={"num_batches", "num_warmup_batches"})
+    row["data_backend"] = case.settings.data_backend if case.settings.data_dir else "synthetic"
+    row["on"] = "gpu" if case.on_gpu else "cpu"
+    row["env"] = " ".join(f"{name}={shlex.quote(value)}" for name, value in case.settings.env.items())
     row |= {"started": record.started, "status": "success" if result else "failure", "reason": record.reason}
     if result is None:
         return row
     row |= {f"time_{name}": value for name, value in result.time.model_dump().items()}
-    row |= {"throughput": result.throughput, "world": result.world, "effective_batch": result.effective_batch}
+    row |= result.model_dump(include={"throughput", "world", "nodes", "effective_batch"})
+    row["time_data"] = statistics.fmean(result.data_times) if result.data_times else ""
     row |= result.memory.model_dump() | {"device": " + ".join(result.devices) or result.device}
     row |= {name: result.versions.get(name) or "" for name in ("torch", "cuda")}
     return row | {"cpu": result.host.cpu, "notes": " ".join(result.notes)}

@@ -11,7 +11,7 @@ from torchbake.benchmark.run import Done
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One place's result. ``against`` is how much longer a batch takes than on the first place: 0.1 is 10%."""
+    """One place's result. ``against`` is how much longer a batch takes than on the plan's first place: 0.1 is 10%."""
 
     place: str
     result: Result
@@ -64,26 +64,28 @@ class Summary:
 def summarise(done: Sequence[Done]) -> Summary:
     """Of a run, in its order: what is of one experiment stands side by side there."""
     found = [(one, one.record.result) for one in done if one.record and one.record.result]
+    places = tuple(dict.fromkeys(one.case.place.name for one in done))
     groups = [
-        _group(experiment, [(one.case.place.name, result) for one, result in lines])
+        _group(experiment, [(one.case.place.name, result) for one, result in lines], places[0])
         for experiment, lines in groupby(found, key=lambda pair: pair[0].case.experiment)
     ]
     return Summary(
         groups=tuple(groups),
         scaling=tuple(_scaling(found)),
         missing=tuple(one for one in done if not (one.record and one.record.result)),
-        places=tuple(dict.fromkeys(one.case.place.name for one in done)),
+        places=places,
         hosts=tuple(dict.fromkeys(one.record.where.host for one, _ in found if one.record)),
     )
 
 
-def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]]) -> Group:
-    first = lines[0][1].time.median
+def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]], first: str) -> Group:
+    """Where the plan's first place has no result, nothing stands against it."""
+    base = next((result.time.median for place, result in lines if place == first), None)
     return Group(
         experiment=experiment,
         lines=tuple(
-            Line(place=place, result=result, against=result.time.median / first - 1 if number else None)
-            for number, (place, result) in enumerate(lines)
+            Line(place=place, result=result, against=result.time.median / base - 1 if base and place != first else None)
+            for place, result in lines
         ),
     )
 

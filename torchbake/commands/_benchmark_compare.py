@@ -4,26 +4,34 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.benchmark.compare import Comparison, as_json, overall, rounds_alone
-from torchbake.benchmark.expand import Experiment, comparable
-from torchbake.benchmark.model import Plan, load_plan
-from torchbake.benchmark.places import Finder, Place, project_of
+from pydantic import ValidationError
+
+from torchbake.benchmark.compare import Comparison, as_json, overall
+from torchbake.benchmark.expand import Experiment, Named
+from torchbake.benchmark.model import Plan
+from torchbake.benchmark.places import Finder, project_of
 from torchbake.checks.smoke_run import Session
-from torchbake.commands._benchmark_options import Arguments, axes
+from torchbake.commands._benchmark_options import Arguments, axes, judging
 from torchbake.commands._benchmarks import (
     clean_up,
     compare_all,
     demand_speed,
+    engine_of,
     folder_of,
     image_place,
     one_image,
+    planned,
+    read_plan,
     released_image,
+    runnable,
     show,
+    words_of_rules,
 )
 from torchbake.commands._selection import repository_of
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import Engine, connect
+from torchbake.engine.client import Engine
 from torchbake.errors import BenchmarkError, UsageError
+from torchbake.matrix.problems import explain
 from torchbake.matrix.project import Project
 from torchbake.ui import console
 
@@ -31,40 +39,43 @@ _WITHOUT_A_PLAN = {"models": ("resnet50",), "num_batches": 20}
 
 
 def compare(args: Arguments, *words: str) -> None:
-    plan, path = _experiments(args)
-    project = project_of(args.matrix, words)
-    session, engine = Session(), connect()
+    if len(words) > 1 and args.registry:
+        raise UsageError("--registry does nothing here: both images are named.", hint="Leave it out, or the first one.")
+    session, engine = Session(), engine_of(dry=args.dry_run)
+    plan, path = _experiments(args, engine)
+    project = project_of(args.matrix, [*words, *words_of_rules(plan)])
     finder = Finder(
         engine=engine, session=session, folder=folder_of(path), timeout=plan.timeout, gpu=args.gpu, own=True,
         dry=args.dry_run, docker=plan.docker,
     )  # fmt: skip
     with interruptible():
-        if not args.dry_run:
+        if engine and not args.dry_run:
             clean_up(engine)
         names = words if len(words) > 1 else (_released(args, words[0], project, engine), *words)
         a, b = (image_place(finder, word, project) for word in names)
         if a.where.digest == b.where.digest and not args.dry_run:
             console.say("both are the same image", style="yellow")
-        cases = comparable(plan, (a.named, b.named))
+        cases = runnable((a, b), _planned(plan, project, (a.named, b.named)), args.gpu)
+        comparison = Comparison(a=a, b=b, limit=plan.timeout, **judging(args))
         if args.dry_run:
-            _show_runs(args, (a, b), cases)
+            _show_runs(comparison, cases)
             return
-        comparison = Comparison(
-            a=a, b=b, rounds=args.rounds, threshold=args.threshold, seed=args.seed, limit=plan.timeout
-        )
         compared = compare_all(comparison, cases, session, engine)
     if args.format == "json":
         console.show_json({
-            "verdict": overall(compared), "threshold": args.threshold, "a": a.where.model_dump(),
+            "verdict": overall(compared), "threshold": comparison.threshold, "a": a.where.model_dump(),
             "b": b.where.model_dump(), "experiments": [as_json(each) for each in compared],
         })  # fmt: skip
     else:
         show(compared, f"{b.named.name} against {a.named.name}")
-    demand_speed(compared)
+    demand_speed(compared, quieter="give --rounds or --threshold more")
 
 
-def _released(args: Arguments, word: str, project: Project | None, engine: Engine) -> str:
-    """The reference of an image's release. Raises UsageError, BenchmarkError, RegistryError and EngineError."""
+def _released(args: Arguments, word: str, project: Project | None, engine: Engine | None) -> str:
+    """The reference of an image's release; of a dry run by its tag, since nothing is pulled.
+
+    Raises UsageError, BenchmarkError, RegistryError and EngineError.
+    """
     if not args.registry:
         raise UsageError(
             "With which image?", hint="Write: compare A B; or name the registry of its release: --registry"
@@ -74,27 +85,46 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
     if spec is None:
         raise UsageError(f"{word!r} is no image of the matrix.", hint="Name both: compare A B")
     repository = repository_of(args.registry, spec)
+    if args.dry_run or engine is None:
+        return f"{repository}:{spec.own_tag}"
     reference = released_image(spec, repository, engine, plain_http=args.plain_http)
     if not reference:
         raise BenchmarkError(f"{repository} holds no {spec.own_tag}.", hint="Name both images: compare A B")
     return reference
 
 
-def _experiments(args: Arguments) -> tuple[Plan, Path | None]:
+def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | None]:
     """Of a plan, or of the options. Raises PlanError and UsageError."""
     given = {name: value for name, value in axes(args).items() if value not in (None, ())}
     if args.plan:
         if given:
             raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")
-        return load_plan(args.plan, places=False)[0], args.plan
+        return read_plan(args.plan, engine), args.plan
     keys = {"model": "models", "batch_size": "batch_sizes", "dtype": "dtypes", "phase": "phases", "num_gpus": "gpus"}
-    return Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()}), None
+    try:
+        plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})
+    except ValidationError as error:
+        (key, *_), said = explain(error.errors()[0], Plan)
+        option = next((name for name, plural in keys.items() if plural == key), key)
+        raise UsageError(f"--{option} {said}.", hint="See: nox -s benchmark -- --help") from None
+    return plan, None
 
 
-def _show_runs(args: Arguments, places: Sequence[Place], cases: Sequence[Experiment]) -> None:
+def _planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> Sequence[Experiment]:
+    """Raises BenchmarkError where the plan excludes everything."""
+    found = planned(plan, project, images)
+    if not found:
+        raise BenchmarkError(
+            f"The plan excludes all of its experiments in {' and '.join(named.name for named in images)}.",
+            hint="Take a rule of `exclude` away, or compare other images.",
+        )
+    return found
+
+
+def _show_runs(comparison: Comparison, cases: Sequence[Experiment]) -> None:
     for each in cases:
-        for place in places:
+        for place in (comparison.a, comparison.b):
             print(f"# {each.name}, {place.named.name}")
             print(shlex.join(place.words(each)))
-    alone, least = rounds_alone(args.rounds), args.rounds
-    print(f"# rounds of the first alone, A A A A: {alone}; then of both, A B B A: {least} to {3 * least}")
+    least = comparison.rounds
+    print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {3 * least}")

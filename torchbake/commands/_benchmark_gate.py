@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import NoReturn
 
 from torchbake.benchmark.compare import Comparison
-from torchbake.benchmark.expand import Named, comparable
-from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.expand import Named
+from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder
 from torchbake.checks.smoke_run import Session
-from torchbake.commands._benchmarks import clean_up, compare_all, demand_speed, folder_of, released_image
+from torchbake.commands._benchmarks import (
+    clean_up,
+    compare_all,
+    demand_speed,
+    folder_of,
+    planned,
+    read_plan,
+    released_image,
+    runnable,
+)
 from torchbake.engine.client import Engine
 from torchbake.errors import CheckError, TorchbakeError
+from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Candidate
@@ -36,6 +46,7 @@ class Gate:
 
     plan: Plan
     folder: Path
+    project: Project
     engine: Engine
     plain_http: bool
 
@@ -54,6 +65,10 @@ class Gate:
 
     def _compare(self, candidate: Candidate, spec: ImageSpec, repository: Repository) -> None:
         """Raises SlowerError and NoisyError, and BenchmarkError where it cannot be measured."""
+        cases = planned(self.plan, self.project, (Named(kind="image", word=spec.id, name=spec.id),))
+        if not cases:
+            console.say(f"{spec.id}: the plan excludes all of its experiments", style="yellow")
+            return
         before = released_image(spec, repository, self.engine, plain_http=self.plain_http)
         if not before:
             console.say(f"{spec.id} has no release yet: there is nothing to be slower than", style="dim")
@@ -65,11 +80,9 @@ class Gate:
             docker=self.plan.docker,
         )  # fmt: skip
         a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in (before, candidate.digest))
-        cases = comparable(self.plan, (Named(kind="image", word=spec.id, name=spec.id),))
-        if not cases:
-            console.say(f"{spec.id}: the plan excludes all of its experiments", style="yellow")
-            return
-        demand_speed(compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), cases, session, self.engine))
+        able = runnable((a, b), cases, finder.gpu)
+        compared = compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), able, session, self.engine)
+        demand_speed(compared, quieter="give the plan more num_batches")
 
 
 def _refusing(error: TorchbakeError) -> Find:
@@ -79,7 +92,8 @@ def _refusing(error: TorchbakeError) -> Find:
     return refuse
 
 
-def gate_of(path: Path, engine: Engine, *, plain_http: bool) -> Gate:
+def gate_of(path: Path, project: Project, engine: Engine, *, plain_http: bool) -> Gate:
     """Raises PlanError."""
-    plan, _ = load_plan(path, places=False)
-    return Gate(plan=plan, folder=folder_of(path), engine=engine, plain_http=plain_http)
+    return Gate(
+        plan=read_plan(path, engine), folder=folder_of(path), project=project, engine=engine, plain_http=plain_http
+    )

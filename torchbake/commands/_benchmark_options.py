@@ -4,7 +4,9 @@ import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.field_types import DTYPES, PHASES
 from torchbake.commands._options import Format, add_format, add_registry, positive
 from torchbake.engine.gpu import MODES
@@ -28,9 +30,9 @@ class Arguments:
     phase: str | None
     num_batches: int | None
     num_gpus: int | None
-    threshold: float
-    rounds: int
-    seed: int
+    threshold: float | None
+    rounds: int | None
+    seed: int | None
     registry: str | None
     plain_http: bool
     format: Format
@@ -54,13 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument("--num_batches", "--num-batches", type=positive("--num_batches"), metavar="N", help="(20)")
     compare.add_argument("--num_gpus", "--num-gpus", type=int, metavar="N", help="0 is the CPU (0)")
     compare.add_argument(
-        "--threshold", type=share, default=0.05, metavar="SHARE", help="the least difference that counts (default: 5%%)"
+        "--threshold", type=share, metavar="SHARE", help="the least difference that counts (default: 5%%)"
     )
     compare.add_argument(
-        "--rounds", type=positive("--rounds"), default=5, metavar="N",
-        help="rounds of four runs, A B B A; three times as many while it cannot be told (default: 5)",
+        "--rounds", type=positive("--rounds"), metavar="N",
+        help="rounds of four runs, A B B A, after as many of A alone; three times as many while it cannot be told. "
+        f"Of N below {ROUNDS} an interval is the range of all, which holds the median with 1 - 2^(1 - N), "
+        f"not 95%% (default: {ROUNDS})",
     )  # fmt: skip
-    compare.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
+    compare.add_argument("--seed", type=int, metavar="N", help="of the bootstrap (default: 0)")
     add_registry(parser, required=False, text="compare: where the release of B is: ghcr.io/acme")
     add_format(parser)
 
@@ -76,12 +80,12 @@ def share(text: str) -> float:
 
 def refuse_unused(args: Arguments, *, compare: bool) -> None:
     """An option that would do nothing is a mistake: whoever wrote it counts on it."""
-    of_plan = {"--force": args.force, "--report": args.report}
-    of_compare = {f"--{name}": value for name, value in axes(args).items()} | {
-        "--plan": args.plan, "--registry": args.registry,
+    of_plan = {"--force": args.force or None, "--report": args.report or None}
+    of_compare = {f"--{name}": value for name, value in (axes(args) | judging(args)).items()} | {
+        "--plan": args.plan, "--registry": args.registry, "--plain-http": args.plain_http or None,
     }  # fmt: skip
     for option, value in (of_plan if compare else of_compare).items():
-        if value:
+        if value not in (None, ()):
             raise UsageError(f"{option} does nothing here.", hint="See: nox -s benchmark -- --help")
 
 
@@ -89,3 +93,9 @@ def axes(args: Arguments) -> dict[str, object]:
     """What the command line says of experiments, by the names of options."""
     names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
     return {name: getattr(args, name) for name in names}
+
+
+def judging(args: Arguments) -> dict[str, Any]:
+    """What the command line says of how a comparison is judged, by the names of options."""
+    given = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
+    return {name: value for name, value in given.items() if value is not None}

@@ -7,22 +7,26 @@ from pathlib import Path
 
 from torchbake.benchmark.compare import Compared, Comparison, overall, row, sentence
 from torchbake.benchmark.estimate import Verdict
-from torchbake.benchmark.expand import Experiment, Named
+from torchbake.benchmark.expand import Experiment, Named, comparable
 from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, names_of
+from torchbake.benchmark.sources import demand_files
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, connect, is_local
 from torchbake.engine.leftovers import remove_leftovers
-from torchbake.errors import BenchmarkError, NoisyError, SelectorError, SlowerError
+from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
+_GPUS = "See docs/gpu.md."
 HEAD = ("experiment", "first", "second", "verdict")
 
 
@@ -40,6 +44,17 @@ def image_place(finder: Finder, word: str, project: Project | None) -> Place:
     return finder.place(*one_image(word, project))
 
 
+def engine_of(*, dry: bool) -> Engine | None:
+    """None where none answers a dry run, which shows commands without one too. Raises EngineError."""
+    try:
+        return connect()
+    except EngineError as error:
+        if not dry:
+            raise
+        console.say(f"{error.message} Commands are shown as if it had the images.", style="yellow")
+        return None
+
+
 def clean_up(engine: Engine) -> None:
     """Remove what runs left that were killed: it would go on measuring beside us."""
     left = remove_leftovers(engine)
@@ -47,14 +62,46 @@ def clean_up(engine: Engine) -> None:
         console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
 
 
+def words_of_rules(plan: Plan) -> list[str]:
+    """By what a plan's rules name images."""
+    return [word for rule in plan.exclude for word in rule.image or ()]
+
+
+def planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> tuple[Experiment, ...]:
+    """The experiments that the plan excludes in none of these images, whichever of its words mean them.
+
+    Raises SelectorError and UsageError for such a word.
+    """
+    names = {named.name for named in images}
+    meant = [named for word in words_of_rules(plan) for named, _ in names_of([word], (), project)]
+    return comparable(plan, [*images, *(named for named in meant if named.name in names)])
+
+
+def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: str) -> list[Experiment]:
+    """Those that every place can run; what none can is left out and said, unless a GPU is required.
+
+    Raises BenchmarkError for one that only some can run, and where nothing is left.
+    """
+    found, said = list[Experiment](), list[str]()
+    for each in experiments:
+        problems = [f"{each.name} in {place.named.name}: {why}" for place in places if (why := place.problem(each))]
+        if problems and (gpu == "require" or len(problems) < len(places)):
+            raise BenchmarkError(f"{problems[0]}.", hint=_GPUS)
+        if problems:
+            said.append(problems[0])
+        else:
+            found.append(each)
+    if said and not found:
+        raise BenchmarkError(f"No experiment can be run. {said[0]}.", hint=_GPUS)
+    for why in said:
+        console.say(f"left out: {why}", style="yellow")
+    return found
+
+
 def compare_all(
-    comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine
+    comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine | None
 ) -> list[Compared]:
-    """One after the other. Raises BenchmarkError where a run fails, or where one cannot be."""
-    for place in (comparison.a, comparison.b):
-        for each in experiments:
-            if problem := place.problem(each):
-                raise BenchmarkError(f"{each.name} in {place.named.name}: {problem}.", hint="See docs/gpu.md.")
+    """One after the other. Raises BenchmarkError where a run fails."""
     with board(len(experiments), doing="comparing") as shown, contextlib.ExitStack() as ending:
         return run_all(
             experiments,
@@ -76,8 +123,8 @@ def _compare(comparison: Comparison, experiment: Experiment, shown: Board) -> Co
     return found
 
 
-def demand_speed(compared: Sequence[Compared]) -> Verdict:
-    """The verdict of all. Raises SlowerError and NoisyError."""
+def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
+    """The verdict of all. Raises SlowerError and NoisyError, with what makes it ``quieter`` beside less to do."""
     verdict = overall(compared)
     bad = [each for each in compared if each.judgement.verdict == verdict]
     told = "; ".join(f"{each.experiment.name}: {sentence(each.judgement)}" for each in bad)
@@ -86,13 +133,26 @@ def demand_speed(compared: Sequence[Compared]) -> Verdict:
     if verdict == "too noisy":
         raise NoisyError(
             f"This machine is too noisy to tell. {told}.",
-            hint="End what else runs, or give --rounds or --threshold more.",
+            hint=f"End what else runs, or {quieter}.",
         )
     return verdict
 
 
 def show(compared: Sequence[Compared], title: str) -> None:
     console.show_table(HEAD, [row(each) for each in compared], title=title)
+
+
+def read_plan(path: Path, engine: Engine | None) -> Plan:
+    """A plan for images that the command line names. Raises PlanError with every problem."""
+    plan, document = load_plan(path, places=False)
+    check_files(plan, document, folder_of(path), engine)
+    return plan
+
+
+def check_files(plan: Plan, document: Document, folder: Path, engine: Engine | None) -> None:
+    """Raises PlanError for files that are missing; those of an engine elsewhere are not to be seen from here."""
+    if engine is None or is_local(engine):
+        demand_files(plan, document, folder)
 
 
 def folder_of(path: Path | None) -> Path:

@@ -126,7 +126,7 @@ def run(args: Arguments) -> int:
         )
         for spec in selection.specs
     ]
-    gate = gate_of(args.benchmark, engine, plain_http=args.plain_http) if args.benchmark else None
+    gate = gate_of(args.benchmark, project, engine, plain_http=args.plain_http) if args.benchmark else None
     with interruptible():
         if gate and not args.dry_run:
             due = [

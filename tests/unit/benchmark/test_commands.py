@@ -1,5 +1,6 @@
 """Command lines: what a person could type, the same for every image."""
 
+import csv
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -45,14 +46,23 @@ def test_what_the_plan_adds_is_there() -> None:
 
 def test_a_model_and_data_of_ones_own_are_mounted() -> None:
     said = line(container(), experiment("models/mine.py:Net", data_dir="data", num_loader_threads=2))
-    assert "--volume=/plans:/plan:ro --volume=/plans/data:/data:ro" in said
+    assert "--mount=type=bind,source=/plans,target=/plan,readonly --mount=type=bind,source=/plans/data," in said
     assert "--model /plan/models/mine.py:Net" in said
     assert "--data_dir /data --data_backend caffe_lmdb --data_shuffle false --num_loader_threads 2" in said
 
 
+def test_a_folder_may_have_any_name() -> None:
+    words = container().words(experiment(data_dir='a:b, "c"'))
+    (mount,) = (word.removeprefix("--mount=") for word in words if word.startswith("--mount="))
+    assert next(csv.reader([mount])) == ["type=bind", 'source=/plans/a:b, "c"', "target=/data", "readonly"]
+
+
 def test_an_image_without_bench_is_given_ours() -> None:
     said = line(container(toolbox=Path("/toolbox")), experiment())
-    assert "--volume=/toolbox:/opt/torchbake:ro acme/pytorch:cpu /opt/torchbake/bench --model" in said
+    assert (
+        "--mount=type=bind,source=/toolbox,target=/opt/torchbake,readonly acme/pytorch:cpu /opt/torchbake/bench --model"
+        in said
+    )
 
 
 @pytest.mark.parametrize(

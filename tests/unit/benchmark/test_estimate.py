@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchbake.benchmark import estimate
+from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.estimate import Judgement, Round, judge, median_of, noise_of
 
 TIMES = st.lists(st.floats(min_value=1e-6, max_value=1e4), min_size=1, max_size=30)
@@ -40,8 +41,8 @@ class Machine:
 
 def compared(seed: int, slower: float, *, noise: float = 1.0, threshold: float = 0.05) -> Judgement:
     machine = Machine(seed, noise)
-    alone = [machine.round(0.1, 0.1) for _ in range(3)]
-    return judge(alone, [machine.round(0.1, 0.1 * slower) for _ in range(5)], threshold=threshold, seed=0)
+    alone = [machine.round(0.1, 0.1) for _ in range(ROUNDS)]
+    return judge(alone, [machine.round(0.1, 0.1 * slower) for _ in range(ROUNDS)], threshold=threshold, seed=0)
 
 
 @pytest.mark.parametrize(("slower", "verdict"), [(1.0, "same"), (1.1, "slower"), (0.9, "faster"), (1.02, "same")])
@@ -111,3 +112,17 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
         held += found.low <= 1 <= found.high
     assert estimate.LEVEL == 0.95
     assert held >= 88
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, ROUNDS, 7, 8])
+def test_the_interval_of_few_rounds_covers_as_often_as_the_page_says(count: int) -> None:
+    chance, tries = random.Random(1), 4000
+    intervals = (median_of([chance.gauss(1, 0.1) for _ in range(count)], seed=0) for _ in range(tries))
+    held = sum(found.low <= 1 <= found.high for found in intervals) / tries
+    assert held == pytest.approx(1 - 2 ** (1 - count), abs=0.02)
+
+
+def test_as_many_rounds_as_are_run_unasked_are_enough_for_the_level() -> None:
+    assert 1 - 2 ** (1 - ROUNDS) >= estimate.LEVEL > 1 - 2 ** (2 - ROUNDS)
+    assert 1 - 2 * (1 + estimate.FEW) / 2**estimate.FEW < estimate.LEVEL  # one value fewer at either end
+    assert 1 - 2 * (2 + estimate.FEW) / 2 ** (estimate.FEW + 1) >= estimate.LEVEL

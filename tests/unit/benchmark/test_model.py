@@ -36,6 +36,7 @@ def test_one_value_may_stand_for_a_list_and_none_counts_twice() -> None:
         ("models: [a]\nargs: ['--model=b']\n", "plan.yaml:2: args.0: '--model=b' is said by the key 'models'"),
         ("models: [a]\nargs: [--data_dir, /x]\n", "'--data_dir' is said by the key 'data_dir'"),
         ("models: [a]\nenv: {HF: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH}\n", "holds a key, a token or a password"),
+        ("models: [a]\nhosts: [{ssh: b, python: /venv/bin/python}]\n", "plan.yaml:2: hosts.0.python: starts nothing"),
         ("", "plan.yaml:1: is empty"),
     ],
 )  # fmt: skip

@@ -13,6 +13,13 @@ def test_a_result_is_read_and_what_is_unknown_is_left() -> None:
     assert (found.memory.peak_rss_bytes, found.memory.peak_gpu_bytes, found.world) == (10**9, None, 1)
 
 
+def test_what_bench_measures_apart_is_kept() -> None:
+    data = {"backend": "image_folder", "loader_threads": 4, "shuffle": True, "bound": True}
+    found = result(0.2, data=data, data_times=[0.1, 0.2], warmup_times=[3.0], nodes=2)
+    assert (found.data_times, found.warmup_times, found.nodes) == ((0.1, 0.2), (3.0,), 2)
+    assert (found.data.model_dump(), found.time.p5, found.time.p99, found.host.threads) == (data, 0.2, 0.2, 2)
+
+
 def test_the_line_is_found_behind_what_else_is_said() -> None:
     assert not isinstance(read_outcome(finished(printed() + "a library says goodbye\n")), str)
 

@@ -45,7 +45,7 @@ def test_a_torn_line_costs_itself_alone(records: Records, torn: str) -> None:
 
 def test_an_image_is_known_by_its_digest_and_a_host_by_its_name() -> None:
     assert key_of(experiment(), HERE) == key_of(experiment(), HERE.model_copy(update={"name": "another tag"}))
-    for change in ({"digest": "sha256:b"}, {"host": "there"}):
+    for change in ({"digest": "sha256:b"}, {"host": "there"}, {"bench": "sha256:c"}):
         assert key_of(experiment(), HERE) != key_of(experiment(), HERE.model_copy(update=change))
     host = Where(kind="host", name="foo", host="foo")
     assert key_of(experiment(), host) != key_of(experiment(), host.model_copy(update={"name": "bar"}))
@@ -58,10 +58,16 @@ def test_another_experiment_is_another_key(change: dict[str, Any]) -> None:
 
 def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    write_csv(path, [record(), record(experiment("vgg19"), reason="Out of memory, said torch.")])
+    what = experiment(num_batches=7, env={"A": "b c"}, data_dir="d", data_backend="image_folder")
+    write_csv(path, [record(what), record(experiment("vgg19"), reason="Out of memory, said torch.")])
     good, bad = csv.DictReader(path.read_text().splitlines())
     assert (good["model"], good["status"], good["throughput"], good["time_median"]) == (
         "resnet50", "success", "160.0", "0.1",
     )  # fmt: skip
     assert (good["torch"], good["peak_rss_bytes"], good["peak_gpu_bytes"]) == ("2.13.0+cpu", "1000000000", "")
+    told = ("data_backend", "time_data", "time_p99", "num_batches", "env", "on")
+    assert tuple(good[name] for name in told) == (
+        "image_folder", "0.0", "0.1", "7", "A='b c'", "cpu",
+    )  # fmt: skip
+    assert (bad["data_backend"], bad["num_batches"], bad["env"]) == ("synthetic", "100", "")
     assert (bad["status"], bad["reason"], bad["throughput"]) == ("failure", "Out of memory, said torch.", "")

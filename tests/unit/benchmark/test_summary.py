@@ -36,6 +36,13 @@ def test_places_stand_against_the_first() -> None:
     assert [(line.place, line.against) for line in first.lines] == [("a", None), ("<b>", pytest.approx(0.25))]
 
 
+def test_nothing_stands_against_a_first_place_without_a_result() -> None:
+    found = summarise([
+        done(experiment(), "It failed."), done(experiment(), result(0.1), "b"), done(experiment(), result(0.2), "c"),
+    ])  # fmt: skip
+    assert [(line.place, line.against) for line in found.groups[0].lines] == [("b", None), ("c", None)]
+
+
 def test_memory_is_that_of_the_device() -> None:
     assert [line.memory for group in some().groups for line in group.lines] == [10**9, 10**9, 6, 7]
 

@@ -12,9 +12,10 @@ from tests.unit.conftest import SMALL
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes
 from torchbake import cli
-from torchbake.commands import _benchmark_compare, benchmark
+from torchbake.commands import _benchmarks
 from torchbake.core import processes as processes_module
 from torchbake.engine.runner import RUN
+from torchbake.errors import EngineError
 
 Streams = pytest.CaptureFixture[str]
 FIRST, SECOND = "acme/pytorch:2.13.0-cpu-runtime-debian12", "acme/other:latest"
@@ -63,8 +64,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     daemon, found = Daemon(), Engine()
     daemon.hold("sha256:first", FIRST)
     daemon.hold("sha256:second", SECOND)
-    for module in (benchmark, _benchmark_compare):
-        monkeypatch.setattr(module, "connect", lambda: daemon.engine)
+    monkeypatch.setattr(_benchmarks, "connect", lambda: daemon.engine)
     found.processes.stand_for(monkeypatch, processes_module)
     return found
 
@@ -145,13 +145,13 @@ def test_experiments_that_need_a_gpu_are_not_run_without_one(engine: Engine, cap
     assert out.count("not-run: a CPU image has no use for a GPU") == 4
     told(capsys, "plan.yaml", "--gpu", "require", code=24)
     Path("plan.yaml").write_text(f"{PLAN}gpus: 1\n")
-    assert "No experiment could be run" in told(capsys, "plan.yaml", code=24)[1]
+    assert "no experiment could be run" in told(capsys, "plan.yaml")[1]
 
 
 def test_this_machines_python_is_a_place_that_needs_no_engine(
     engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "connect", lambda: pytest.fail("the engine was asked"))
+    monkeypatch.setattr(_benchmarks, "connect", lambda: pytest.fail("the engine was asked"))
     Path("plan.yaml").write_text("models: [resnet50]\nhosts: [{python: /venv/bin/python}]\nenv: {A: b}\n")
     engine.seconds = {"/venv/bin/python": 0.2}
     monkeypatch.setenv("NNODES", "3")
@@ -201,7 +201,7 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}exclude: [{{model: vgg19, reason: a good reason}}]\n")
     out, _ = told(capsys, "compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--dry-run")
     assert [line.split("--model ")[1].split()[0] for line in out.splitlines() if "--model" in line] == ["resnet50"] * 2
-    assert "rounds of the first alone, A A A A: 3; then of both, A B B A: 5 to 15" in out
+    assert "rounds of the first alone, A A A A: 6; then of both, A B B A: 6 to 18" in out
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,13 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
         (("compare", "cpu runtime", SECOND, "--report"), 2, "--report does nothing here"),
         (("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--model", "a"), 2, "--plan says what is measured"),
         (("plan.yaml", "--model", "a"), 2, "--model does nothing here"),
+        (("plan.yaml", "--num_gpus", "0"), 2, "--num_gpus does nothing here"),
+        (("plan.yaml", "--threshold", "3%"), 2, "--threshold does nothing here"),
+        (("plan.yaml", "--rounds", "6"), 2, "--rounds does nothing here"),
+        (("plan.yaml", "--seed", "0"), 2, "--seed does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--registry", "ghcr.io/acme"), 2, "--registry does nothing here"),
+        (("compare", "cpu runtime", SECOND, "--num_gpus", "-1"), 2, "--num_gpus should be at least 0 (got"),
+        (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
         (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is no part between 0 and 1"),
     ],
 )
@@ -229,3 +236,60 @@ def test_a_wrong_command_line_says_what_is_right(
 
 def test_the_schema_is_printed(engine: Engine, capsys: Streams) -> None:
     assert json.loads(told(capsys, "schema")[0])["title"] == "Plan"
+
+
+def test_a_model_that_was_edited_is_measured_again(engine: Engine, capsys: Streams) -> None:
+    Path("mine.py").write_text("class Net: ...\n")
+    Path("plan.yaml").write_text(f"models: ['mine.py:Net']\nimages: ['{SECOND}']\n")
+    told(capsys, "plan.yaml")
+    Path("mine.py").write_text("class Net: pass\n")
+    for state in ("measured", "kept"):
+        found, _ = told(capsys, "plan.yaml", "--format", "json")
+        assert [each["state"] for each in found["experiments"]] == [state]
+
+
+def test_a_plan_that_leaves_nothing_to_compare_says_so(engine: Engine, capsys: Streams) -> None:
+    words = ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")
+    for rule in (
+        "{model: [resnet50, vgg19], reason: a good reason}",
+        "{image: 2.13.0 cpu runtime, reason: a good reason}",
+    ):
+        Path("plan.yaml").write_text(f"{PLAN}exclude: [{rule}]\n")
+        assert "The plan excludes all of its experiments in 2.13.0-cpu-run" in told(capsys, *words, code=24)[1]
+    assert engine.measured == []
+
+
+def test_what_neither_image_can_do_is_left_out_of_a_comparison(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text("models: [a]\ngpus: [0, 1]\nnum_batches: 3\n")
+    words = ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--rounds", "1")
+    found, err = told(capsys, *words, "--format", "json")
+    assert [each["experiment"]["gpus"] for each in found["experiments"]] == [0]
+    assert "left out: a training float32 batch 16 1 gpu in" in err
+    assert "a CPU image has no use for a GPU" in told(capsys, *words, "--gpu", "require", code=24)[1]
+    Path("plan.yaml").write_text("models: [a]\ngpus: 1\n")
+    assert "No experiment can be run." in told(capsys, *words, code=24)[1]
+
+
+def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
+    engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> None:
+        raise EngineError("No engine answers.")
+
+    words = ("compare", "cpu runtime", "--registry", "example.com/acme", "--dry-run", "--rounds", "2")
+    for answers in (True, False):
+        if not answers:
+            monkeypatch.setattr(_benchmarks, "connect", none)
+        out, _ = told(capsys, *words)
+        first, second = (line for line in out.splitlines() if line.startswith("docker run"))
+        assert " example.com/acme/pytorch:2.13.0-cpu-runtime-debian12 /opt/torchbake/bench --model" in first
+        assert f" {FIRST} /opt/torchbake/bench --model" in second
+        assert "A A A A: 2; then of both, A B B A: 2 to 6" in out
+    assert engine.processes.all == []
+
+
+def test_a_folder_that_is_missing_is_told_before_anything_is_started(engine: Engine, capsys: Streams) -> None:
+    Path("plan.yaml").write_text(f"{PLAN}data_dir: dataa\n")
+    for words in (("plan.yaml",), ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")):
+        assert "plan.yaml:4: data_dir: " in told(capsys, *words, code=23)[1]
+    assert engine.processes.all == []

@@ -1,0 +1,45 @@
+"""What an experiment takes from files: a model of the plan's own, data, and this toolkit's `bench`."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from torchbake.benchmark.commands import OWN_BENCH, is_own
+from torchbake.benchmark.expand import Experiment, Source
+from torchbake.benchmark.model import Plan, plan_problems
+from torchbake.core.digest import digest
+from torchbake.matrix.yaml_source import Document, Location
+
+
+def with_source(experiment: Experiment, folder: Path) -> Experiment:
+    """The experiment of a plan in ``folder``, told apart from one with other files of the same names.
+
+    Raises OSError for a file that is there and cannot be read.
+    """
+    data = experiment.settings.data_dir
+    file = folder / experiment.model.rpartition(":")[0]
+    code = hashlib.sha256(file.read_bytes()).hexdigest() if is_own(experiment.model) and file.is_file() else ""
+    source = Source(model=f"sha256:{code}" if code else "", data=str(folder / data) if data else "")
+    return experiment.model_copy(update={"source": source})
+
+
+def demand_files(plan: Plan, document: Document, folder: Path) -> None:
+    """Raises PlanError for files of a plan in ``folder`` that are missing, unless only other machines need them."""
+    if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
+        return
+    found: list[tuple[Location, str]] = []
+    if plan.data_dir and not (folder / plan.data_dir).is_dir():
+        found.append((("data_dir",), f"{folder / plan.data_dir} is no folder"))
+    for number, model in enumerate(plan.models):
+        file = folder / model.rpartition(":")[0]
+        if is_own(model) and not file.is_file():
+            found.append((("models", number), f"{file} is no file"))
+    if found:
+        raise plan_problems(document, found)
+
+
+@cache
+def own_bench() -> str:
+    """The digest of this toolkit's `bench`, which is mounted where a place has none of its own."""
+    files = [OWN_BENCH, *sorted((OWN_BENCH.parent / "benchmark").rglob("*.py"))]
+    return digest(part for file in files for part in (str(file.relative_to(OWN_BENCH.parent)), file.read_text("utf-8")))
