@@ -143,7 +143,7 @@ class PlanError(TorchbakeError):
 
 class BenchmarkError(TorchbakeError):
     exit_code = 24
-    meaning = "an experiment of a benchmark failed, or none could be run; the others are kept"
+    meaning = "an experiment of a benchmark failed, or could not be run with `--gpu require`; the others are kept"
 
 
 class SlowerError(TorchbakeError):

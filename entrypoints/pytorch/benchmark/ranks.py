@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ..payloads.device import find_device
-from ..payloads.group import BACKENDS, start_group
+from ..payloads.group import BACKENDS, leave_group, start_group
 from .failure import Failure
 
 
@@ -59,5 +59,4 @@ def open_ranks(device_name: str) -> Iterator[Ranks]:
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     yield Ranks(rank=int(os.environ.get("RANK", "0")), size=size, local=local, device=device)
     if size > 1:
-        dist.barrier()  # nobody leaves while another still talks to it
-        dist.destroy_process_group()
+        leave_group(device)

@@ -70,10 +70,7 @@ def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Grou
     checks.figures |= {"backend": backend, "world": group.size}
     yield group
     _hear_all(checks, group)
-    dist.barrier()  # nobody leaves while another still talks to it
-    if backend != BACKENDS["cpu"]:
-        # gloo's end may wait for ever for a thread of its own that waits for Python; this process ends next anyway.
-        dist.destroy_process_group()
+    leave_group(device)
 
 
 def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
@@ -91,6 +88,13 @@ def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
     for name, found in (("RANK", dist.get_rank()), ("WORLD_SIZE", dist.get_world_size())):
         wanted = os.environ.get(name)
         expect(wanted in (None, str(found)), f"{name} is {wanted}, and the group says {found}")
+
+
+def leave_group(device: torch.device) -> None:
+    """The last that a process does with its group: all ranks have come here when it returns."""
+    dist.barrier()  # nobody leaves while another still talks to it
+    if device.type != "cpu":  # gloo's own end can wait for ever for a thread that waits for Python
+        dist.destroy_process_group()
 
 
 def _hear_all(checks: Checks, group: Group) -> None:
