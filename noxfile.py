@@ -71,13 +71,13 @@ def lint(session: nox.Session) -> None:
     session.run("python", "-m", "tests.job_scripts", str(written))  # of jobs whose values a shell could misread
     scripts = sorted([*Path("tests/unit/golden/jobs").glob("*.sh"), *written.glob("job-*.sh")])
     session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value is to stay one
-    collections = written / "collections"  # where Ansible finds the collection by its name
+    collections = (written / "collections").resolve()  # where Ansible finds the collection by its name
     collection = collections / "ansible_collections/torchbake/pytorch"
     collection.parent.mkdir(parents=True, exist_ok=True)
     collection.unlink(missing_ok=True)
     collection.symlink_to(ROOT / "ansible")
     with session.chdir("ansible"):
-        session.run("ansible-lint", env={"ANSIBLE_COLLECTIONS_PATH": str(collections.resolve())})
+        session.run("ansible-lint", env={"ANSIBLE_COLLECTIONS_PATH": str(collections)})
 
 
 @nox.session
