@@ -1,4 +1,4 @@
-"""Machines that are reached by ssh alone: containers of bare Debian with sshd, and settings of ssh for them."""
+"""Machines that are reached by ssh alone: bare Debian or Ubuntu with sshd in containers, and ssh settings for them."""
 
 import contextlib
 import os
@@ -13,13 +13,15 @@ from pathlib import Path
 import docker
 from docker.models.containers import Container
 
-from tests.e2e.roots import bare_root
+from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.waiting import until
 
 SSHD = ("openssh-server", "procps")
 BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
 # Debian 13 has no Python 3.11, which the lock for the CPU wants: this one has Debian 12's beside its own.
 TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
+# Ubuntu's own Python comes with the first `apply`; needrestart is on each of its servers.
+NOBLE = {"suite": UBUNTU, "packages": (*SSHD, "needrestart")}
 _START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e -o UseDNS=no"
 
 

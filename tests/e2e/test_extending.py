@@ -1,23 +1,19 @@
-"""Images derived from ours, by the Dockerfiles of docs/extending.md to the letter.
-
-The page's images are those of a matrix with `constraints: true`.
-"""
+"""Images derived from ours, by the Dockerfiles of docs/extending.md to the letter."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, images_of, torchbake
+from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, torchbake
 from tests.e2e.deriving import build_derived, hand_in
 
 pytestmark = pytest.mark.render
 
-REPOSITORY = "torchbake-test/extended/pytorch"
 PAGE = (ROOT / "docs/extending.md").read_text()
 DOCKERFILES = dict(
     zip(("pip", "lent-pip", "uv", "venv"), re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE), strict=True)
@@ -29,9 +25,8 @@ Run = Callable[..., str]
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where images are derived: the matrix of those that they begin with, and a folder with the secrets and a uv."""
+    """Where images are derived: those that they begin with, and a folder with the secrets and a uv."""
 
-    matrix: Path
     refs: dict[str, str]
     folder: Path
 
@@ -43,30 +38,10 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory, built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> Site:
     folder = tmp_path_factory.mktemp("extending")
     hand_in(folder)
-    matrix = _matrix(folder / "images-of-ours", bases)
-    built = images_of(torchbake("build", CPU, DEVEL, "--matrix", str(matrix), "--format", "json"))
-    return Site(matrix=matrix, refs={name: image["ref"] for name, image in built.items()}, folder=folder)
-
-
-def _matrix(folder: Path, bases: Path) -> Path:
-    """The repository's matrix with constraints, in a repository of its own."""
-    text = (ROOT / "matrix.yaml").read_text()
-    for old, new in (
-        ("repository: torchbake/pytorch\n", f"repository: {REPOSITORY}\n"),
-        ("\ndefaults:\n", "\ndefaults:\n  constraints: true\n"),
-    ):
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    (folder / ".torchbake").mkdir(parents=True)
-    (folder / ".torchbake/bases").symlink_to(bases)
-    for name in (CPU, DEVEL):
-        shutil.copytree(ROOT / "images" / name, folder / "images" / name)
-    shutil.copy(ROOT / "images/builder.lock", folder / "images/builder.lock")
-    (folder / "matrix.yaml").write_text(text)
-    return folder / "matrix.yaml"
+    return Site(refs={CPU: built[CPU]["ref"], DEVEL: devel["ref"]}, folder=folder)
 
 
 @pytest.fixture(params=DOCKERFILES)
@@ -86,7 +61,7 @@ def test_what_was_installed_is_there_and_torch_is_the_images(derived: tuple[str,
     assert run(ref, "id", "-u") == "1001"
     waived = ["python.locked", *(["metadata.env"] if name == "venv" else [])]
     reasons = (word for check in waived for word in ("--waive", f"{check}=the page says so"))
-    done = torchbake("test", "--image", ref, "--matrix", str(site.matrix), "--skip", "smoke.*", *reasons)
+    done = torchbake("test", "--image", ref, "--skip", "smoke.*", *reasons)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -9,15 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import docker
 import pytest
 
-from tests.e2e.boxes import BOOKWORM, Boxes, new_boxes
-from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from tests.e2e.boxes import BOOKWORM, new_boxes
+from tests.e2e.conftest import CPU, ROOT, Completed
+from tests.e2e.desk import Desk
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -37,35 +36,12 @@ ansible_user=root
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Desk:
-    """Where somebody works who has an inventory, a key and ssh settings."""
-
-    boxes: Boxes
-
-    @property
-    def inventory(self) -> str:
-        return str(self.boxes.folder / "inventory")
-
-    def env(self) -> dict[str, str]:
-        kept = "-o ControlMaster=auto -o ControlPersist=30s"
-        return {**self.boxes.env(), "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}", "ANSIBLE_PIPELINING": "1"}
-
-    def host(self, action: str, *words: str) -> Completed:
-        return torchbake("host", action, self.inventory, *words, env=self.env())
-
-    def results(self, done: Completed) -> dict[str, Mapping[str, Any]]:
-        assert done.stdout, done.stderr
-        return {each["host"]: each for each in json.loads(done.stdout)["hosts"]}
-
-
 @pytest.fixture(scope="module")
 def desk(engine: docker.DockerClient) -> Iterator[Desk]:
     with new_boxes(engine, {"foo_bar": BOOKWORM, "foo_baz": BOOKWORM}) as boxes:
-        (boxes.folder / "inventory").write_text(INVENTORY)
-        (boxes.folder / "files").mkdir()
-        shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
-        yield Desk(boxes=boxes)
+        desk = Desk(boxes=boxes)
+        desk.furnish(INVENTORY)
+        yield desk
 
 
 def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:

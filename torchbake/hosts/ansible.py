@@ -22,6 +22,7 @@ from torchbake.hosts.results import HostResult, read_results
 OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
 _INTERRUPTED = (99, 129, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
 _STDERR = 2
+_INSIST = 10.0  # seconds: it ends its workers in one or two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Ansible:
         """
         with written(request, variables) as play:
             words = [*self.program("playbook"), *play.words(request)]
-            code = run_child(words, folder=Path.cwd(), env=play.environment(), stdout=_STDERR)
+            code = run_child(words, folder=Path.cwd(), env=play.environment(), stdout=_STDERR, insist=_INSIST)
             if code in _INTERRUPTED:
                 raise KeyboardInterrupt
             results = read_results(play.results.read_text() if play.results.exists() else "", hosts)

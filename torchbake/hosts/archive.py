@@ -4,9 +4,6 @@ import io
 import tarfile
 from pathlib import Path
 
-from torchbake.core.paths import TOOLKIT
-
-OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 

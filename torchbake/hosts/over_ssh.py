@@ -3,19 +3,19 @@
 import contextlib
 import json
 import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from typing import IO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.smoke_jobs import Job
 from torchbake.checks.smoke_run import Look, Session
+from torchbake.core.plain_text import last_line
 from torchbake.core.problem import Problem
+from torchbake.core.processes import Finished, Process, watch
 from torchbake.engine.containers import Node
 from torchbake.engine.runner import Ended
 from torchbake.hosts.ssh import CONNECTION_FAILED, NO_PYTHON, Request, SshHost
@@ -76,42 +76,29 @@ def _delay(number: int, order: str | None) -> float:
 
 def call(host: SshHost, request: Request, limit: float, stopping: threading.Event) -> Ended:
     """Run a request on a host to its end. Raises KeyboardInterrupt, once it has ended there, when all is to stop."""
-    started, late = time.monotonic(), False
-    with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
-        said = Path(folder, "stdout"), Path(folder, "stderr")
-        with said[0].open("wb") as out, said[1].open("wb") as err:
-            process = subprocess.Popen(
-                host.words, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
-            )  # fmt: skip
-            threading.Thread(target=_feed, args=(process, request.sent), daemon=True).start()
-            try:
-                while process.poll() is None and not late:
-                    if stopping.wait(0.05):
-                        raise KeyboardInterrupt
-                    late = time.monotonic() - started > limit
-            finally:
-                _end(process)
-        stdout, stderr = (path.read_text(errors="replace") for path in said)
-    return _ended(host, process.returncode, time.monotonic() - started, stdout, stderr, late=late)
+
+    def start(out: IO[bytes], err: IO[bytes]) -> Process:
+        process = subprocess.Popen(host.words, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
+        threading.Thread(target=_feed, args=(process, request.sent), daemon=True).start()
+        return process
+
+    return _ended(host, watch(start, _end, limit=limit, stopping=stopping))
 
 
-def _ended(host: SshHost, code: int, seconds: float, stdout: str, stderr: str, *, late: bool) -> Ended:
-    problem = "" if late else _problem(host, code, stderr)
-    return Ended(
-        name=host.name, code=code if code >= 0 else 128 - code, seconds=round(seconds, 3), at=time.time(),
-        stdout=stdout, stderr=stderr, timed_out=late, problem=problem,
-    )  # fmt: skip
+def _ended(host: SshHost, done: Finished) -> Ended:
+    return Ended.of(done, host.name, problem="" if done.late else _problem(host, done))
 
 
-def _problem(host: SshHost, code: int, stderr: str) -> str:
+def _problem(host: SshHost, done: Finished) -> str:
     """Why nothing was started there; empty when something was."""
-    last = (stderr.strip().splitlines() or ["it said nothing"])[-1].strip()
-    if code == CONNECTION_FAILED:
+    last = last_line(done.stderr).strip()
+    if done.code == CONNECTION_FAILED:
         return f"ssh does not get in as {host.user}: {last}"
-    return f"there is no {host.python} that {host.user} may run" if code in NO_PYTHON and host.python in last else ""
+    lacks_python = done.code in NO_PYTHON and host.python in last
+    return f"there is no {host.python} that {host.user} may run" if lacks_python else ""
 
 
-def _feed(process: "subprocess.Popen[bytes]", data: bytes) -> None:
+def _feed(process: Process, data: bytes) -> None:
     """Into a pipe that stays open; a host that cannot be reached takes nothing, and says so at its end."""
     assert process.stdin
     with contextlib.suppress(OSError, ValueError):
@@ -119,8 +106,11 @@ def _feed(process: "subprocess.Popen[bytes]", data: bytes) -> None:
         process.stdin.flush()
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The end of stdin ends what runs on the host; ssh itself is killed only where that does not help."""
+def _end(process: Process) -> None:
+    """The end of stdin ends what runs on the host; ssh itself is killed only where that does not help.
+
+    It alone and not its group: there may be the proxy of a connection that it keeps for others.
+    """
     assert process.stdin
     with contextlib.suppress(OSError, ValueError):
         process.stdin.close()

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from torchbake.core.paths import PACKAGE, TOOLKIT
-from torchbake.hosts.archive import OWN_TOOLBOX, archive_of
+from torchbake.core.paths import OWN_TOOLBOX, PACKAGE, TOOLKIT
+from torchbake.hosts.archive import archive_of
 from torchbake.hosts.callback_plugins import FILE
 
 COLLECTION = "torchbake.pytorch"

@@ -8,9 +8,10 @@ from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options
 from torchbake.checks.smoke_run import Session, SmokeRun, Subject
 from torchbake.core.parallel import run_all
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem
 from torchbake.engine.gpu import Gpu
-from torchbake.hosts.archive import OWN_TOOLBOX, archive_of
+from torchbake.hosts.archive import archive_of
 from torchbake.hosts.over_ssh import Facts, OverSsh, look
 from torchbake.hosts.ssh import SshHost
 

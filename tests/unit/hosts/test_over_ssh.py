@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from torchbake.core.problem import Problem
+from torchbake.core.processes import Finished
 from torchbake.engine.runner import Ended
 from torchbake.hosts import over_ssh
 from torchbake.hosts.over_ssh import Facts, look
@@ -16,7 +17,7 @@ FACTS = {"python": "3.11.2", "torch": "__version__ = '2.13.0+cpu'\n", "address":
 
 
 def ended(code: int, stderr: str = "", stdout: str = "", *, late: bool = False) -> Ended:
-    return over_ssh._ended(HOST, code, 1.5, stdout, stderr, late=late)
+    return over_ssh._ended(HOST, Finished(code=code, seconds=1.5, at=0, stdout=stdout, stderr=stderr, late=late))
 
 
 def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
@@ -31,7 +32,7 @@ def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> 
 
 
 def test_a_signal_and_a_late_end_are_told_as_they_are() -> None:
-    assert ended(-9).how == "was ended by SIGKILL"
+    assert ended(137).how == "was ended by SIGKILL"
     assert ended(255, "x", late=True).how == "did not end within 2 s, and was killed"
 
 
