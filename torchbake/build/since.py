@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from torchbake.build.inputs import toolkit_files
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.plain_text import last_line
 from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.image_lock import lock_path
@@ -128,7 +129,7 @@ def _names(folder: Path, *words: str, paths: Sequence[str] = ()) -> list[str]:
     """The names that git lists. Raises UsageError where it cannot."""
     done = _git(folder, *words, "-z", "--", *paths)
     if done.returncode:
-        said = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        said = last_line(done.stderr.decode(errors="replace"))
         raise UsageError(f"git {words[0]} fails in {folder}: {said}", hint="Mend the repository: git fsck.")
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 

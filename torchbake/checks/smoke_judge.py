@@ -1,7 +1,7 @@
 """Smoke tests: what payloads found, by their lines and by how the containers or processes ended."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,10 +47,7 @@ class _Single:
 
     @cached_property
     def lines(self) -> dict[str, list[Line]]:
-        found: dict[str, list[Line]] = {}
-        for line in lines_in(self.ended.stdout):
-            found.setdefault(line.payload, []).append(line)
-        return found
+        return _by_payload((self.ended,))
 
     @property
     def broken(self) -> str:
@@ -84,11 +81,7 @@ class _Together:
 
     @cached_property
     def lines(self) -> dict[str, list[Line]]:
-        found: dict[str, list[Line]] = {}
-        for node in self.ended:
-            for line in lines_in(node.stdout):
-                found.setdefault(line.payload, []).append(line)
-        return found
+        return _by_payload(self.ended)
 
     @cached_property
     def last(self) -> str:
@@ -155,6 +148,14 @@ def _failed(job: Job, payload: str, reason: str, seconds: float, **figures: Any)
     return CheckResult(
         id=job.check_id(payload), outcome=Outcome.FAILED, reason=reason, seconds=seconds, figures=figures
     )
+
+
+def _by_payload(ended: Iterable[Ended]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for node in ended:
+        for line in lines_in(node.stdout):
+            found.setdefault(line.payload, []).append(line)
+    return found
 
 
 def lines_in(stdout: str) -> Iterator[Line]:

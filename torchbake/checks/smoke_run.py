@@ -21,7 +21,7 @@ from torchbake.checks.smoke_judge import judge
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, tally
 from torchbake.core.job_variables import without_job
 from torchbake.core.parallel import run_all
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import problem_of
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, is_local
@@ -34,7 +34,6 @@ from torchbake.oci.labels import ID
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
-OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 _SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for workers and for NCCL
 _SHOWN = 10
 Look = Callable[[str], None]
@@ -136,10 +135,7 @@ class OnHost:
             [str(self.python), *node.command], env=self.environment(node, folder), limit=limit,
             stopping=self.session.stopping, cwd=folder,
         )  # fmt: skip
-        return Ended(
-            name=self.python.name, code=done.code, seconds=done.seconds, at=done.at, stdout=done.stdout,
-            stderr=done.stderr, timed_out=done.late,
-        )  # fmt: skip
+        return Ended.of(done, self.python.name)
 
 
 @dataclass(frozen=True, kw_only=True)

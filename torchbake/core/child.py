@@ -1,27 +1,48 @@
-"""A process that has this one's terminal, run to its end. The standard library alone is imported here."""
+"""A process that has this one's terminal, run to its end. As in `signals`, the standard library alone is needed."""
 
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchbake.core.signals import shell_code
+
 _PASSED_ON = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_HEARD = {*_PASSED_ON, signal.SIGCHLD}
 # A signal of the terminal, which every process there gets, but for SIGHUP: that the first one alone gets at once.
 _SI_KERNEL = 0x80  # asm-generic/siginfo.h
 
 
-def run(command: Sequence[str], *, folder: Path, env: Mapping[str, str], stdout: int | None = None) -> int:
+def run(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    env: Mapping[str, str],
+    stdout: int | None = None,
+    insist: float | None = None,
+) -> int:
     """Run a command as a shell would; its exit code. A signal that only this process gets is handed on.
 
-    ``stdout``: the number of an open file that takes the place of ours.
+    ``stdout``: the number of an open file that takes the place of ours. ``insist``: seconds after which a command that
+    still runs gets the signal again. Python drops an exception that a signal handler raises inside a callback, such as
+    those at a fork.
     """
     with subprocess.Popen(command, cwd=folder, env=env, stdout=stdout) as child:
         # Blocked from here on, as a child would inherit it; what ended before is seen by poll().
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        told: int | None = None
         while child.poll() is None:
-            got = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-            by_terminal = got.si_code == _SI_KERNEL and got.si_signo != signal.SIGHUP
-            if got.si_signo in _PASSED_ON and not by_terminal:
-                child.send_signal(got.si_signo)
+            got = _next_signal(insist if told else None)
+            if got is None:
+                assert told
+                child.send_signal(told)
+            elif got.si_signo in _PASSED_ON:
+                told = got.si_signo
+                if got.si_code != _SI_KERNEL or told == signal.SIGHUP:
+                    child.send_signal(told)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+    return shell_code(child.returncode)
+
+
+def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
+    return signal.sigwaitinfo(_HEARD) if seconds is None else signal.sigtimedwait(_HEARD, seconds)

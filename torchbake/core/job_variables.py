@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import OWN_TOOLBOX
 
-_FOLDER = TOOLKIT / "entrypoints/pytorch/launch"
+_FOLDER = OWN_TOOLBOX / "launch"
 _PACKAGE = "torchbake_launch"  # a name of its own: any program may have a package `launch`
 
 

@@ -8,6 +8,9 @@ _SHIPPED = PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
 CHECKOUT = not _SHIPPED.is_dir()
 # A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
 TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
+# What runs inside a PyTorch image; where none is, as on bare hosts, it is taken from here.
+OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
+OWN_BENCH = OWN_TOOLBOX / "bench"
 
 
 def state_of(root: Path) -> Path:

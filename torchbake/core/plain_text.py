@@ -1,4 +1,4 @@
-"""Text of others, without what neither a page nor a terminal can show. Pure."""
+"""Text of others: what of it a page and a terminal can show, and its last line. Pure."""
 
 import re
 
@@ -10,3 +10,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def clean(text: str) -> str:
     """The text without colours and control characters."""
     return _NOT_XML.sub("", _COLOURS.sub("", text))
+
+
+def last_line(said: str, most: int | None = None) -> str:
+    """The last line of what a program said, which tells why it failed; ``most`` characters of it."""
+    return (said.strip().splitlines() or ["it said nothing"])[-1][:most]

@@ -1,4 +1,4 @@
-"""How a run ends when it is told to, and what it does first."""
+"""How a run ends when it is told to, and what it does first. The standard library alone is imported here."""
 
 import contextlib
 import signal
@@ -92,6 +92,11 @@ def interrupted_once(later: Callable[[], None]) -> Iterator[Callable[[], None]]:
 
     with signals_heard_by(hear):
         yield close
+
+
+def shell_code(returncode: int) -> int:
+    """How a process ended, as a shell has it: 128 and the signal's number where one ended it."""
+    return returncode if returncode >= 0 else 128 - returncode
 
 
 def signal_name(number: int) -> str:

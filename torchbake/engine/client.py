@@ -17,6 +17,7 @@ from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
 
+from torchbake.core.plain_text import last_line
 from torchbake.engine.image import Image, by_tag
 from torchbake.errors import EngineError
 
@@ -179,7 +180,7 @@ def builder_driver(builder: str | None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
     if done.returncode or not match:
-        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        reason = last_line(done.stderr)
         raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
     return match[1]
 

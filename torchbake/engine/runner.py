@@ -15,6 +15,8 @@ from docker.models.containers import Container
 from docker.models.volumes import Volume
 from docker.types import LogConfig
 
+from torchbake.core.plain_text import last_line
+from torchbake.core.processes import Finished
 from torchbake.core.signals import signal_name, to_its_end
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import owner_label
@@ -47,6 +49,14 @@ class Ended:
     timed_out: bool = False
     problem: str = ""
 
+    @classmethod
+    def of(cls, done: Finished, name: str, *, problem: str = "") -> "Ended":
+        """The same of a process that ran without a container."""
+        return cls(
+            name=name, code=done.code, seconds=done.seconds, at=done.at, stdout=done.stdout, stderr=done.stderr,
+            timed_out=done.late, problem=problem,
+        )  # fmt: skip
+
     @property
     def good(self) -> bool:
         return self.code == 0 and not self.timed_out and not self.problem
@@ -65,7 +75,7 @@ class Ended:
     @property
     def last_words(self) -> str:
         """The last line of stderr, or why there is none."""
-        return ((self.stderr.strip() or self.problem).splitlines() or ["it said nothing"])[-1][:200]
+        return last_line(self.stderr.strip() or self.problem, 200)
 
 
 class Runner:

@@ -16,17 +16,10 @@ from tests.unit.engines import Box, Daemon, Program
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.checks.reports import Tested
 from torchbake.checks.smoke_jobs import Job, Options
-from torchbake.checks.smoke_run import (
-    OWN_TOOLBOX,
-    InContainers,
-    OnHost,
-    Session,
-    SmokeRun,
-    Subject,
-    own_toolbox,
-)
+from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
 from torchbake.checks.verdict import Outcome
 from torchbake.core import processes as processes_module
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine import containers
 from torchbake.engine.containers import Node
 from torchbake.engine.gpu import Gpu

@@ -54,3 +54,22 @@ def test_a_signal_is_handed_on(monkeypatch: pytest.MonkeyPatch, number: int, sen
     monkeypatch.setattr(subprocess, "Popen", Sleeper)
     monkeypatch.setattr(signal, "sigwaitinfo", wait)
     assert child.run(["x"], folder=Path("/"), env={}) == code
+
+
+def test_a_signal_that_was_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(Sleeper):
+        heard = 0
+
+        def poll(self) -> int | None:
+            return self.returncode
+
+        def send_signal(self, number: int) -> None:
+            self.heard += 1
+            if self.heard == 3:
+                self.returncode = -number
+
+    interrupt = SimpleNamespace(si_signo=signal.SIGINT, si_code=BY_PROCESS)
+    monkeypatch.setattr(subprocess, "Popen", Deaf)
+    monkeypatch.setattr(signal, "sigwaitinfo", lambda _: interrupt)
+    monkeypatch.setattr(signal, "sigtimedwait", lambda _, seconds: None if seconds == 10 else pytest.fail(str(seconds)))
+    assert child.run(["x"], folder=Path("/"), env={}, insist=10) == 130

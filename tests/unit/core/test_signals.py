@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from torchbake.core.signals import interrupted_once, interruptible, signal_name, signals_heard_by, to_its_end
+from torchbake.core.signals import (
+    interrupted_once,
+    interruptible,
+    shell_code,
+    signal_name,
+    signals_heard_by,
+    to_its_end,
+)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -120,3 +127,7 @@ def test_what_is_done_is_not_interrupted_any_more() -> None:
 
 def test_signals_have_names() -> None:
     assert (signal_name(9), signal_name(99)) == ("SIGKILL", "signal 99")
+
+
+def test_a_signal_that_ended_a_process_makes_its_exit_code() -> None:
+    assert [shell_code(code) for code in (0, 3, -9)] == [0, 3, 137]
