@@ -21,7 +21,7 @@ FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # What belongs to the launcher's host or to its own image, not to ours.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# One for each way in which ranks come to their variables: torchrun started by `run`, at a name and at an address, with
+# One for each way in which ranks come to their variables: ranks that `run` starts, at a name and at an address, with
 # processes counted by `auto`; torchrun around `run`; and a process manager.
 WITH_TORCH = {"native", "openpai", "pytorchjob-auto", "torchrun-worker", "mpi-openmpi"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"

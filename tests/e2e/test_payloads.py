@@ -10,7 +10,8 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from tests.e2e.conftest import CPU, CUDA, DEVEL, images_of, torchbake
+from tests.e2e.conftest import CPU, CUDA, DEVEL
+from tests.e2e.nodes import JOBS
 
 pytestmark = pytest.mark.entrypoints
 
@@ -43,14 +44,12 @@ Smoke = Callable[..., Said]
 
 
 @pytest.fixture(scope="module")
-def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> Iterator[Smoke]:
+def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> Iterator[Smoke]:
     """Run `smoke` in an image of a row, through `run` where it is to have ranks, with torch sabotaged or as it is."""
-    refs = {row: image["ref"] for row, image in built.items()}
+    refs = {row: image["ref"] for row, image in {**built, DEVEL: devel}.items()}
     containers: dict[str, Container] = {}
 
     def container_of(row: str) -> Container:
-        if row not in refs:
-            refs[row] = images_of(torchbake("build", row, "--format", "json"))[row]["ref"]
         if row not in containers:
             containers[row] = engine.containers.run(
                 refs[row], ["sleep", "infinity"], detach=True, init=True, shm_size="256m", network_mode="none",
@@ -92,6 +91,14 @@ def test_many_ranks_print_one_line(smoke: Smoke) -> None:
     assert said.line["verdict"] == "passed"
     assert said.line["figures"]["world"] == 3
     assert len(said.line["figures"]["ranks"]) == 3
+
+
+def test_ranks_that_are_early_do_not_take_the_store_of_the_group_before(
+    engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    env = {"NPROC_PER_NODE": "3", "GROUP_TIMEOUT": "120"}
+    volumes = {str(JOBS): {"bind": "/jobs", "mode": "ro"}}
+    engine.containers.run(built[CPU]["ref"], ["run", "/jobs/turns.py"], environment=env, volumes=volumes, remove=True)
 
 
 def test_a_network_learns_on_many_ranks_what_it_learns_alone(smoke: Smoke) -> None:

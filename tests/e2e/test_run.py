@@ -666,3 +666,27 @@ def test_what_others_may_have_put_there_is_no_home(tmp_path: Path, kind: str) ->
     assert found != usual
     assert found.parent == tmp_path
     assert (found.stat().st_uid, found.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
+
+
+def test_what_no_entrypoint_started_finds_the_same_home(tmp_path: Path) -> None:
+    """Also a shell that ends at the first failure or unset variable; and no variable is left behind."""
+    inside = ROOT / "entrypoints/pytorch"
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "HOME": "/nonexistent", "TORCHBAKE_BANNER": "0"}
+    env["LANG"] = "C.UTF-8"  # with C, Python adds a variable
+
+    def found(*words: str) -> dict[str, str]:
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        return dict(sorted(json.loads(done.stdout).items()))
+
+    show = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k not in {'_', 'PWD', 'SHLVL'}}))"
+    plain = (sys.executable, "-I", "-S", "-c", show)
+    given = found(str(inside / "entrypoint"), *plain)
+    assert given["HOME"] == str(tmp_path / f"home-{os.geteuid()}")
+    assert given.keys() - env.keys() == {
+        *("USER", "LOGNAME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    }
+    assert found("bash", "-euc", '. "$0"; set -a; . "$0"; exec "$@"', str(inside / "profile"), *plain) == given
+    assert (
+        found(sys.executable, "-c", f"import runpy; runpy.run_path({str(inside / 'python_profile.py')!r})\n{show}")
+        == given
+    )

@@ -231,7 +231,7 @@ layers, tree, processes, endings, packages, linking, imports, ways, stopped, zom
     ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
 traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
-contents, constraints = map(_gathered, ("contents", "constraints"))
+contents, constraints, environments = map(_gathered, ("contents", "constraints", "environments"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

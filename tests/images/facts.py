@@ -16,6 +16,7 @@ from testinfra.host import Host
 from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
+from torchbake.core.plain_text import last_line
 from torchbake.engine.runner import Ended
 from torchbake.matrix.added_files import promised
 from torchbake.render.dockerfile import CONSTRAINTS
@@ -24,6 +25,7 @@ PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
+STRANGER = "54321:54321"  # neither a known uid nor of group 0
 # Ways to run an image: options of its container, and folders that its contract promises to be writable there; `home`
 # and `workdir` are the user's.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -128,6 +130,19 @@ class Facts:
         found = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
         return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
 
+    def environments(self) -> dict[str, dict[str, dict[str, str]]]:
+        """What commands find that `docker exec` starts, as the image's own user and as one that nobody knows.
+
+        In containers without the image's entrypoint, which have the same environment. Not in the one that stays, where
+        a stranger's home would be found.
+        """
+        script, entrypoint = (PROBES / "environments.py").read_text(), self._subject.config.get("Entrypoint") or []
+        found = {}
+        for who, user in {"as its own user": None, "as an unknown uid": STRANGER}.items():
+            words = ("-I", "-S", "-c", script, json.dumps(entrypoint))
+            found[who] = _answer(self._containers.run(*words, entrypoint=["python3"], user=user), "environments", who)
+        return found
+
     def trust(self) -> dict[str, Any]:
         """Whom its Python trusts, and which certificates were added to the system's."""
         found: dict[str, Any] = ask(self._containers.host(), "trust")
@@ -157,10 +172,7 @@ class Facts:
         packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
         below = [module for one in packages for module in BELOW.get(one["name"], ())]
         modules = sorted({module for one in packages for module in one["modules"]} | set(below))
-        ended = self._probe("imports", json.dumps(modules))
-        if ended.code:
-            raise ContainerError(f"the probe imports cannot run inside (exit {ended.code}): {ended.last_words}")
-        found: dict[str, Any] = json.loads(ended.stdout)
+        found: dict[str, Any] = _answer(self._probe("imports", json.dumps(modules)), "imports", "inside")
         return found
 
     def part(self, name: str) -> list[str]:
@@ -216,6 +228,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "tree": Facts.tree,
     "processes": Facts.processes,
     "endings": Facts.endings,
+    "environments": Facts.environments,
     "packages": Facts.packages,
     "imports": Facts.imports,
     "linking": Facts.linking,
@@ -235,9 +248,16 @@ def ask(host: Host, probe: str, *arguments: str) -> Any:
     script = (PROBES / f"{probe}.py").read_text()
     done = host.run(shlex.join(["python3", "-c", script, *arguments]))
     if done.rc:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ContainerError(f"the probe {probe} cannot run inside (exit {done.rc}): {last[:300]}")
+        last = last_line(done.stderr, 300)
+        raise ContainerError(f"the probe {probe} cannot run inside (exit {done.rc}): {last}")
     return json.loads(done.stdout)
+
+
+def _answer(ended: Ended, probe: str, how: str) -> Any:
+    """What a probe found in a container of its own. Raises ContainerError with what it said."""
+    if ended.code:
+        raise ContainerError(f"the probe {probe} cannot run {how} (exit {ended.code}): {ended.last_words}")
+    return json.loads(ended.stdout)
 
 
 def _side_by_side(run: Callable[[str], Ended], names: Mapping[str, object]) -> dict[str, Ended]:

@@ -34,7 +34,7 @@ _PATHS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"^/var/cache/apt/(archives/.+\.deb|.+\.bin)$"
             r"|^/var/cache/(man|fontconfig|ldconfig)/.+"
             r"|^/(root|home/[^/]+)/\.(cache|npm|cargo|conda|local/share/uv)/.+|/\.cache/(pip|uv|yarn)/.+"
-            r"|^/(opt/torchbake|app|root|home|tmp)/(.*/)?__pycache__(/|$)|/\.(pytest|mypy|ruff)_cache(/|$)"
+            r"|^/(app|root|home|tmp)/(.*/)?__pycache__(/|$)|/\.(pytest|mypy|ruff)_cache(/|$)"
         ),
     ),
 )

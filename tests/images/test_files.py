@@ -195,7 +195,7 @@ def test_apt_lists(layers: list[Layer], merged: Tree) -> None:
     assert not found, found
 
 
-@check("files.caches", "no layer holds a cache: of apt, pip, uv, or bytecode beside our scripts", kinds=KINDS)
+@check("files.caches", "no layer holds a cache: of apt, pip, uv, or bytecode that nobody meant to keep", kinds=KINDS)
 def test_caches(layers: list[Layer], merged: Tree) -> None:
     found = leaked(layers, merged, "files.caches")
     assert not found, found

@@ -118,3 +118,14 @@ def test_name(ways: dict[str, Ended]) -> None:
 def test_inductor(ways: dict[str, Ended]) -> None:
     wrong = everywhere(ways, lambda facts: facts["inductor"].get("reason", ""))
     assert not wrong, some(wrong)
+
+
+@check("users.exec", "Python, bash and login shells find what the entrypoint gives, also by `docker exec`")
+def test_exec(environments: dict[str, dict[str, dict[str, str]]]) -> None:
+    wrong = [
+        f"{way} {who} has not the entrypoint's {some(names)}"
+        for who, found in environments.items()
+        for way in found
+        if (names := [name for name, value in found["entrypoint"].items() if found[way].get(name) != value])
+    ]
+    assert not wrong, some(wrong)

@@ -44,7 +44,7 @@ def settings(*words: str) -> Settings:
 def seen(**values: Any) -> Seen:
     laps = Laps(times=[0.2, 0.4], data_times=[0.0, 0.1])
     known = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
-    return Seen(**{**known, "threads": "", **values})
+    return Seen(**{**known, **values})
 
 
 def test_defaults_are_those_of_the_field() -> None:
@@ -280,6 +280,7 @@ def test_all_ranks_together() -> None:
     assert "Loading bound this run: batches waited 25% of their time" in result["notes"][0]
     assert "The first 8 batches may have been loaded ahead" in result["notes"][1]
     assert not combined(settings(), [seen()])["data"]["bound"]
+    assert combined(settings(), [seen(on_cpu=("it is slow.",))] * 2)["notes"] == ["it is slow."]
 
 
 def test_lines_are_the_fields_and_the_object_is_the_last() -> None:
@@ -331,6 +332,8 @@ class OutOfMemoryError(RuntimeError):
         (RuntimeError('"conv" not implemented for \'Half\''), "cannot compute this model in float32"),
         (Failure("a folder is missing"), "A folder is missing"),
         (ModelError("There is no model"), "There is no model"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "has no torch: install it there, or start"),
+        (ModuleNotFoundError("No module named 'sympy'", name="sympy"), ""),
         (Failure("Caught Failure in worker.\nTraceback\n  x\nx.Failure: One image: no."), "One image: no."),
         (ValueError("what is this"), ""),
     ],

@@ -1,9 +1,12 @@
 """The parts of `run` that need no process and no network: causes, commands, files, words between nodes."""
 
+import ctypes
 import json
 import socket
+import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -16,7 +19,7 @@ from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.main import count_gpus, environment
-from entrypoints.pytorch.launch.ranks import command_of
+from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
 from entrypoints.pytorch.launch.refusal import Code, Refusal
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
@@ -91,13 +94,54 @@ def test_one_process_a_node_is_the_script_itself(tmp_path: Path) -> None:
     assert "torch.distributed.run" not in command
 
 
-def test_several_are_started_by_torchrun_with_fixed_ranks(tmp_path: Path) -> None:
+def test_several_are_started_as_one_is_each_with_its_own_numbers() -> None:
     contract = Contract(mode="distributed", nnodes=3, node_rank=1, nproc_per_node=2, master_addr="node0")
-    command = command_of(contract, "socket", ("train.py",))
-    assert {"--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=node0", "--max-restarts=0"} <= set(
-        command
+    assert command_of(contract, "socket", ("train.py",)) == command_of(
+        Contract(mode="standalone"), "socket", ("train.py",)
     )
-    assert not [word for word in command if "c10d" in word]
+    env = environment(contract, {"GLOO_SOCKET_IFNAME": "lo", "OWN": "1"})
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "OWN", "ROLE_RANK", "TORCHELASTIC_RUN_ID")
+    found = [tuple(own[name] for name in names) for own in environments_of(contract, env)]
+    assert found == [("2", "0", "6", "node0", "1", "2", "run"), ("3", "1", "6", "node0", "1", "3", "run")]
+
+
+class Started:
+    """A process that ends when the test says so."""
+
+    pid = 2**22 + 1  # which no process has
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+
+def test_a_rank_that_ends_before_it_says_who_it_is_fails_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = [Started(), Started()]
+    waiting = iter(started)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: next(waiting))
+    monkeypatch.setattr(ctypes, "CDLL", MagicMock())  # of which this process would become the orphans' parent
+    monkeypatch.setattr(Ranks, "_reap", lambda _: None)
+    contract = Contract(mode="distributed", nnodes=2, node_rank=1, nproc_per_node=2, master_addr="node0")
+    ranks = Ranks(contract, ("train.py",), {}, Path("/"))
+    assert ranks.poll() == []
+    started[1].returncode = -9
+    assert ranks.poll() == [Failure(node=1, rank=3, local_rank=1, code=137)]
+    assert ranks.poll() == []
+    assert not ranks.all_over
+    started[0].returncode = 0
+    assert ranks.poll() == []
+    assert ranks.all_over
+    assert ranks.ended
+
+
+def test_alone_there_is_one_process_without_numbers() -> None:
+    assert environments_of(Contract(mode="standalone"), {"OWN": "1"}) == [{"OWN": "1"}]
+
+
+def test_torchrun_gives_an_elastic_jobs_ranks_their_numbers() -> None:
+    contract = Contract(mode="distributed", nnodes=2, nproc_per_node=4, elastic=(1, 2), master_addr="node0")
+    assert len(environments_of(contract, {})) == 1
+    assert "--nproc-per-node=4" in command_of(contract, "socket", ("train.py",))
 
 
 def test_each_attempt_of_an_elastic_job_has_a_store_of_its_own() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from entrypoints.pytorch.benchmark.zoo import Entry, ModelError, load, names, parameters_of
 from tests.unit.conftest import check_golden
+from torchbake.benchmark.model import load_plan
 from torchbake.core.paths import TOOLKIT
 
 ZOO = TOOLKIT / "entrypoints/pytorch/benchmark/zoo"
@@ -65,6 +66,11 @@ def test_no_name_and_no_title_is_given_twice() -> None:
     entries = [load(name) for name in names()]
     for given in (Counter(entry.name for entry in entries), Counter(entry.title for entry in entries)):
         assert [word for word, count in given.items() if count > 1] == []
+
+
+def test_the_plan_of_the_examples_has_all_models() -> None:
+    plan, _ = load_plan(TOOLKIT / "examples/benchmark/zoo.yaml")
+    assert plan.models == names()
 
 
 @every_model

@@ -15,7 +15,7 @@ _BOUND = 0.1  # of its time that a batch waits for samples, from which on a run 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one rank knows: its device's name, its laps, its memory in bytes, and what is amiss with its threads."""
+    """What one rank knows: its device's name, its laps, its memory in bytes, and notes on its CPU."""
 
     name: str
     warm: Laps
@@ -23,7 +23,7 @@ class Seen:
     peak_rss: int
     peak_gpu: int | None
     watch: Watch
-    threads: str
+    on_cpu: tuple[str, ...] = ()
 
 
 def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _slowed(watches: Sequence[Watch]) -> list[str]:
 
 def _notes(settings: Settings, ranks: Sequence[Seen], waited: float) -> list[str]:
     watches = [seen.watch for seen in ranks]
-    notes = [seen.threads for seen in ranks] if settings.device == "cpu" else []
+    notes = [note for seen in ranks for note in seen.on_cpu] if settings.device == "cpu" else []
     notes += [f"The GPU's {what} could not be read: {why}." for watch in watches for what, why in watch.missing.items()]
     if slowed := _slowed(watches):
         notes.append(f"The GPU was slowed down: {', '.join(slowed)}.")

@@ -1,6 +1,7 @@
 """What ends a measurement, in a sentence: the reason, and what to do next."""
 
 import re
+import sys
 from collections.abc import Sequence
 
 _SHARED_MEMORY = re.compile(r"Bus error|shared memory|No space left on device")
@@ -22,8 +23,8 @@ def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str)
     """The sentence for an error that torch, a loader's worker or we ourselves raised; empty where there is none."""
     text = str(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
-    if own := _own_words(kinds, text):
-        return own
+    if known := _own_words(kinds, text) or _without_torch(error):
+        return known
     if "OutOfMemoryError" in kinds or _GPU_MEMORY.search(text):
         return (
             f"The memory of the GPU is too small for a batch of {batch_size} in {dtype} ({_first(text)}): lower "
@@ -69,6 +70,12 @@ def _own_words(kinds: Sequence[str], text: str) -> str:
     *_, last = text.strip().splitlines() or [""]
     sentence = last.partition(f"{own}: ")[2] if text.startswith("Caught ") else text
     return sentence[:1].upper() + sentence[1:]
+
+
+def _without_torch(error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError) or error.name != "torch":
+        return ""
+    return f"{sys.executable} has no torch: install it there, or start `bench` by a Python that has it."
 
 
 def _worker(text: str) -> str:

@@ -13,6 +13,7 @@ from ..launch import cpus
 from ..payloads.versions import cudnn_release
 
 _CPUINFO = Path("/proc/cpuinfo")
+_SUPPORTED = {"float16": "_is_mkldnn_fp16_supported", "bfloat16": "_is_mkldnn_bf16_supported"}
 
 
 def host() -> dict[str, Any]:
@@ -44,6 +45,17 @@ def too_many_threads(ranks: int) -> str:
     return (
         f"torch computes with {threads} threads in each process, and {usable} {'CPU' if usable == 1 else 'CPUs'} may "
         f"be used here: OMP_NUM_THREADS={share} is mostly faster."
+    )
+
+
+def slow_type(dtype: str) -> str:
+    """A sentence where oneDNN cannot compute in ``dtype`` on this CPU, so that torch's plain loops do; else empty."""
+    asked = getattr(torch.ops.mkldnn, _SUPPORTED.get(dtype, ""), None)
+    if asked is None or asked():
+        return ""
+    return (
+        f"This CPU has no fast way to compute in {dtype}, and may take many times as long as in float32: choose "
+        "--dtype float32."
     )
 
 

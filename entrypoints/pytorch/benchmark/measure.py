@@ -37,7 +37,7 @@ def measure(settings: Settings) -> dict[str, Any]:
         warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, "warm-up batches")
         with _watching(ranks.device) as watch:
             laps = _run(ready.batches, step, ranks, settings.num_batches, "batches")
-        seen = ranks.gather(_seen(ranks, warm, laps, watch))
+        seen = ranks.gather(_seen(settings, ranks, warm, laps, watch))
     entry = ready.entry
     return {
         "model_title": entry.title,
@@ -92,7 +92,7 @@ def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:
     return nvml.watching(uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}")
 
 
-def _seen(ranks: Ranks, warm: Laps, laps: Laps, watch: nvml.Watch) -> Seen:
+def _seen(settings: Settings, ranks: Ranks, warm: Laps, laps: Laps, watch: nvml.Watch) -> Seen:
     on_gpu = ranks.device.type == "cuda"
     return Seen(
         name=torch.cuda.get_device_name(ranks.device) if on_gpu else machine.cpu_name(),
@@ -101,7 +101,7 @@ def _seen(ranks: Ranks, warm: Laps, laps: Laps, watch: nvml.Watch) -> Seen:
         peak_rss=machine.peak_rss(),
         peak_gpu=torch.cuda.max_memory_allocated(ranks.device) if on_gpu else None,
         watch=watch,
-        threads=machine.too_many_threads(ranks.local),
+        on_cpu=tuple(filter(None, (machine.too_many_threads(ranks.local), machine.slow_type(settings.dtype)))),
     )
 
 
@@ -114,3 +114,5 @@ def _say_plan(settings: Settings, ranks: Ranks, entry: zoo.Entry) -> None:
         f"{settings.dtype} on {where}, samples: {settings.backend}",
         file=sys.stderr, flush=True,
     )  # fmt: skip
+    if settings.device == "cpu" and (slow := machine.slow_type(settings.dtype)):
+        print(f"bench: note: {slow}", file=sys.stderr, flush=True)  # now, as a first batch may take minutes

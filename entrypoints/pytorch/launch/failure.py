@@ -20,7 +20,7 @@ _MOST_WITH_WORDS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A bad end: of a rank (``rank`` is its number), or of a node or the launcher (``rank`` is None).
+    """A bad end: of a rank (``rank`` is its number), or of a node or an elastic job's torchrun (``rank`` is None).
 
     ``code`` is as a shell says it: 128 + n for a signal. ``words`` are the last lines of stderr.
     """

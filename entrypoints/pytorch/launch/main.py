@@ -188,7 +188,7 @@ def _wait(contract: Contract, job: Job, state: State) -> Nodes:
 
 
 def environment(contract: Contract, env: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
-    """What a node's ranks start with; torchrun sets each one's own numbers over it."""
+    """What a node's ranks start with; each one's own numbers come over it."""
     values = without_distributed(env)
     if threads:
         values["OMP_NUM_THREADS"] = str(threads)

@@ -1,7 +1,7 @@
 """One rank: runs the script, hands its stderr on, and reports how it ended.
 
-A process of its own between the launcher and the script, because torchrun turns every failure into exit
-code 1 and keeps no words. Started as `python rank.py SOCKET COMMAND…`; needs the standard library only.
+A process of its own between `run` and the script, as an elastic job's torchrun turns every failure into exit
+code 1 and keeps no words. Started as `python rank.py [--torchrun] SOCKET COMMAND…`; needs the standard library only.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Reporter:
             self._socket.sendall(json.dumps({"kind": kind, **values}).encode() + b"\n")
 
 
-def main(reports: str, command: list[str]) -> int:
+def main(reports: str, command: list[str], *, under_torchrun: bool) -> int:
     """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
     # Where `run` is not all that keeps its container alive, nothing else would end the script when `run` is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -69,21 +69,20 @@ def main(reports: str, command: list[str]) -> int:
     writing = threading.Event()
     reader = threading.Thread(target=_hand_on_words, args=(script.stderr, last_words, writing), daemon=True)
     reader.start()
-    told, by_run = _follow(script, reporter.supervisor)
+    told, by_run = _follow(script, reporter.supervisor, torchrun=os.getppid() if under_torchrun else -1)
     _wait_for_words(reader, script.stderr, writing)
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
     reporter.say("rank-ended", code=code, words=list(last_words), told=told)
-    if by_run and _under_torchrun():
+    if by_run and under_torchrun:
         signal.sigwait(_ENDS)  # else torchrun would take this for a failure, and start the rank again
     return code
 
 
-def _under_torchrun() -> bool:
-    return "TORCHELASTIC_RUN_ID" in os.environ
+def _follow(script: subprocess.Popen[bytes], supervisor: int, *, torchrun: int) -> tuple[bool, bool]:
+    """Pass signals on until the script has ended; returns whether it was told to end, and whether by `run`.
 
-
-def _follow(script: subprocess.Popen[bytes], supervisor: int) -> tuple[bool, bool]:
-    """Pass signals on until the script has ended; returns whether it was told to end, and whether by `run`."""
+    ``torchrun`` is its process, -1 where there is none.
+    """
     told, by_run, held_until = False, False, float("inf")
     while script.poll() is None:
         info = signal.sigtimedwait(_SIGNALS, min(3600.0, max(0.0, held_until - time.monotonic())))
@@ -91,7 +90,7 @@ def _follow(script: subprocess.Popen[bytes], supervisor: int) -> tuple[bool, boo
             continue
         if info is not None and info.si_signo == signal.SIGCHLD:
             continue
-        if info and info.si_pid == os.getppid() and _under_torchrun():
+        if info and info.si_pid == torchrun:
             # torchrun ends the others at once when one fails. They may be about to fail by themselves, and
             # which of them does not is what tells a hanging rank from those that wait for it. One that `run` has
             # told to end needs no second word.
@@ -138,4 +137,6 @@ def _become_script(mask: Iterable[int]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    _words = sys.argv[1:]
+    _under = _words[0] == "--torchrun"
+    sys.exit(main(_words[_under], _words[_under + 1 :], under_torchrun=_under))

@@ -1,4 +1,4 @@
-"""This node's ranks: started by `torchrun` or straight, watched, and ended with all that they started."""
+"""This node's ranks: started, an elastic job's by torchrun, watched, and ended with all that they started."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .checkin import rendezvous_gone
@@ -15,7 +15,7 @@ from .contract import Contract
 from .failure import Failure
 from .limits import give_back
 from .processes import descendants, out_of_memory, state_of
-from .refusal import Code
+from .refusal import Code, Refusal
 from .reports import Rank, Reports
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -31,6 +31,8 @@ class Ranks:
         self._contract = contract
         self._reports = Reports()
         self._seen: set[Rank] = set()
+        self._silent: set[int] = set()  # local ranks that ended without a word
+        self._told: set[int] = set()  # processes that were signalled before they said who they are
         self._killed = False
         self._signal = 0
         self._signalled: list[Rank] = []
@@ -38,18 +40,48 @@ class Ranks:
         self._looked = time.monotonic()
         # Orphans come to us, not to PID 1, so that none outlives its job.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        launcher = command_of(contract, self._reports.name, command)
-        self._launcher = subprocess.Popen(launcher, env=dict(env), cwd=cwd, start_new_session=True)
-        give_back(self._launcher.pid)
+        words = command_of(contract, self._reports.name, command)
+        self._started: list[subprocess.Popen[bytes]] = []  # rank.py for each rank, or an elastic job's torchrun
+        for own in environments_of(contract, env):
+            self._start(words, own, cwd)
+
+    def _start(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
+        """Raises Refusal where there may be no more processes, or no more memory for one."""
+        try:
+            self._started.append(subprocess.Popen(words, env=env, cwd=cwd, start_new_session=True))
+        except OSError as error:
+            self.kill()
+            raise Refusal(
+                Code.NO_PROCESS,
+                f"process {len(self._started) + 1} of this node cannot be started ({error.strerror}): raise the "
+                "container's limit of processes (docker run --pids-limit) or memory.",
+            ) from None
+        give_back(self._started[-1].pid)
 
     def poll(self) -> list[Failure]:
         """The failures since the last call."""
         self._reap()
+        gone = [local for local, each in enumerate(self._started) if each.poll() is not None]
         before = len(self._reports.ranks)
         self._reports.poll()
         if self._signal:
             self._send(self._reports.ranks[before:])  # started while the others were told
-        return [] if self._contract.elastic else [self._failure(rank) for rank in self._new_ends() if rank.code]
+        if self._contract.elastic:
+            return []
+        return [*self._unreported(gone), *(self._failure(rank) for rank in self._new_ends() if rank.code)]
+
+    def _unreported(self, gone: Iterable[int]) -> list[Failure]:
+        """The failures of ranks, by their local numbers, that are gone and never said who they are."""
+        known = {rank.pid for rank in self._reports.ranks}
+        new = [local for local in gone if local not in self._silent and self._started[local].pid not in known]
+        self._silent.update(new)
+        codes = {local: shell_code(self._started[local].returncode) for local in new}
+        return [self._silent_failure(local, code) for local, code in codes.items() if code]
+
+    def _silent_failure(self, local: int, code: int) -> Failure:
+        contract, told = self._contract, bool(self._signal) or self._killed
+        rank = contract.first_rank + local
+        return Failure(node=contract.node_rank, rank=rank, local_rank=local, code=code, told=told)
 
     def _new_ends(self) -> list[Rank]:
         ends = [rank for rank in self._reports.ranks if rank.code is not None and rank not in self._seen]
@@ -63,34 +95,26 @@ class Ranks:
 
     @property
     def all_over(self) -> bool:
-        """Whether every rank has ended; the launcher may still be talking about it.
+        """Whether every rank has ended; an elastic job's torchrun may still be talking about it.
 
-        An elastic job's launcher may start them again, unless they were told to end: see rank.py.
+        That may start them again, unless they were told to end: see rank.py.
         """
         ended = sum(rank.code is not None for rank in self._reports.ranks)
         if self._contract.elastic:
             return bool(self._signal) and 0 < ended == len(self._reports.ranks)
-        return ended == self._contract.nproc_per_node
+        return ended + len(self._silent) == self._contract.nproc_per_node
 
     @property
     def ended(self) -> bool:
-        return self._launcher.poll() is not None
+        return None not in [each.poll() for each in self._started]
 
     def outcome(self) -> list[Failure]:
-        """When ended: what the launcher itself has to say, if no rank has said it."""
-        code = self._launcher.returncode
-        code = 128 - code if code < 0 else code
-        if self._contract.elastic:
-            return self._elastic_outcome(code)
-        if not code or any(rank.code for rank in self._reports.ranks) or (self._killed and self._reports.ranks):
-            return []
-        if self._killed or (self._signal and not self._reports.ranks):
-            return [Failure(node=self._contract.node_rank, code=code, told=True)]
-        return [self._of_launcher(code)]
+        """When ended: what an elastic job's torchrun has left. Of fixed ranks `poll` has told all."""
+        return self._elastic_outcome(shell_code(self._started[0].returncode)) if self._contract.elastic else []
 
     def _elastic_outcome(self, code: int) -> list[Failure]:
         if self._signal:
-            # Between two attempts there was nobody to tell but the launcher.
+            # Between two attempts there was nobody to tell but torchrun.
             nobody = [Failure(node=self._contract.node_rank, code=128 + self._signal, told=True)]
             return [self._failure(rank) for rank in self._signalled if rank.code] if self._signalled else nobody
         if not code:
@@ -98,20 +122,19 @@ class Ranks:
         said = self._last_attempt()
         if all(failure.consequence for failure in said) and (gone := rendezvous_gone(self._contract)):
             return [Failure(node=self._contract.node_rank, code=Code.NODE_LOST, why=gone)]
-        return said or [self._of_launcher(code)]
-
-    def _of_launcher(self, code: int) -> Failure:
-        return Failure(node=self._contract.node_rank, code=code, why="the launcher ended before its ranks did")
+        return said or [Failure(node=self._contract.node_rank, code=code, why="torchrun ended before its ranks did")]
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank's script, by way of rank.py."""
         self._signal = number
-        if not self._send(self._reports.ranks) and not self.ended:
-            self._launcher.send_signal(number)
+        if not self._send(self._reports.ranks):
+            for each in self._started:  # they have not said yet who they are
+                each.send_signal(number)
+                self._told.add(each.pid)
 
     def _send(self, ranks: Iterable[Rank]) -> bool:
         """Returns whether there was one to send it to."""
-        alive = [rank for rank in ranks if rank.code is None]
+        alive = [rank for rank in ranks if rank.code is None and rank.pid not in self._told]
         for rank in alive:
             self._signalled.append(rank)
             with contextlib.suppress(ProcessLookupError):
@@ -122,7 +145,7 @@ class Ranks:
         """What has been stopped (state T, as by SIGSTOP) for so long.
 
         A debugger's stop is another state (t), a frozen container yet another. An elastic job's rank is ended instead:
-        its launcher knows what to do then.
+        its torchrun knows what to do then.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
@@ -131,9 +154,8 @@ class Ranks:
             self._stopped_since.clear()
         self._looked = now
         watched = {pid: rank for rank in self._reports.ranks if rank.code is None for pid in (rank.pid, rank.script)}
-        self._stopped_since = {
-            pid: self._stopped_since.get(pid, now) for pid in [*watched, self._launcher.pid] if state_of(pid) == "T"
-        }
+        pids = dict.fromkeys([*watched, *(each.pid for each in self._started if each.poll() is None)])
+        self._stopped_since = {pid: self._stopped_since.get(pid, now) for pid in pids if state_of(pid) == "T"}
         long = [pid for pid, since in self._stopped_since.items() if now - since >= seconds]
         if not self._contract.elastic:
             return [self._stop_of(watched.get(pid), pid, now) for pid in long]
@@ -163,15 +185,17 @@ class Ranks:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self._launcher.wait()
+        for each in self._started:
+            each.wait()
         self._reap()
 
     def _reap(self) -> None:
-        """Bury adopted orphans; the launcher is left to Popen, which must see its exit code."""
+        """Bury adopted orphans; what we started is left to Popen, which must see its exit code."""
+        started = {each.pid: each for each in self._started if each.returncode is None}  # a number is given again
         with contextlib.suppress(ChildProcessError):
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if dead.si_pid == self._launcher.pid:
-                    self._launcher.poll()
+                if each := started.get(dead.si_pid):
+                    each.poll()
                 else:
                     os.waitpid(dead.si_pid, os.WNOHANG)
 
@@ -195,22 +219,50 @@ class Ranks:
         )
 
 
+def shell_code(returncode: int) -> int:
+    """How a process ended, as a shell has it: 128 and the signal's number where one ended it."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def environments_of(contract: Contract, env: Mapping[str, str]) -> list[dict[str, str]]:
+    """What each process of `command_of` starts with; torchrun gives an elastic job's ranks their own numbers."""
+    if contract.elastic or not contract.distributed:
+        return [dict(env)]
+    return [
+        {**env, **contract.rank_environment(local), **_as_torchrun(contract, local)}
+        for local in range(contract.nproc_per_node)
+    ]
+
+
+def _as_torchrun(contract: Contract, local: int) -> dict[str, str]:
+    """What torchrun says besides, but for its own store and files: Lightning, for one, asks before Slurm's variables.
+
+    https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment Variables".
+    """
+    return {
+        "TORCHELASTIC_RUN_ID": contract.rdzv_id,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "GROUP_WORLD_SIZE": str(contract.nnodes),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(contract.first_rank + local),
+        "ROLE_WORLD_SIZE": str(contract.world_size),
+    }
+
+
 def command_of(contract: Contract, reports: str, command: tuple[str, ...]) -> list[str]:
-    """How the ranks of this node are started; ``reports`` names the socket that they report to."""
-    rank = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py")), reports, *command]
-    if not contract.elastic and contract.nproc_per_node == 1:
-        return rank
+    """How a rank of this node is started, or all ranks of an elastic job; they report to the socket ``reports``.
+
+    torchrun loads torch on each node before the first rank does. What it adds to fixed ranks `run` does itself.
+    """
+    rank = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
+    if not contract.elastic:
+        return [*rank, reports, *command]
+    least, most = contract.elastic
+    settings = {"join_timeout": str(max(1, round(contract.rendezvous_timeout))), **contract.rdzv_conf}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--monitor-interval=0.2"]
-    torchrun += [f"--nproc-per-node={contract.nproc_per_node}"]
-    timeout = max(1, round(contract.rendezvous_timeout))
-    if contract.elastic:
-        where = f"{contract.master_addr}:{contract.master_port}"
-        least, most = contract.elastic
-        torchrun += [f"--nnodes={least}:{most}", "--rdzv-backend=c10d", f"--rdzv-endpoint={where}"]
-        torchrun += [f"--rdzv-id={contract.rdzv_id}", f"--max-restarts={contract.max_restarts}"]
-        settings = {"join_timeout": str(timeout), **contract.rdzv_conf}
-    else:
-        torchrun += [f"--nnodes={contract.nnodes}", f"--node-rank={contract.node_rank}", "--max-restarts=0"]
-        torchrun += [f"--master-addr={contract.master_addr}", f"--master-port={contract.master_port}"]
-        settings = {"timeout": str(timeout), **contract.rdzv_conf}
-    return [*torchrun, f"--rdzv-conf={','.join(f'{name}={value}' for name, value in settings.items())}", *rank]
+    torchrun += [f"--nproc-per-node={contract.nproc_per_node}", f"--nnodes={least}:{most}", "--rdzv-backend=c10d"]
+    torchrun += [f"--rdzv-endpoint={contract.master_addr}:{contract.master_port}", f"--rdzv-id={contract.rdzv_id}"]
+    torchrun += [f"--max-restarts={contract.max_restarts}"]
+    torchrun += [f"--rdzv-conf={','.join(f'{name}={value}' for name, value in settings.items())}"]
+    return [*torchrun, *rank, "--torchrun", reports, *command]

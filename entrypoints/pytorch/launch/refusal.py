@@ -19,6 +19,7 @@ class Code(IntEnum):
     NODE_LOST = 89
     NO_SPACE = 90
     OPEN_FILES = 91
+    NO_PROCESS = 92
 
     @property
     def meaning(self) -> str:
@@ -39,6 +40,7 @@ _MEANINGS = {
     Code.NO_JOB: "The script, folder, repository or revision is not there.",
     Code.NODE_LOST: "A node vanished while the job ran.",
     Code.NO_SPACE: "There is no writable temporary folder.",
+    Code.NO_PROCESS: "A rank's process cannot be started.",
     Code.OPEN_FILES: "Node 0 may not have as many files open as the job has nodes.",
 }
 

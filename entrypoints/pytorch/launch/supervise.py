@@ -127,7 +127,7 @@ class Job:
             self._enter(Phase.TERMINATING, self.contract.stop_grace)
 
     def _press_on(self) -> None:
-        """End ranks that do not end by themselves, and a launcher that lingers when they have."""
+        """End ranks that do not end by themselves, and a torchrun that lingers when they have."""
         if self.phase in (Phase.FAILING, Phase.TERMINATING) and not self.own_ended and self.ranks.all_over:
             self._enter(Phase.KILLED, float("inf"))
             self.ranks.kill()

@@ -136,15 +136,27 @@ class _Watch:
 
 @contextmanager
 def _told_by_signals() -> Iterator[None]:
+    """Raises Told at the first signal that tells us to end, and is deaf to more: what is left is to say how it ended.
+
+    `timeout`, for one, signals its child and then the child's process group.
+    """
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    told = False
+
     def tell(number: int, _frame: FrameType | None) -> NoReturn:
+        nonlocal told
+        told = True
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
         raise Told(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, tell) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not told:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:

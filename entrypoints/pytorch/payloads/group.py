@@ -3,6 +3,7 @@
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .device import open_device
 from .verdict import Checks, NotRun, Wrong, expect
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_PAUSE_SECONDS = 0.1
 _GROUP_TIMEOUT = 600  # seconds; what `run` hands to ranks where nobody chose another
 
 
@@ -77,9 +79,9 @@ def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
     """Of all ranks of the job, or of this process alone. Raises Wrong where the group is not what the job said."""
     timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
     bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
-    if "RANK" in os.environ and turn:  # the store still has what the group before wrote
-        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
-        own = dist.PrefixStore(f"torchbake/{turn}", store)
+    if "RANK" in os.environ and turn:
+        store, rank, size = _store_of(turn, timeout)
+        own = dist.PrefixStore(f"torchbake/{turn}", store)  # one store may serve all turns: torchrun's
         dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=timeout, device_id=bound)
     elif "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout, device_id=bound)
@@ -88,6 +90,28 @@ def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
     for name, found in (("RANK", dist.get_rank()), ("WORLD_SIZE", dist.get_world_size())):
         wanted = os.environ.get(name)
         expect(wanted in (None, str(found)), f"{name} is {wanted}, and the group says {found}")
+
+
+def _store_of(turn: int, timeout: timedelta) -> tuple[dist.Store, int, int]:
+    """The store of this turn, this rank and the number of ranks. Raises RuntimeError where it cannot be had in time.
+
+    At its port the store of the turn before answers as long as that process of rank 0 lives. So rank 0 writes which
+    turn its store is for, and the others come again until they read that.
+    """
+    sign, deadline = f"torchbake/turn/{turn}", time.monotonic() + timeout.total_seconds()
+    while True:
+        try:
+            store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+            if rank == 0:
+                store.set(sign, "here")
+            if store.check([sign]):
+                return store, rank, size
+            trouble = RuntimeError(f"rank 0 has no store for group {turn + 1} of this job")
+        except RuntimeError as error:  # that process of rank 0 has ended meanwhile
+            trouble = error
+        if time.monotonic() > deadline:
+            raise trouble
+        time.sleep(_PAUSE_SECONDS)
 
 
 def leave_group(device: torch.device) -> None:

@@ -11,7 +11,7 @@ import time
 
 LIMIT = 60  # seconds until all must have come
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-# The next port: on its own torchrun's store listens.
+# The next port: on its own a torchrun around the ranks has a store.
 master, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1
 
 
