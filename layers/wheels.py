@@ -6,6 +6,7 @@ Standard library only, because the builder has nothing else. uv does the install
     wheels.py split LOCK FOLDER                    one list for each layer of a lock
     wheels.py layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
     wheels.py site LOCK VENV [--path FOLDER]...    into a virtual environment
+        --start PROGRAM                            which runs where Python starts without the entrypoint
         both: [--index VARIABLE URL...]            where wheels are that the host's indexes and folders lack
     wheels.py beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
     wheels.py cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -33,6 +35,8 @@ EPOCH = 315532800  # 1980-01-01, the oldest time that a zip file can say
 LAYERS = Path("/layers")
 LOCK_LINE = re.compile(r"(?:[a-z0-9-]+==[0-9][0-9A-Za-z.!+]*|    --hash=sha256:[0-9a-f]{64})(?: \\)?")
 HEADERS = Path("/headers")
+# The entrypoint sets this variable, and a matrix may not; a Python without it was started by none.
+START = "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path({!r})"
 CA_SECRET = Path("/run/secrets/ca")
 UV_TOML = Path("/etc/uv/uv.toml")
 PYPI = "https://pypi.org/simple"
@@ -53,17 +57,19 @@ class Drop:
     to: str = ""
 
 
+# The time at which a wheel's file was changed, where it came from a folder: the same wheel would be another layer.
+UV_CACHE = Drop(name="uv's cache", pattern=re.compile(r"[^/]+\.dist-info/uv_cache\.json"))
+
+
 def read_trim(path: Path | None) -> tuple[Drop, ...]:
-    """The rules in the file's order; none without a file."""
+    """The rules in the file's order; without a file only what holds always."""
     rules = tomllib.loads(path.read_text())["drop"] if path else []
-    return tuple(
-        Drop(
-            name=rule["name"],
-            pattern=re.compile("|".join(glob_pattern(glob) for glob in rule["paths"])),
-            to=rule.get("to", ""),
-        )
-        for rule in rules
-    )
+    given = (Drop(name=rule["name"], pattern=_any_of(rule["paths"]), to=rule.get("to", "")) for rule in rules)
+    return (UV_CACHE, *given)
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(glob_pattern, globs)))
 
 
 def glob_pattern(glob: str) -> str:
@@ -164,17 +170,15 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
     saved: dict[str, list[int]] = {}
     for _, record, rows in records(root):
         stay, go = trim_rows(rows, rules)
-        for name, rule in go:
-            if not (root / name).exists():  # of two wheels, and gone with the first
-                continue
-            size = (root / name).stat().st_size
-            if rule.to in STRIP:
-                stay.append(_strip(root, name, STRIP[rule.to]))
-                size -= (root / name).stat().st_size
-            else:
+        # A RECORD may name a file twice, and one of two wheels is gone with the first.
+        there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
+        sizes = [(root / name).stat().st_size for name, _ in there]
+        stay += _strip(root, [(name, STRIP[rule.to]) for name, rule in there if rule.to in STRIP])
+        for (name, rule), size in zip(there, sizes, strict=True):
+            if rule.to not in STRIP:
                 _remove(root, name, aside if rule.to == "headers" else None)
             count = saved.setdefault(rule.name, [0, 0])
-            count[0] += size
+            count[0] += size - ((root / name).stat().st_size if rule.to in STRIP else 0)
             count[1] += 1
         if go:
             with record.open("w", newline="") as file:
@@ -183,10 +187,17 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 
 
-def _strip(root: Path, name: str, options: list[str]) -> list[str]:
-    """Strip a library; returns its new row of the RECORD."""
-    subprocess.run(["strip", *options, str(root / name)], check=True)
-    return record_row(root, name)
+def _strip(root: Path, libraries: Iterable[tuple[str, list[str]]]) -> list[list[str]]:
+    """Strip libraries, each with its options, some side by side; returns their new rows of the RECORD."""
+
+    def strip(library: tuple[str, list[str]]) -> list[str]:
+        name, options = library
+        subprocess.run(["strip", *options, str(root / name)], check=True)
+        return record_row(root, name)
+
+    # `strip` holds a whole library in memory, which for torch's is more than a gigabyte.
+    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 4)) as pool:
+        return list(pool.map(strip, libraries))
 
 
 def record_row(root: Path, name: str) -> list[str]:
@@ -204,9 +215,12 @@ def _remove(root: Path, name: str, aside: Path | None) -> None:
     else:
         source.unlink()
     for folder in source.parents:
-        if folder == root or any(folder.iterdir()):
+        if folder == root:
             break
-        folder.rmdir()
+        try:
+            folder.rmdir()
+        except OSError:  # not empty; to look for what is in it would take long, as headers are thousands
+            break
 
 
 def separate(root: Path, layers: Path) -> None:
@@ -291,7 +305,7 @@ def _command_site(args: argparse.Namespace) -> None:
     install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
     site = next((args.venv / "lib").glob("python3.*/site-packages"))
     trim(site, read_trim(args.trim), HEADERS)
-    (site / "torchbake.pth").write_text("".join(f"{path}\n" for path in args.path))
+    (site / "torchbake.pth").write_text("\n".join((*args.path, START.format(args.start), "")))
     compile_bytecode(site, site)
     normalise(args.venv)
 
@@ -319,6 +333,7 @@ def main(argv: list[str]) -> None:
     site.add_argument("lock", type=Path)
     site.add_argument("venv", type=Path)
     site.add_argument("--path", action="append", default=[])
+    site.add_argument("--start", required=True)
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
         command.add_argument("--index", nargs="+", default=[])

@@ -50,7 +50,7 @@ def installed(root: Path, name: str, *files: str) -> None:
     for file in files:
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text(f"content of {file}")
-    (root / info).mkdir(parents=True)
+    (root / info).mkdir(parents=True, exist_ok=True)
     with (root / info / "RECORD").open("w", newline="") as record:
         csv.writer(record, lineterminator="\n").writerows(
             [*(wheels.record_row(root, file) for file in files), [f"{info}/RECORD", "", ""]]
@@ -199,12 +199,30 @@ def test_a_file_of_two_wheels_is_dropped_once(tmp_path: Path) -> None:
     assert_records_are_true(tmp_path)
 
 
+@pytest.mark.parametrize("to", ["", "headers"])
+def test_a_file_that_a_record_names_twice_is_dropped_once(tmp_path: Path, to: str) -> None:
+    installed(tmp_path, "one", "one/a.pyi", "one/a.py")
+    record = tmp_path / "one-1.0.dist-info/RECORD"
+    record.write_text(record.read_text() + record.read_text().splitlines()[0] + "\n")
+    wheels.trim(tmp_path, (rule("**/*.pyi", to=to),), tmp_path / "aside")
+    assert tree(tmp_path) - {"aside/one/a.pyi"} == {"one/a.py"}
+
+
 def test_without_rules_nothing_changes(tmp_path: Path) -> None:
     installed(tmp_path, "thing", "thing/a.py", "thing/a.pyi")
     before = (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes()
     wheels.trim(tmp_path, wheels.read_trim(None), tmp_path / "aside")
     assert tree(tmp_path) == {"thing/a.py", "thing/a.pyi"}
     assert (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes() == before
+
+
+def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) -> None:
+    cache = "thing-1.0.dist-info/uv_cache.json"
+    installed(tmp_path, "thing", "thing/a.py", cache)
+    wheels.trim(tmp_path, wheels.read_trim(None), tmp_path / "aside")
+    assert not (tmp_path / cache).exists()
+    named = {row[0] for _, _, rows in wheels.records(tmp_path) for row in rows}
+    assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
 
 
 def test_each_wheel_gets_a_folder_of_its_own_under_its_normalised_name(tmp_path: Path) -> None:
@@ -334,12 +352,16 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
     site = site_of(builder)
     site.mkdir(parents=True)
     paths = ["--path", "/pytorch", "--path", "/nvidia"]
-    words = ["site", str(builder / "list.lock"), str(builder / "venv"), *paths]
+    words = ["site", str(builder / "list.lock"), str(builder / "venv"), *paths, "--start", "/opt/start.py"]
     wheels.main([*words, *words_of(builder, trim=trim)])
     assert (site / "thing/__init__.py").exists()
     assert (site / "thing/__init__.pyi").exists() != trim
     assert (site / "thing/include/a.h").exists() != trim
-    assert (site / "torchbake.pth").read_text() == "/pytorch\n/nvidia\n"
+    assert (site / "torchbake.pth").read_text().splitlines() == [
+        "/pytorch",
+        "/nvidia",
+        "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path('/opt/start.py')",
+    ]
     assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {wheels.EPOCH}
     rows = {row[0] for _, _, rows in wheels.records(site) for row in rows}
     assert ("thing/__init__.pyi" in rows) != trim
@@ -370,7 +392,8 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    always, *rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    assert always == wheels.UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
 

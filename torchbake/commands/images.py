@@ -19,7 +19,17 @@ from torchbake.errors import CheckError, UsageError
 from torchbake.lock.image_lock import lock_text
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
-from torchbake.proof.record import Proof, State, files_digest, format_proofs, page, parse_proofs, state_of
+from torchbake.proof.record import (
+    Digests,
+    Proof,
+    State,
+    files_digest,
+    format_proofs,
+    lock_digest,
+    page,
+    parse_proofs,
+    state_of,
+)
 from torchbake.proof.run import ProofRun
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path
@@ -32,7 +42,13 @@ EXAMPLES = (
     "nox -s images -- --dry-run",
 )
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
-_STYLES = {State.PASSED: "green", State.FAILED: "bold red", State.STALE: "yellow", State.MISSING: "cyan"}
+_STYLES = {
+    State.PASSED: "green",
+    State.FAILED: "bold red",
+    State.EARLIER: "yellow",
+    State.STALE: "bold yellow",
+    State.MISSING: "cyan",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +115,7 @@ def run(args: Arguments) -> int:
 def _prove(run: ProofRun, due: Sequence[Spec], proofs: dict[str, Proof]) -> None:
     for number, spec in enumerate(due, 1):
         _say(f"{number} of {len(due)}: {spec.id}")
-        proofs[spec.id] = run.prove(spec, partial(_files, run.project))
+        proofs[spec.id] = run.prove(spec, partial(_digests, run.project))
         # Not beside the matrix yet: a changed file there would make the commit of the next image a `-dirty` one.
         write_text(run.project.state / PROOFS.name, format_proofs(proofs.values()))
 
@@ -127,10 +143,13 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
     (project.state / PROOFS.name).unlink(missing_ok=True)
 
 
-def _files(project: Project, spec: Spec) -> str:
-    dockerfile = _text(dockerfile_path(project.root, spec))
+def _digests(project: Project, spec: Spec) -> Digests:
+    dockerfile, lock = _text(dockerfile_path(project.root, spec)), lock_text(project.root, spec)
     own = own_inputs(project.root, own_sources(dockerfile))
-    return files_digest(spec, dockerfile=dockerfile, lock_text=lock_text(project.root, spec), own=own)
+    return Digests(
+        files=files_digest(spec, dockerfile=dockerfile, lock_text=lock, own=own),
+        lock=lock_digest(lock),
+    )
 
 
 def _text(path: Path) -> str:
@@ -138,7 +157,7 @@ def _text(path: Path) -> str:
 
 
 def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, State]:
-    return {spec.id: state_of(proofs.get(spec.id), _files(project, spec)) for spec in specs}
+    return {spec.id: state_of(proofs.get(spec.id), _digests(project, spec)) for spec in specs}
 
 
 def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -> None:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.benchmark import manual as plans
+from torchbake.benchmark.model import Plan
 from torchbake.charts.manual import with_parameters
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError, UsageError
 from torchbake.jobs import manual as jobs
+from torchbake.jobs.model import Job
 from torchbake.matrix.manual import with_reference
-from torchbake.matrix.schema import schema_text
+from torchbake.matrix.model import Matrix
+from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
 EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
@@ -39,11 +42,11 @@ def run(args: Arguments) -> int:
     root = args.matrix.absolute().parent
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such folder.", hint="The schema is written beside the matrix.")
-    wanted = {root / "matrix.schema.json": schema_text()}
+    wanted = {root / "matrix.schema.json": editor_schema(Matrix)}
     if root == TOOLKIT:
         wanted[PAGE] = with_reference(_text(PAGE))
-        wanted |= {JOB_SCHEMA: jobs.schema_text(), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
-        wanted |= {PLAN_SCHEMA: plans.schema_text(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
+        wanted |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
+        wanted |= {PLAN_SCHEMA: editor_schema(Plan), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
         wanted[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
     current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]

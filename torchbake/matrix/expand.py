@@ -88,6 +88,7 @@ class _Expander:
             trim=defaults.trim if row.trim is None else row.trim,
             constraints=defaults.constraints if row.constraints is None else row.constraints,
             apt=packages.apt,
+            apt_of_all=defaults.packages.apt,
             pip=packages.pip,
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),

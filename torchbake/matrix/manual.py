@@ -27,7 +27,12 @@ def with_reference(page: str) -> str:
     schema = Matrix.model_json_schema()
     whole = whole_example(schema)
     parts = (*key_tables(schema), _tag_parts(whole), f"## A whole matrix\n\n```yaml\n{whole}```\n")
-    return f"{page.partition(MARK)[0]}{MARK}\n" + "\n".join(parts)
+    return page_with(page, MARK, parts)
+
+
+def page_with(page: str, mark: str, parts: Iterable[str]) -> str:
+    """A page with the words that stand above its mark, and below it what is generated."""
+    return f"{page.partition(mark)[0]}{mark}\n" + "\n".join(parts)
 
 
 def key_tables(schema: Node) -> list[str]:

@@ -90,12 +90,14 @@ class Defaults(Model):
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
     trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
     constraints: bool = Field(
-        False,
+        True,
         description="tell pip and uv inside, and in derived images, to keep torch and CUDA's wheels as they are",
-        examples=[True],
+        examples=[False],
     )
     packages: Packages = Field(
-        Packages(), description="added to each image but init containers", examples=[{"pip": ["numpy", "setuptools"]}]
+        Packages(),
+        description="added to each image but init containers; `apt` in one step with Python",
+        examples=[{"pip": ["numpy", "setuptools"]}],
     )
     env: Environment
     labels: Labels
@@ -119,7 +121,7 @@ class Row(Model):
         None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
     )
     trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
-    constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[True])
+    constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
@@ -153,7 +155,7 @@ class ImageAddition(Model):
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
-    constraints: bool | None = Field(None, description="in place of what their rows say", examples=[True])
+    constraints: bool | None = Field(None, description="in place of what their rows say", examples=[False])
     env: Environment
     labels: Labels
     certificates: Certificates

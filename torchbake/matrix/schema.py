@@ -1,11 +1,11 @@
-"""The JSON Schema of matrix.yaml, by which editors check it while it is typed. Pure."""
+"""The JSON Schema of a file that people write, by which editors check it while it is typed. Pure."""
 
 import json
 
-from torchbake.matrix.model import Matrix
+from pydantic import BaseModel
 
 
-def schema_text() -> str:
-    """The schema as it is written: generated from the model, the same to the byte every time."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Matrix.model_json_schema()}
+def editor_schema(model: type[BaseModel]) -> str:
+    """The schema as it is written: generated from the file's model, the same to the byte every time."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
     return json.dumps(schema, indent=2) + "\n"

@@ -14,6 +14,7 @@ LABEL_KEY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # https://docs.docker.com/engine/m
 
 # What an image promises by these would not be true with another value.
 FIXED = {
+    "BASH_ENV": "by it bash finds what the entrypoint sets, where `docker exec` starts it",
     "CUDA_HOME": "it is where the image has CUDA's links",
     "HOME": "the entrypoint makes it a folder that any uid can write; `user` names another one",
     "LOGNAME": "the entrypoint sets it to who runs",

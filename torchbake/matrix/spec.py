@@ -72,6 +72,7 @@ class Own:
 class ImageSpec:
     """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
 
+    ``apt_of_all`` are those of ``apt`` that each image of the matrix has: they are installed below the wheels.
     ``constraints``: pip and uv inside it are told to keep torch. ``indexes`` have wheels of its accelerator that the
     host's pip may not find. ``waivers`` are checks that it may fail, each with the reason. ``own`` is what the user
     adds beside packages.
@@ -86,7 +87,8 @@ class ImageSpec:
     trim: bool
     apt: tuple[str, ...]
     pip: tuple[str, ...]
-    constraints: bool = False
+    apt_of_all: tuple[str, ...] = ()
+    constraints: bool = True
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
     own: Own = Own()

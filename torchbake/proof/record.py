@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -19,9 +20,18 @@ class State(StrEnum):
     """What a record says of an image as it is today."""
 
     PASSED = "passed"
+    EARLIER = "passed earlier"  # with the same lock; what it shares with other images has changed since
     FAILED = "failed"
     STALE = "stale"
     MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digests:
+    """``files`` of what decides an image's packages (`files_digest`), ``lock`` of its lock alone (`lock_digest`)."""
+
+    files: str
+    lock: str
 
 
 class Seconds(BaseModel):
@@ -37,7 +47,7 @@ class Seconds(BaseModel):
 class Proof(BaseModel):
     """One image on its way from lock to registry.
 
-    ``files`` is the digest of what decides its packages (`files_digest`); ``digest`` and ``tag`` are the release's.
+    ``files`` and ``lock`` are as in `Digests`; ``digest`` and ``tag`` are the release's.
     ``problem`` is why it was not released, empty for one that was. ``counts`` are checks by outcome, ``not_run`` the
     reasons of those that could not run, ``waived`` of those that failed and may. ``revision`` is the commit, ``tested``
     RFC 3339.
@@ -47,6 +57,7 @@ class Proof(BaseModel):
 
     id: str
     files: str
+    lock: str = ""
     revision: str
     tested: str
     problem: str = ""
@@ -60,7 +71,7 @@ class Proof(BaseModel):
     seconds: Seconds = Seconds()
 
 
-_COMMENTS = re.compile(r"(?m)^[ \t]*#.*\n?")
+_COMMENTS = re.compile(r"(?m)^[ \t]*(?:#.*)?(?:\n|\Z)")
 _LABELS = re.compile(r"(?m)^LABEL (?:.*\\\n)*.*\n?")  # with the lines that continue it
 _PROOFS = TypeAdapter(tuple[Proof, ...])
 
@@ -88,9 +99,9 @@ def files_digest(spec: Spec, *, dockerfile: str, lock_text: str, own: Sequence[s
 
     So do the user's ``own`` files, as `own_inputs` gives them.
 
-    Comments and labels are not in it. For a PyTorch image the programs in /opt/torchbake are not either: the
-    project's own tests run them in real images at every change, and they take part in no package. An init image is
-    nothing but its program.
+    Comments, empty lines and labels are not in it. For a PyTorch image the programs in /opt/torchbake are not
+    either: the project's own tests run them in real images at every change, and they take part in no package. An init
+    image is nothing but its program.
     """
     names = toolkit_files(spec)
     decisive = names if spec.kind == "init" else [name for name in names if name.startswith("layers/")]
@@ -99,13 +110,18 @@ def files_digest(spec: Spec, *, dockerfile: str, lock_text: str, own: Sequence[s
     return digest((steps, _COMMENTS.sub("", lock_text), *files, *own))
 
 
-def state_of(proof: Proof | None, files: str) -> State:
-    """What a record is worth for an image whose files have this digest now."""
+def lock_digest(lock_text: str) -> str:
+    """The sha256 over the packages of a lock, without its comments; empty for an image that has none."""
+    return digest((_COMMENTS.sub("", lock_text),)) if lock_text else ""
+
+
+def state_of(proof: Proof | None, now: Digests) -> State:
+    """What a record is worth for an image that is made of this now."""
     if proof is None:
         return State.MISSING
-    if proof.files != files:
-        return State.STALE
-    return State.FAILED if proof.problem else State.PASSED
+    if proof.files == now.files:
+        return State.FAILED if proof.problem else State.PASSED
+    return State.EARLIER if now.lock and proof.lock == now.lock and not proof.problem else State.STALE
 
 
 def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
@@ -116,9 +132,9 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "# Every image of the matrix",
         "",
         "Each was built reproducibly, tested, and released to a registry by",
-        f"`{_COMMAND}`, which writes this page. A row is stale when the image's",
-        "Dockerfile, its lock, or what installs and trims its wheels has changed since. `nox -s images -- --check`",
-        "finds rows that are stale, failed or missing.",
+        f"`{_COMMAND}`, which writes this page. A row is of the day that",
+        "it names. `nox -s images -- --check` finds images whose Dockerfile or lock, or what installs and trims their",
+        "wheels, has changed since, and those that failed or are missing. A release of the toolkit waits for all.",
         "",
         *_table(
             ("image", "checks passed", "not run", "packed", "unpacked", "build", "test", "publish", "digest", "day"),

@@ -21,7 +21,7 @@ from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
-from torchbake.proof.record import Proof, Seconds
+from torchbake.proof.record import Digests, Proof, Seconds
 
 
 class StepError(CheckError):
@@ -40,8 +40,8 @@ class ProofRun:
     say: Callable[[str], None]
     done: list[Spec] = field(default_factory=list)
 
-    def prove(self, spec: Spec, files: Callable[[Spec], str]) -> Proof:
-        """Build, test and publish one image; what goes wrong is in its record. ``files`` are as the build left them."""
+    def prove(self, spec: Spec, digests: Callable[[Spec], Digests]) -> Proof:
+        """Build, test and publish one image; what goes wrong is in its record. ``digests`` are of what was built."""
         self._make_room(spec)
         facts: dict[str, Any] = {}
         seconds: dict[str, float] = {}
@@ -56,9 +56,11 @@ class ProofRun:
         except StepError as error:
             problem = error.message
         self.done.append(spec)
+        made = digests(spec)
         return Proof(
             id=spec.id,
-            files=files(spec),
+            files=made.files,
+            lock=made.lock,
             revision=revision(self.project.root),
             tested=datetime.now(UTC).isoformat(timespec="seconds"),
             problem=problem,

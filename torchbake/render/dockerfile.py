@@ -17,6 +17,8 @@ from torchbake.render.templates import fill
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 CONSTRAINTS = "/etc/torchbake/constraints.txt"
+SYSTEM_PACKAGES = ("ca-certificates", "python3", "tini")  # of every image
+PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
 
@@ -73,9 +75,11 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups = _groups(lock)
+    groups, first = _groups(lock), _first_packages(spec)
     return {
         "summary": summary(spec, lock),
+        "first_packages": first,
+        "packages": sorted({*spec.apt} - {*first}),
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
@@ -92,6 +96,12 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "environment": _environment_variables(spec, lock),
         "labels": _labels(spec, _versions(spec, lock), title=f"PyTorch {spec.torch} {spec.accelerator} {spec.flavor}"),
     }
+
+
+def _first_packages(spec: ImageSpec) -> list[str]:
+    """Debian packages below the wheels; a version that the image asks for later would be a downgrade."""
+    versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
+    return sorted({versions.get(name, name) for name in (*SYSTEM_PACKAGES, *spec.apt_of_all)})
 
 
 def _init_values(spec: InitSpec) -> dict[str, Any]:
@@ -138,6 +148,7 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
     variables = {
         "HOME": spec.own.user.home,
         "LANG": "C.UTF-8",
+        "BASH_ENV": PROFILE,
         "PATH": path,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

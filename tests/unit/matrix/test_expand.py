@@ -108,12 +108,12 @@ def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:
     def wanting(expansion: Expansion) -> set[str]:
         return {spec.accelerator.kind for spec in expansion.specs if isinstance(spec, ImageSpec) and spec.constraints}
 
-    everywhere = edited("defaults:\n", "defaults:\n  constraints: true\n")
-    assert wanting(expand_text()) == set()
-    assert wanting(expand_text(everywhere)) == {"cpu", "cuda"}
+    nowhere = edited("defaults:\n", "defaults:\n  constraints: false\n")
+    assert wanting(expand_text()) == {"cpu", "cuda"}
+    assert wanting(expand_text(nowhere)) == set()
     row = "    accelerator: cuda12.8\n"
-    assert wanting(expand_text(edited(row, f"{row}    constraints: false\n", everywhere))) == {"cpu"}
-    assert wanting(with_images('  "*cuda*": {constraints: true}')) == {"cuda"}
+    assert wanting(expand_text(edited(row, f"{row}    constraints: true\n", nowhere))) == {"cuda"}
+    assert wanting(with_images('  "*cuda*": {constraints: false}')) == {"cpu"}
 
 
 @pytest.mark.parametrize(("line", "cudnn"), [("", "9"), ("    cudnn: 8\n", "8")])

@@ -10,16 +10,28 @@ from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL
 from torchbake.build.inputs import toolkit_file
 from torchbake.cli import main
-from torchbake.commands.images import _files
+from torchbake.commands.images import _digests, _read, _states
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import CheckError
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
 from torchbake.matrix.yaml_source import parse_document
-from torchbake.proof.record import Proof, Seconds, State, files_digest, format_proofs, page, parse_proofs, state_of
+from torchbake.proof.record import (
+    Digests,
+    Proof,
+    Seconds,
+    State,
+    files_digest,
+    format_proofs,
+    lock_digest,
+    page,
+    parse_proofs,
+    state_of,
+)
 
-FILES = "sha256:" + "a" * 64
+FILES, LOCK = "sha256:" + "a" * 64, "sha256:" + "c" * 64
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +42,7 @@ def specs() -> tuple[Spec, ...]:
 
 def proof(name: str, **facts: object) -> Proof:
     known = {
-        "id": name, "files": FILES, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
+        "id": name, "files": FILES, "lock": LOCK, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
         "digest": "sha256:" + "b" * 64, "tag": f"{name}-r0", "counts": {"passed": 64, "failed": 0, "not-run": 1},
         "not_run": {"smoke.nccl": "there is no GPU"}, "packed_bytes": 246_300_000, "unpacked_bytes": 900_000_000,
         "seconds": Seconds(build=61.2, test=57, publish=1.7),
@@ -52,10 +64,19 @@ def test_a_damaged_file_of_records_is_named(text: str) -> None:
 
 
 def test_a_record_counts_for_the_files_that_it_was_made_of_alone() -> None:
-    assert state_of(None, FILES) is State.MISSING
-    assert state_of(proof("a"), FILES) is State.PASSED
-    assert state_of(proof("a"), "sha256:other") is State.STALE
-    assert state_of(proof("a", problem="test: libraries.ldd"), FILES) is State.FAILED
+    now = Digests(files=FILES, lock=LOCK)
+    assert state_of(None, now) is State.MISSING
+    assert state_of(proof("a"), now) is State.PASSED
+    assert state_of(proof("a", problem="test: libraries.ldd"), now) is State.FAILED
+
+
+def test_a_record_of_the_same_lock_says_so_where_what_images_share_has_changed() -> None:
+    shared, own = Digests(files="sha256:other", lock=LOCK), Digests(files="sha256:other", lock="sha256:other")
+    assert state_of(proof("a"), shared) is State.EARLIER
+    assert state_of(proof("a"), own) is State.STALE
+    assert state_of(proof("a", problem="test: libraries.ldd"), shared) is State.STALE
+    assert state_of(proof("a", lock=""), Digests(files="sha256:other", lock=lock_digest(""))) is State.STALE
+    assert lock_digest("# of 2026\ntorch==2\n    # via y\n") == lock_digest("torch==2\n") != lock_digest("torch==3\n")
 
 
 def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
@@ -109,10 +130,10 @@ def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
     project = load_project(matrix)
     job(project)
     spec = next(spec for spec in project.expansion.specs if spec.id == RUNTIME)
-    before = _files(project, spec)
-    assert _files(project, spec) == before
+    before = _digests(project, spec).files
+    assert _digests(project, spec).files == before
     (matrix.parent / "a.txt").write_text("b")
-    assert _files(project, spec) != before
+    assert _digests(project, spec).files != before
 
 
 def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +189,20 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--registry" in capsys.readouterr().err
 
 
-def test_every_image_of_this_matrix_has_passed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """What changes an image's packages asks for it to be proved again: `nox -s images -- --registry HOST/NAMESPACE`."""
-    code = main(["images", "--check"])
-    assert code == 0, capsys.readouterr().err
+def kind_of(spec: Spec) -> tuple[str, ...]:
+    """What decides how templates fill a Dockerfile, apart from its lock: accelerator, flavor and base."""
+    return (spec.kind, spec.family, spec.flavor or "", spec.base.name)
+
+
+def test_every_image_of_this_matrix_has_passed_with_its_lock_and_one_of_each_kind_as_it_is() -> None:
+    """A change of an image's lock asks for it to be proved again, a change of what images share for one of each kind.
+
+    `nox -s images -- ID --registry HOST/NAMESPACE` does that. A release of the toolkit asks for all (`--check`).
+    """
+    project = load_project(TOOLKIT / "matrix.yaml")
+    specs = {spec.id: spec for spec in project.expansion.specs}
+    states = _states(project, tuple(specs.values()), _read(project))
+    bad = {name: state for name, state in states.items() if state not in (State.PASSED, State.EARLIER)}
+    assert not bad
+    passed = {kind_of(specs[name]) for name, state in states.items() if state is State.PASSED}
+    assert passed == {kind_of(spec) for spec in specs.values()}

@@ -21,13 +21,13 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
 from torchbake.proof import run as proofrun
-from torchbake.proof.record import Proof, State, state_of
+from torchbake.proof.record import Digests, Proof, State, state_of
 from torchbake.proof.run import ProofRun
 
 CPU, DEVEL = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12"
 CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 DIGEST = f"sha256:{'1' * 64}"
-FILES = f"sha256:{'f' * 64}"
+MADE = Digests(files=f"sha256:{'f' * 64}", lock=f"sha256:{'e' * 64}")
 
 
 def check(name: str, outcome: str, reason: str = "") -> dict[str, str]:
@@ -85,7 +85,7 @@ class Works:
             project=self.project, engine=self.daemon.engine, where=("--registry", "host/team"), gpu="require",
             room=room, say=self.said.append, done=self.done,
         )  # fmt: skip
-        return run.prove(spec_of(self.project, name), lambda _: FILES)
+        return run.prove(spec_of(self.project, name), lambda _: MADE)
 
     def hold(self, *names: str) -> dict[str, str]:
         """Finished images: their digests by id."""
@@ -117,8 +117,9 @@ def test_a_record_says_what_every_step_found(works: Works) -> None:
     released = put(works.layout, archive(file("a", b"x" * 100)))
     works.commands.say["publish"] = {**PUBLISHED, "digest": released, "tested": released}
     proof = works.prove()
-    assert state_of(proof, FILES) is State.PASSED
-    assert (proof.id, proof.files, proof.digest, proof.tag) == (CPU, FILES, released, f"{CPU}-r0")
+    assert state_of(proof, MADE) is State.PASSED
+    assert (proof.id, proof.files, proof.lock) == (CPU, MADE.files, MADE.lock)
+    assert (proof.digest, proof.tag) == (released, f"{CPU}-r0")
     assert (proof.unpacked_bytes, proof.counts) == (900, TESTED["counts"])
     assert (proof.not_run, proof.waived) == ({"smoke.nccl": "there is no GPU"}, {"users.root": "it is an init image"})
     manifest = works.layout.find(released)
@@ -171,7 +172,7 @@ def test_what_does_not_end_well_is_in_the_record_and_no_later_step_is_made(works
     works.commands.say[verb], works.commands.codes[verb] = said, 3
     proof = works.prove()
     assert proof.problem == problem
-    assert state_of(proof, FILES) is State.FAILED
+    assert state_of(proof, MADE) is State.FAILED
     assert [text.partition(" ")[0] for text in works.commands.asked] == verbs
     assert proof.digest == ""
 

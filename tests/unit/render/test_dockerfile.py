@@ -52,8 +52,8 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
-    "cpu-constraints": (image("2.13.0", "cpu", constraints=True), lock("cpu")),
-    "cuda-constraints": (image(constraints=True), lock("cuda")),
+    "cpu-unconstrained": (image("2.13.0", "cpu", constraints=False), lock("cpu")),
+    "cuda-unconstrained": (image(constraints=False), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
     "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
@@ -240,7 +240,7 @@ def test_the_cpus_labels_have_no_cuda() -> None:
 def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own(name: str) -> None:
     _, found = CASES[name]
     assert found
-    copied = re.findall(r"^COPY --from=\w+ /layers/(\S+) ", final_stage(text_of(name)), flags=re.MULTILINE)
+    copied = re.findall(r"^COPY --link --from=\w+ /layers/(\S+) ", final_stage(text_of(name)), flags=re.MULTILINE)
     assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in found.layers[layer]]
 
 
@@ -257,14 +257,14 @@ def test_without_trim_nothing_is_dropped() -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str) -> None:
-    text, found = text_of(f"{kind}-constraints"), lock(kind)
+    text, found = text_of(f"{kind}-runtime"), lock(kind)
     (path, lines) = re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL)[0]
     kept = [line for line in lines.splitlines() if not line.startswith("#")]
     assert kept == [f"{pin.name}=={pin.version}" for name in ("torch", "nvidia") for pin in found.layers[name]]
     assert "PIP_CONSTRAINT= pip install" in lines
     variables = promise_of(text).environment
     assert variables["PIP_CONSTRAINT"] == variables["UV_CONSTRAINT"] == variables["UV_EXCLUDE"] == path
-    assert "CONSTRAINT" not in text_of(f"{kind}-runtime")
+    assert "CONSTRAINT" not in text_of(f"{kind}-unconstrained")
 
 
 def test_headers_are_in_devel_images_alone() -> None:

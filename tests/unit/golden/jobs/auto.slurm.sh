@@ -26,4 +26,11 @@ export RENDEZVOUS_TIMEOUT=900
 export GROUP_TIMEOUT=600
 export NPROC_PER_NODE=auto
 export MASTER_PORT=49875
-exec srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py
+told='' code=0
+trap 'told=1' TERM
+srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py || code=$?
+if [ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ]; then
+    echo 'mnist: a node was lost: the job goes into the queue again.' >&2
+    scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity
+fi
+exit "$code"

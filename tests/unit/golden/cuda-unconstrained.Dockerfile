@@ -17,7 +17,7 @@ WORKDIR /nvidia
 WORKDIR /torch
 WORKDIR /site
 
-# --- python: the base's own interpreter, certificates, an init for PID 1, and the user
+# --- python: the base's own interpreter, certificates, an init for PID 1, what the matrix adds to all, and the user
 FROM base AS python
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
@@ -25,15 +25,18 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 tini \
     && echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
-    && install -d -o 1001 -g 0 -m 0775 /home/torch /app
+    && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
+    && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
+    && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 
-# --- builder: uv, which installs the wheels; nothing of it reaches the image
-FROM python AS builder
+# --- builder: uv, which installs the wheels; nothing of it reaches the image. It is made beside the stage above, and
+# what the matrix says of users and Debian packages does not change it, nor the wheels' layers.
+FROM base AS builder
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install binutils python3-venv
+    /run/apt-install binutils ca-certificates python3-venv
 COPY images/builder.lock /tmp/builder.lock
 RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
@@ -75,7 +78,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
     --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /pytorch --path /nvidia --trim /run/trim.toml
+    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /pytorch --path /nvidia --start /opt/torchbake/python_profile.py --trim /run/trim.toml
 
 # --- beside: links to NVIDIA's packages, where torch's libraries look for them
 FROM builder AS beside
@@ -83,40 +86,34 @@ RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.p
     --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
     python3 /run/wheels.py beside /links /nvidia /run/nvidia/*
 
-# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same.
-FROM python
-COPY --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
-COPY --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
-COPY --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
-COPY --from=torch /layers/torch /pytorch
-COPY --from=torch /layers/triton /pytorch
-COPY --from=beside /links /pytorch
-COPY --from=site /opt/venv /opt/venv
+# --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
+FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
-COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
-# What this image was built and tested with. pip and uv keep these packages when they install others, because
-# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
-# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
-torch==2.10.0
-triton==3.6.0
-nvidia-cuda-runtime-cu12==12.8.90
-nvidia-cudnn-cu12==9.10.2.21
-nvidia-nccl-cu12==2.27.5
-EOF
-ENV HOME="/home/torch" \
+RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/torchbake
+
+# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
+# linked does not depend on what stands below it: another user or base does not pack it again.
+FROM python
+COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
+COPY --link --from=torch /layers/torch /pytorch
+COPY --link --from=torch /layers/triton /pytorch
+COPY --link --from=beside /links /pytorch
+COPY --link --from=site /opt/venv /opt/venv
+COPY --link --from=tools /opt/torchbake /opt/torchbake
+ENV BASH_ENV="/opt/torchbake/profile" \
+    HOME="/home/torch" \
     LANG="C.UTF-8" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
     NVIDIA_REQUIRE_CUDA="cuda>=12.0" \
     NVIDIA_VISIBLE_DEVICES="all" \
     PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-    PIP_CONSTRAINT="/etc/torchbake/constraints.txt" \
     PYTHONDONTWRITEBYTECODE="1" \
     PYTHONUNBUFFERED="1" \
     PYTHON_VERSION="3.11" \
     TORCHBAKE_ID="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
     TORCH_DISABLE_ADDR2LINE="1" \
-    UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
-    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"
