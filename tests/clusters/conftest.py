@@ -1,4 +1,4 @@
-"""A real Kubernetes node for all tests, and a namespace for each."""
+"""The images; a real Kubernetes node for all tests, and a namespace for each."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 from tests.clusters.machine import machine
 from tests.clusters.node import Node, start_node
 from tests.clusters.space import Space
-from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, ref_of, torchbake
 
 WANTED = ("mmdebstrap", "nsenter", "setpriv", "unshare")
 JOBS = (ROOT / "tests/e2e/jobs", ROOT / "tests/clusters/jobs")
@@ -24,6 +24,12 @@ def built() -> dict[str, str]:
     done = torchbake("build", CPU, INIT, "--format", "json")
     assert done.returncode == 0, done.stderr
     return {name: image["ref"] for name, image in images_of(done).items()}
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The one image that machines without Kubernetes need."""
+    return ref_of(CPU)
 
 
 @pytest.fixture(scope="session")

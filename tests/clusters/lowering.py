@@ -37,12 +37,20 @@ def _lowered(each: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def _of_index(job: dict[str, Any], spec: dict[str, Any], index: int) -> dict[str, Any]:
-    spec, name = copy.deepcopy(spec), job["metadata"]["name"]
-    marks, pod = spec["template"]["metadata"], spec["template"]["spec"]
+    name = job["metadata"]["name"]
+    selected = {"manualSelector": True, "selector": {"matchLabels": {INDEX: str(index), JOB: name}}}
+    whole = spec | {"template": template_of(job, index)} | selected
+    return {**job, "metadata": {**job["metadata"], "name": f"{name}-{index}"}, "spec": whole}
+
+
+def template_of(job: dict[str, Any], index: int) -> dict[str, Any]:
+    """The pod of an Indexed Job's index, as its controller makes it of the template."""
+    template: dict[str, Any] = copy.deepcopy(job["spec"]["template"])
+    name = job["metadata"]["name"]
+    marks, pod = template["metadata"], template["spec"]
     marks.setdefault("annotations", {})[INDEX] = str(index)
     marks.setdefault("labels", {}).update({INDEX: str(index), JOB: name})
     pod["hostname"] = f"{name}-{index}"
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         container["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": str(index)}, *container.get("env", ())]
-    selected = {"manualSelector": True, "selector": {"matchLabels": {INDEX: str(index), JOB: name}}}
-    return {**job, "metadata": {**job["metadata"], "name": f"{name}-{index}"}, "spec": spec | selected}
+    return template

@@ -1,6 +1,5 @@
 """A Kubernetes node of one machine, in namespaces of its own: nothing of it is seen by, or left on, the host."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -11,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.clusters import groups
+
 HERE = Path(__file__).parent / "kubernetes"
 START = 120  # seconds
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--propagation=private")
-_CGROUPS, _WORK, _PREFIX = Path("/sys/fs/cgroup"), Path("/var/tmp"), "torchbake-node-"
+_WORK, _PREFIX = Path("/var/tmp"), "torchbake-node-"
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -75,7 +76,7 @@ def start_node(tree: Path) -> Iterator[Node]:
     _sweep()
     work = _WORK / f"{_PREFIX}{os.getpid()}"
     work.mkdir()
-    for controller in _controllers():
+    for controller in groups.controllers():
         (controller / work.name).mkdir()
     # It ends with its parent, whatever that ended by, and with it all that it has started.
     words = [str(HERE / "node"), str(tree), str(work), f"/{work.name}"]
@@ -116,22 +117,7 @@ def _wait(process: "subprocess.Popen[bytes]", work: Path) -> None:
         time.sleep(0.1)
 
 
-def _controllers() -> list[Path]:
-    """One of cgroups' second version, several of the first."""
-    one = (_CGROUPS / "cgroup.controllers").exists()
-    return [_CGROUPS] if one else [path for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
-
-
 def _clean(work: Path) -> None:
-    """What is left when no process is: files and cgroups. The kernel may need a moment to see their processes gone."""
-    end = time.monotonic() + 10
-    while left := [path for each in _controllers() for path in _deepest_first(each / work.name)]:
-        for path in left:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        assert time.monotonic() < end, f"cgroups are still there: {left}"
+    """What is left when no process is: files and cgroups."""
+    groups.remove(work.name)
     shutil.rmtree(work)
-
-
-def _deepest_first(folder: Path) -> list[Path]:
-    return [Path(path) for path, _, _ in os.walk(folder, topdown=False)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import CPU, ROOT, images_of, torchbake
+from tests.e2e.conftest import ROOT
 from tests.e2e.launchers.job import FAILS, NAME, TRAINS, check_failed, check_trained, manifest
 from tests.e2e.launchers.swarm import Swarm, swarm
 from tests.e2e.launchers.tree import NoLauncherError, tree
@@ -12,13 +12,6 @@ from tests.e2e.nodes import SLOW
 
 TOOLS = ROOT / ".torchbake/tools"
 MACHINES = 2
-
-
-@pytest.fixture(scope="module")
-def image() -> str:
-    done = torchbake("build", CPU, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return str(images_of(done)[CPU]["ref"])
 
 
 @pytest.fixture(scope="module")

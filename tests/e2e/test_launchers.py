@@ -17,7 +17,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, ROOT, images_of, torchbake
+from tests.e2e.conftest import CPU, ROOT, ref_of
 from tests.e2e.launchers.compose import compose
 from tests.e2e.launchers.compose import run as run_compose
 from tests.e2e.launchers.ended import Ended
@@ -49,9 +49,7 @@ Launch = Callable[[tuple[str, ...]], Ended]
 @pytest.fixture(scope="module")
 def image() -> str:
     """The one image that is needed here."""
-    done = torchbake("build", CPU, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return str(images_of(done)[CPU]["ref"])
+    return ref_of(CPU)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,3 +144,20 @@ def test_job_run_ends_as_the_rank_that_fails(launcher: Place) -> None:
 
 def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
     check_cancelled(launcher.run(SAVES, interrupt_after=NODES))
+
+
+@pytest.mark.long
+def test_slurm_starts_a_job_again_that_run_ends_for_a_lost_node(
+    image: str, engine: docker.DockerClient, tmp_path: Path
+) -> None:
+    """Slurm itself waits two minutes before it does."""
+    try:
+        with cluster(tree(TOOLS), tmp_path, TOOLS / "apptainer", nodes=1) as slurm:
+            own = {"image": str(sif(slurm, engine.images.get(image)))}
+            text = manifest("slurm", slurm.shared, image, ("again.py",), slurm=own, nodes=1, restarts=1)
+            ended = slurm.run(text, 600)
+    except NoLauncherError as error:
+        pytest.skip(f"Slurm is not here, and cannot be had: {error}")
+    assert ended.code == 0, ended.said
+    assert "a node was lost: the job goes into the queue again" in ended.said
+    assert [line for line in ended.said.splitlines() if "started again" in line][-1].endswith("started again 1 times")

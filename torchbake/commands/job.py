@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.commands._options import Format, add_format, add_registry
+from torchbake.commands._options import Format, OfActions, add_format, add_registry, refuse_unused
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.core.signals import interruptible
@@ -16,7 +16,6 @@ from torchbake.errors import JobError, UsageError
 from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
 from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.lookup import in_engine, in_registry
-from torchbake.jobs.manual import schema_text
 from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
@@ -24,6 +23,7 @@ from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import Spec
 from torchbake.matrix.yaml_source import Document
 from torchbake.ui import console
@@ -90,24 +90,16 @@ def run(args: Arguments) -> int:
     if len(words) != len(names):
         what = " and ".join(names) or "nothing more"
         raise UsageError(f"`job {action}` takes {what}.", hint=f"Write: {' '.join(['job', action, *names])}")
-    _refuse_unused(args, action)
+    refuse_unused(args, "job", action, _OPTIONS)
     return act(args, *words) or 0
 
 
-_OPTIONS = {  # those that not every action has, with their defaults
+_OPTIONS: OfActions = {  # those that not every action has, with their defaults
     "dry_run": (("run",), False),
     "check": (("show",), False),
     "kustomize": (("show",), None),
     "format": (("targets", "check"), "table"),
 }
-
-
-def _refuse_unused(args: Arguments, action: str) -> None:
-    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
-    for option, (of, default) in _OPTIONS.items():
-        if action not in of and getattr(args, option) != default:
-            name = f"--{option.replace('_', '-')}"
-            raise UsageError(f"{name} is an option of `job {of[0]}`, not of `job {action}`.", hint="Leave it out.")
 
 
 def _run(args: Arguments, file: str) -> int:
@@ -238,7 +230,7 @@ def _entry(target: Target) -> dict[str, Any]:
 
 
 def _schema(args: Arguments) -> None:
-    print(schema_text(), end="")
+    print(editor_schema(Job), end="")
 
 
 _ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., int | None]]] = {

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from torchbake.core.plain_text import last_line
 from torchbake.core.signals import interrupted_once, to_its_end
 from torchbake.errors import JobError
 from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream
@@ -34,7 +35,7 @@ class Answer:
     @property
     def last(self) -> str:
         """The last line that says something."""
-        return ((self.stderr.strip() or self.stdout.strip()).splitlines() or ["it said nothing"])[-1].strip()
+        return last_line(self.stderr.strip() or self.stdout).strip()
 
 
 class Follower(Protocol):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.hostconfig.apt_config import DEBIAN_KEYS, apt_conf, one_line_sources, read_apt_config
@@ -17,6 +18,8 @@ _LATER = "sid"
 _SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "apptainer", "squashfuse")
 _SWARM = ("docker.io", "docker-cli", "iptables")
 PACKAGES = (*_SLURM, *_SWARM, "docker-compose", "iproute2")
+PODMAN = ("podman", "crun", "netavark", "aardvark-dns", "catatonit", "nftables", "iproute2")
+KINDS = {"machine": PACKAGES, "podman": PODMAN}
 USER, UID = "ann", 1500
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 _SECONDS = 900
@@ -26,15 +29,16 @@ class NoLauncherError(Exception):
     """Why a launcher cannot be had here."""
 
 
-def tree(tools: Path) -> Path:
-    """Its folder below ``tools``. Nobody writes there. Raises NoLauncherError."""
-    made_of = repr((SUITE, PACKAGES, USER, UID, _LEFT_OUT)).encode()
-    folder = tools / f"machine-{hashlib.sha256(made_of).hexdigest()[:12]}"
+def tree(tools: Path, kind: str = "machine") -> Path:
+    """Its folder below ``tools``, one for each of KINDS. Nobody writes there. Raises NoLauncherError."""
+    packages = KINDS[kind]
+    made_of = repr((SUITE, packages, USER, UID, _LEFT_OUT)).encode()
+    folder = tools / f"{kind}-{hashlib.sha256(made_of).hexdigest()[:12]}"
     if not folder.exists():
         _check()
-        for old in tools.glob("machine-*"):
+        for old in tools.glob(f"{kind}-*"):
             shutil.rmtree(old)
-        _make(folder)
+        _make(folder, packages)
     return folder
 
 
@@ -45,9 +49,9 @@ def _check() -> None:
         raise NoLauncherError("mmdebstrap is not installed: apt-get install mmdebstrap")
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, packages: Sequence[str]) -> None:
     """Made beside, then renamed: half of it is never taken."""
-    part = folder.with_name(f"machine-part-{os.getpid()}")
+    part = folder.with_name(f"{folder.name.split('-')[0]}-part-{os.getpid()}")
     part.parent.mkdir(parents=True, exist_ok=True)
     apt = read_apt_config()
     archives = one_line_sources(SUITE, apt)
@@ -55,7 +59,7 @@ def _make(folder: Path) -> None:
     lines = "\n".join([*archives, later, ""])
     try:
         done = subprocess.run(
-            _command(part, apt_conf(apt, ca=None)), input=lines, text=True, errors="replace",
+            _command(part, packages, apt_conf(apt, ca=None)), input=lines, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SECONDS, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -68,8 +72,8 @@ def _make(folder: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _command(folder: Path, settings: str) -> list[str]:
-    command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+def _command(folder: Path, packages: Sequence[str], settings: str) -> list[str]:
+    command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}"]
     command += [f"--aptopt={line}" for line in settings.splitlines()]
     # What is in both comes from the release; a mirror's index of what is not one may be old.
     command += [f'--aptopt=APT::Default-Release "/^{SUITE}(-|$)/"', '--aptopt=Acquire::Check-Valid-Until "false"']

@@ -11,8 +11,9 @@ from tests.unit.engines import Daemon
 from tests.unit.registries import MemoryRegistry, Store
 from torchbake import cli
 from torchbake.commands import job as module
-from torchbake.jobs.manual import schema_text
+from torchbake.jobs.model import Job
 from torchbake.jobs.targets import TARGETS
+from torchbake.matrix.schema import editor_schema
 from torchbake.oci.manifest import INDEX, Manifest
 
 Streams = pytest.CaptureFixture[str]
@@ -141,7 +142,7 @@ def test_targets_tell_what_they_can_say_and_what_not(here: Path, capsys: Streams
 
 
 def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
-    assert told(capsys, "schema")[0] == schema_text()
+    assert told(capsys, "schema")[0] == editor_schema(Job)
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,7 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     """https://slurm.schedmd.com/srun.html, "OUTPUT ENVIRONMENT VARIABLES": besides those, what --export names."""
     options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
     exported = _exported(text)
-    srun = shlex.split(text.partition("exec ")[2])
-    names = next(word for word in srun if word.startswith("--export=")).partition("=")[2].split(",")
+    names = next(word for word in srun_of(text) if word.startswith("--export=")).partition("=")[2].split(",")
     given = {name: exported[name] for name in names if name in exported}
     assert options["ntasks-per-node"] == "1"
     count = int(options["nodes"].rpartition("-")[2])
@@ -196,6 +195,12 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     counted |= {"SLURM_GPUS_ON_NODE": options["gpus-per-node"]} if "gpus-per-node" in options else {}
     counted |= {"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
     return [counted | given | {"SLURM_NODEID": str(node), "SLURM_PROCID": str(node)} for node in range(count)]
+
+
+def srun_of(text: str) -> list[str]:
+    """The words by which a script for sbatch starts its tasks, as the shell takes them."""
+    words = shlex.split(text, comments=True)
+    return list(itertools.takewhile(lambda word: word != "||", words[words.index("srun") :]))
 
 
 def of_torchrun(text: str, task: Task) -> list[Env]:

@@ -5,8 +5,8 @@ into a container. A lost node puts the job into the queue again. A task that fai
 (`--kill-on-bad-exit` would, and srun then says their SIGTERM in place of the script's code): `run` ends all nodes, and
 srun what is left some time after the first has ended (`--wait`).
 
-Sources: https://slurm.schedmd.com/sbatch.html and srun.html; SchedMD/slurm, src/slurmd/slurmstepd/container.c (a
-bundle's own environment is replaced).
+Sources: https://slurm.schedmd.com/sbatch.html, srun.html and scontrol.html; SchedMD/slurm,
+src/slurmd/slurmstepd/container.c (a bundle's own environment is replaced).
 """
 
 import shlex
@@ -94,8 +94,9 @@ def render(task: Task) -> str:
         *runtime.before(task),
         *(export(name, value) for name, value in env.items()),
     ]
-    # Last, and in quotes of its own: where the image is, is said by a variable of the script.
-    return "\n".join([*lines, f"exec {shlex.join(_srun(job, [*env, *job.secrets]))} {runtime.command(task)}", ""])
+    # In quotes of its own: where the image is, is said by a variable of the script.
+    command = f"{shlex.join(_srun(job, [*env, *job.secrets]))} {runtime.command(task)}"
+    return "\n".join([*lines, *_start(job, command), ""])
 
 
 def environment(job: Job) -> dict[str, str]:
@@ -126,7 +127,7 @@ def _options(job: Job) -> list[str]:
         "signal": f"TERM@{min(grace_of(job), _LONGEST_SIGNAL)}",
     }
     flags = ["exclusive"] if asked.exclusive else []
-    flags += ["requeue" if job.restarts and not job.elastic else "no-requeue"]
+    flags += ["requeue" if _starts_again(job) else "no-requeue"]
     flags += ["no-kill"] if job.elastic else []
     return [*(f"{name}={value}" for name, value in said.items() if value), *flags]
 
@@ -143,9 +144,13 @@ def _time(seconds: int) -> str:
     return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
 
 
+def _starts_again(job: Job) -> bool:
+    return bool(job.restarts) and not job.elastic
+
+
 def _again(job: Job) -> list[str]:
     """Slurm puts a job into the queue again without end, and says how often it did."""
-    if not job.restarts or job.elastic:
+    if not _starts_again(job):
         return []
     said = f"{job.name}: a node was lost once more after {job.restarts} restarts: it is not started again."
     return [
@@ -153,6 +158,26 @@ def _again(job: Job) -> list[str]:
         f"    echo {shlex.quote(said)} >&2",
         f"    exit {NODE_LOST}",
         "fi",
+    ]
+
+
+def _start(job: Job, command: str) -> list[str]:
+    """`run` misses a node long before Slurm does by its default (SlurmdTimeout), and says so by its exit code.
+
+    SIGTERM, by which a job is cancelled or its time is over, must not end the script before srun, whose code counts.
+    """
+    if not _starts_again(job):
+        return [f"exec {command}"]
+    left = f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.restarts} ]'
+    return [
+        "told='' code=0",
+        "trap 'told=1' TERM",
+        f"{command} || code=$?",
+        f'if [ "$code" -eq {NODE_LOST} ] && [ -z "$told" ] && {left}; then',
+        f"    echo {shlex.quote(f'{job.name}: a node was lost: the job goes into the queue again.')} >&2",
+        '    scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity',  # until Slurm has ended this script
+        "fi",
+        'exit "$code"',
     ]
 
 

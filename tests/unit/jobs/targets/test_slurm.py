@@ -1,7 +1,6 @@
 """What a script for sbatch promises beside its contract: what it asks for, and how each runtime gets the image."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from entrypoints.pytorch.launch.contract import contract_of
 from tests.job_scripts import HOSTILE, RUNTIMES
 from tests.job_scripts import task_of as hostile
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
-from tests.unit.jobs.launchers import of_slurm
+from tests.unit.jobs.launchers import of_slurm, srun_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import impossible, unsaid
@@ -32,9 +31,7 @@ def options(text: str) -> set[str]:
 
 
 def srun(task: Task) -> list[str]:
-    """The words of the last command, as the shell takes them."""
-    _, command = slurm.render(task).split("\nexec ")
-    return shlex.split(command)
+    return srun_of(slurm.render(task))
 
 
 @pytest.mark.parametrize(
@@ -73,9 +70,16 @@ def test_a_node_that_leaves_an_elastic_job_ends_no_other() -> None:
 
 
 def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
-    assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]' in slurm.render(task_of(LEAST + "restarts: 2"))
+    """Whether Slurm has missed it, or `run` has, which is sooner."""
+    script = slurm.render(task_of(LEAST + "restarts: 2"))
+    assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]' in script
+    assert '[ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]' in script
+    assert script.endswith('exit "$code"\n')
     for text in (LEAST + "restarts: 0", text_of("elastic")):
-        assert "SLURM_RESTART_COUNT" not in slurm.render(task_of(text))
+        never = slurm.render(task_of(text))
+        assert "SLURM_RESTART_COUNT" not in never
+        assert "scontrol" not in never
+        assert never.splitlines()[-1].startswith("exec srun ")
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
