@@ -2,41 +2,41 @@
 
     nox -s bench -- noop                 a build of what is built already, against nox's own start
     nox -s bench -- scale                list and render of 100, 1,000 and 10,000 images
-    nox -s bench -- cold ID [--rounds N] a cold and a warm build, raw bake of the same plan, a naive Dockerfile
+    nox -s bench -- cold ID [--rounds N] cold and warm builds, raw bake of the same plan, a Dockerfile
+                                         tuned by hand, which has the same wheels, and a naive one
+    nox -s bench -- trace ID [--no-cache] [--json]   where each second of a build goes, as tables and as a page in
+                                         reports/traces; of a record there too: trace reports/traces/ID.jsonl
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
     nox -s bench -- push ID              a release against `docker push` of the same image
     nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
-`cold` empties the engine's build cache before each measurement: use it on an engine of its own.
+`cold` empties the engine's images and build cache before each measurement: use it on an engine of its own. Its goals
+are parts of what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one it builds each once more, with
+one more package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
+with --no-cache every step runs.
 """
 
 import argparse
 import json
 import shutil
-import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.cold import cold
+from benchmarks.measure import command, layers_of, median, seconds, torchbake
 from benchmarks.push import push
+from benchmarks.trace import trace
 from benchmarks.volumes import volumes
-from torchbake.build.bakefile import Options, bake_file, output_for, target_name
 from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
-from torchbake.build.source_date import created, revision
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
-from torchbake.hostconfig.apt_config import read_apt_config
-from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.hostconfig.pip_config import read_pip_config
-from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.image_lock import inputs_of, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.matrix.project import load_project
@@ -44,39 +44,6 @@ from torchbake.matrix.select import select
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import LABEL
 from torchbake.ui import console
-
-NAIVE = """\
-FROM {base}
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3 python3-pip \\
-    && rm -rf /var/lib/apt/lists/*
-RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \\
-    --mount=type=bind,from=wheels,target=/run/wheels \\
-    pip install --break-system-packages --no-cache-dir --find-links /run/wheels {requirements}
-CMD ["python3"]
-"""
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def command(*words: str) -> str:
-    """Run it to its end; a failure ends the benchmark with what it said."""
-    done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return done.stdout
-
-
-def torchbake(*words: str) -> str:
-    return command(sys.executable, "-m", "torchbake", *words)
-
-
-def median(work: Callable[[], Any], rounds: int) -> float:
-    return statistics.median(seconds(work) for _ in range(rounds))
-
 
 # --- noop
 
@@ -172,154 +139,7 @@ def synthetic(folder: Path, count: int) -> Path:
     return path
 
 
-# --- cold
-
-
-class Cold:
-    """One image, built cold by each way in turn."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.project = load_project(TOOLKIT / "matrix.yaml")
-        spec = next((spec for spec in self.project.expansion.specs if spec.id == name), None)
-        if not isinstance(spec, ImageSpec):
-            sys.exit(f"{name!r} is no PyTorch image of matrix.yaml; see: nox -s list -- all")
-        self.spec, self.folder, self.engine = spec, folder, connect()
-        torchbake("base", name)
-
-    def empty(self) -> None:
-        """No image, no cache: neither side gains from what another left."""
-        for image in {image.digest for image in self.engine.images().values()}:
-            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
-        command("docker", "buildx", "prune", "--all", "--force")
-
-    def build(self) -> float:
-        return seconds(lambda: torchbake("build", self.spec.id))
-
-    def raw(self) -> float:
-        return self._bake(self._plan())
-
-    def naive(self, output: str) -> float:
-        target = self._plan()
-        lock_names = [self.spec.torch_requirement, *self.spec.pip]
-        (self.folder / "Dockerfile").write_text(
-            NAIVE.format(base=self.spec.base.image, requirements=" ".join(f"'{name}'" for name in lock_names))
-        )
-        wheels = {"wheels": str(self.folder / "wheels")} if "wheels" not in target["contexts"] else {}
-        (self.folder / "wheels").mkdir(exist_ok=True)
-        target |= {"context": str(self.folder), "dockerfile": "Dockerfile", "output": [output]}
-        target["contexts"] = {**target["contexts"], **wheels}
-        if "wheels" in target["contexts"] and not wheels:
-            target["contexts"]["wheels"] = self._flat(Path(target["contexts"]["wheels"]))
-        return self._bake(target, tag="torchbake-bench/naive:latest")
-
-    def size(self, ref: str) -> tuple[float, float]:
-        """Unpacked and packed gigabytes of an image."""
-        image = self.engine.images()[ref]
-        return self.engine.unpacked_size(image.digest) / 1e9, sum(layers_of(ref).values()) / 1e9
-
-    def _plan(self) -> dict[str, Any]:
-        base = find_base(self.spec.base, self.project.state)
-        assert base
-        preparation = Preparation(
-            project=self.project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None
-        )
-        job = preparation.with_wheels(preparation.job(self.spec, base))
-        options = Options(
-            output=output_for("docker", containerd_store=self.engine.containerd_store),
-            created=created(TOOLKIT),
-            revision=revision(TOOLKIT),
-            proxies=proxy_variables(),
-        )
-        none: dict[str, dict[str, Path]] = {self.spec.id: {}}
-        target: dict[str, Any] = bake_file([job], options, TOOLKIT, none)["target"][target_name(self.spec)]
-        return target
-
-    def _bake(self, target: dict[str, Any], tag: str = "torchbake-bench/raw:latest") -> float:
-        with secret_files(read_pip_config(), read_apt_config(), [self.spec]) as secrets:
-            files = secrets[self.spec.id]
-            plan = {
-                **target,
-                "tags": [tag],
-                "secret": [f"id={name},src={path}" for name, path in files.items()],
-            }
-            path = self.folder / "bake.json"
-            path.write_text(json.dumps({"target": {"image": plan}}))
-            return seconds(lambda: command("docker", "buildx", "bake", "--file", str(path), "image"))
-
-    def _flat(self, staged: Path) -> str:
-        """The same wheels without the folders of layers."""
-        flat = self.folder / "flat"
-        for wheel in staged.glob("*/*.whl"):
-            flat.mkdir(exist_ok=True)
-            if not (flat / wheel.name).exists():
-                shutil.copy2(wheel, flat / wheel.name)
-        return str(flat)
-
-
-def cold(args: argparse.Namespace) -> None:
-    times: dict[str, list[float]] = {}
-    sizes: dict[str, tuple[float, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Cold(args.selectors[0], Path(folder))
-        ref = f"{bench.spec.repository}:{bench.spec.id}"
-        ways: dict[str, tuple[Callable[[], float], str]] = {
-            "torchbake build": (bench.build, ref),
-            "raw bake of the same plan": (bench.raw, "torchbake-bench/raw:latest"),
-            "naive Dockerfile": (lambda: bench.naive("type=image"), "torchbake-bench/naive:latest"),
-            "naive Dockerfile, zstd": (
-                lambda: bench.naive("type=image,compression=zstd,oci-mediatypes=true"),
-                "torchbake-bench/naive:latest",
-            ),
-        }
-        for number in range(args.rounds):
-            order = list(ways.items()) if number % 2 == 0 else list(reversed(ways.items()))
-            for name, (way, made) in order:
-                bench.empty()
-                times.setdefault(name, []).append(way())
-                console.say(f"{name}: {times[name][-1]:.1f} s")
-                sizes[name] = bench.size(made)
-                if name == "torchbake build":
-                    times.setdefault("torchbake build, warm", []).append(_warm(bench, ref))
-    _report_cold(args.selectors[0], times, sizes)
-
-
-def _warm(bench: Cold, ref: str) -> float:
-    """The image is gone, the build cache is not."""
-    command("docker", "image", "rm", "--force", bench.engine.images()[ref].digest)
-    return bench.build()
-
-
-def _report_cold(name: str, times: dict[str, list[float]], sizes: dict[str, tuple[float, float]]) -> None:
-    naive = statistics.median(times["naive Dockerfile"])
-    unpacked = sizes["naive Dockerfile"][0]
-    rows = []
-    for way, measured in times.items():
-        middle = statistics.median(measured)
-        size = sizes.get(way)
-        shown = (f"{size[0]:.2f} GB", f"{size[0] / unpacked:.2f}", f"{size[1]:.2f} GB") if size else ("", "", "")
-        rows.append((way, f"{middle:.1f} s", f"{middle / naive:.2f}", *shown))
-    columns = ("way", "median", "of naive", "unpacked", "of naive", "packed")
-    console.show_table(columns, rows, title=f"{name}, {len(times['naive Dockerfile'])} rounds")
-
-
 # --- sharing
-
-
-def layers_of(ref: str) -> dict[str, int]:
-    """Digest and packed size of each layer of an image, read off its archive."""
-    with subprocess.Popen(["docker", "save", ref], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        blobs, manifests = {}, []
-        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-            for member in archive:
-                if member.name.startswith("blobs/sha256/"):
-                    blobs["sha256:" + member.name.rsplit("/", 1)[1]] = member.size
-                    if member.size < 100_000:
-                        file = archive.extractfile(member)
-                        manifests.append(file.read() if file else b"")
-    parsed = (json.loads(text) for text in manifests if text.startswith(b"{"))
-    manifest = next(value for value in parsed if "layers" in value)
-    return {layer["digest"]: blobs[layer["digest"]] for layer in manifest["layers"]}
 
 
 def sharing(args: argparse.Namespace) -> None:
@@ -328,7 +148,7 @@ def sharing(args: argparse.Namespace) -> None:
     seen: dict[str, int] = {}
     rows, total = [], 0
     for spec in specs:
-        layers = layers_of(f"{spec.repository}:{spec.id}")
+        layers = {layer.digest: layer.packed for layer in layers_of(f"{spec.repository}:{spec.id}")}
         new = {digest: size for digest, size in layers.items() if digest not in seen}
         seen |= layers
         total += sum(layers.values())
@@ -346,18 +166,31 @@ def sharing(args: argparse.Namespace) -> None:
     console.say(f"shared: {1 - stored / total:.0%} of the packed bytes")
 
 
+_BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "noop": noop,
+    "scale": scale,
+    "cold": cold,
+    "trace": trace,
+    "sharing": sharing,
+    "push": push,
+    "volumes": volumes,
+}
+
+
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("noop", "scale", "cold", "sharing", "push", "volumes"))
+    parser.add_argument("what", choices=_BENCHMARKS)
     parser.add_argument("selectors", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000_000, help="in a tree of `volumes`")
+    parser.add_argument("--package", default="einops", help="the one more of `cold`; no image may have it")
+    parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
+    parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "sharing", "push") and not args.selectors:
+    if args.what in ("cold", "sharing", "push", "trace") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
-    work = {"noop": noop, "scale": scale, "cold": cold, "sharing": sharing, "push": push, "volumes": volumes}[args.what]
     with interruptible():  # also by SIGTERM: what was made for the measurement goes
-        work(args)
+        _BENCHMARKS[args.what](args)
 
 
 if __name__ == "__main__":

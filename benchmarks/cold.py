@@ -1,0 +1,229 @@
+"""Cold builds side by side: torchbake, raw bake of the same plan, the best Dockerfile by hand, and a naive one."""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uv
+import yaml
+
+from benchmarks.measure import command, layers_of, seconds, torchbake
+from benchmarks.plans import TARGET, Plans, image_of, made
+from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.core.sizes import human
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.render.dockerfile import SYSTEM_PACKAGES
+from torchbake.ui import console
+
+NAIVE = """\
+FROM {base}
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3 python3-pip \\
+    && rm -rf /var/lib/apt/lists/*
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \\
+    --mount=type=bind,from=wheels,target=/run/wheels \\
+    pip install --break-system-packages --no-cache-dir --find-links /run/wheels {requirements}
+CMD ["python3"]
+"""
+ZSTD = "type=image,compression=zstd,oci-mediatypes=true"
+OURS, TUNED = "torchbake build", "tuned Dockerfile"
+MORE, AGAIN = ", one more package", ", again"
+GOALS = ("goal", "", "0.80", "", "0.85", "", "0.80", "", "0.60")
+_HEAD = ("way", "median", "of tuned", "packed", "of tuned", "unpacked", "of tuned", "files", "of tuned")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Bytes of an image's layers, packed and on disk, and how many files they hold."""
+
+    packed: int
+    unpacked: int
+    files: int
+
+
+class Cold(Plans):
+    """One image, built cold by each way in turn."""
+
+    @property
+    def ref(self) -> str:
+        return f"{self.spec.repository}:{self.spec.id}"
+
+    def empty(self) -> None:
+        """No image, no cache: neither side gains from what another left."""
+        for image in {image.digest for image in self.engine.images().values()}:
+            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
+        command("docker", "buildx", "prune", "--all", "--force")
+
+    def build(self) -> float:
+        return seconds(lambda: torchbake("build", self.spec.id))
+
+    def again(self) -> float:
+        """The image is gone, the build cache is not."""
+        command("docker", "image", "rm", "--force", self.engine.images()[self.ref].digest)
+        return self.build()
+
+    def raw(self) -> float:
+        return self._bake(self.target(self.project), "raw")
+
+    def tuned(self, project: Project | None = None) -> float:
+        """By the Dockerfile that is written by hand, from the same lock."""
+        project = project or self.project
+        spec, target = image_of(project, self.spec.id), self.target(project)
+        staged = target["contexts"].get("wheels")
+        contexts = {
+            **target["contexts"],
+            "wheels": str(self._flat(staged, "tuned")),
+            "uv": str(self._uv()),
+        }
+        own = bool(staged) and any(Path(staged, "torch").glob("torch-*.whl"))
+        indexes = () if own else read_pip_config().instead(spec) or spec.indexes
+        return self._bake(tuned_target({**target, "contexts": contexts}, spec, project.root, indexes), "tuned")
+
+    def naive(self, output: str) -> float:
+        target = self.target(self.project)
+        requirements = " ".join(f"'{name}'" for name in (self.spec.torch_requirement, *self.spec.pip))
+        (self.folder / "Dockerfile").write_text(NAIVE.format(base=self.spec.base.image, requirements=requirements))
+        wheels = str(self._flat(target["contexts"].get("wheels"), "naive"))
+        target |= {"context": str(self.folder), "dockerfile": "Dockerfile", "output": [output]}
+        target["contexts"] = {**target["contexts"], "wheels": wheels}
+        return self._bake(target, "naive")
+
+    def one_more(self, package: str) -> Project:
+        """The same images with one more package in each, locked: a project of its own, on the same bases."""
+        root = self.folder / "one-more"
+        (root / ".torchbake").mkdir(parents=True)
+        (root / ".torchbake/bases").symlink_to(state_of(TOOLKIT) / "bases")
+        (root / "images").mkdir()
+        shutil.copy2(TOOLKIT / "images/builder.lock", root / "images")
+        shutil.copytree(TOOLKIT / "images" / self.spec.id, root / "images" / self.spec.id)
+        matrix = root / "matrix.yaml"
+        matrix.write_text(with_package((TOOLKIT / "matrix.yaml").read_text(), package))
+        torchbake("lock", self.spec.id, "--matrix", str(matrix))
+        return load_project(matrix)
+
+    def size(self, ref: str) -> Size:
+        layers = layers_of(ref, files=True)
+        return Size(
+            packed=sum(layer.packed for layer in layers),
+            unpacked=self.engine.unpacked_size(self.engine.images()[ref].digest),
+            files=sum(len(layer.files) for layer in layers),
+        )
+
+    def _bake(self, target: Mapping[str, Any], name: str) -> float:
+        with self.written(target, made(name)) as file:
+            return seconds(lambda: command("docker", "buildx", "bake", "--file", str(file), TARGET))
+
+    def _flat(self, staged: str | None, name: str) -> Path:
+        """The wheels of this host's folders without the folders of layers; perhaps none."""
+        flat = self.folder / "wheels" / name
+        flat.mkdir(parents=True, exist_ok=True)
+        for wheel in Path(staged).glob("*/*.whl") if staged else ():
+            if not (flat / wheel.name).exists():
+                shutil.copy2(wheel, flat / wheel.name)
+        return flat
+
+    def _uv(self) -> Path:
+        """A folder with uv alone, as its own image has it."""
+        folder = self.folder / "uv"
+        folder.mkdir(exist_ok=True)
+        shutil.copy2(uv.find_uv_bin(), folder / "uv")
+        return folder
+
+
+def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes: Sequence[str]) -> dict[str, Any]:
+    """The target of a bake file for the Dockerfile that is written by hand, from that of torchbake's own.
+
+    ``indexes`` are asked beside the host's own. Base, proxies, secrets, wheels and the way of packing are the same.
+    """
+    packages = (*SYSTEM_PACKAGES, *spec.apt)
+    proxies = {name: value for name, value in target["args"].items() if value == f"${{{name}}}"}
+    return {
+        **target,
+        "context": str(root / "images" / spec.id),
+        "dockerfile": str(TOOLKIT / "benchmarks/tuned.Dockerfile"),
+        "args": {"BASE": spec.base.image, "APT": " ".join(packages), "INDEXES": " ".join(indexes), **proxies},
+    }
+
+
+def with_package(matrix: str, package: str) -> str:
+    """The matrix with one more package in each image, which gets names of its own."""
+    document = yaml.safe_load(matrix)
+    document["repository"] = "torchbake-bench/one-more"
+    packages = document.setdefault("defaults", {}).setdefault("packages", {})
+    packages["pip"] = [*packages.get("pip", ()), package]
+    return str(yaml.safe_dump(document, sort_keys=False))
+
+
+def cold(args: argparse.Namespace) -> None:
+    times: dict[str, list[float]] = {}
+    sizes: dict[str, Size] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Cold(args.selectors[0], Path(folder))
+        more = bench.one_more(args.package)
+        warm = {
+            OURS: {
+                OURS + AGAIN: bench.again,
+                OURS + MORE: lambda: seconds(
+                    lambda: torchbake("build", bench.spec.id, "--matrix", str(more.root / "matrix.yaml"))
+                ),
+            },
+            TUNED: {TUNED + MORE: lambda: bench.tuned(more)},
+        }
+        for number in range(args.rounds):
+            for name, (way, ref) in in_turn(_ways(bench), number):
+                bench.empty()
+                _measure(name, way, times)
+                sizes[name] = sizes.get(name) or bench.size(ref)
+                for later, work in warm.get(name, {}).items():
+                    _measure(later, work, times)
+    console.show_table(_HEAD, rows(times, sizes), title=f"{args.selectors[0]}, cold, {args.rounds} rounds")
+    console.show_table(("one more package", "median", "of tuned"), warm_rows(times), title="with warm caches")
+
+
+def _ways(bench: Cold) -> dict[str, tuple[Callable[[], float], str]]:
+    return {
+        OURS: (bench.build, bench.ref),
+        "raw bake of the same plan": (bench.raw, made("raw")),
+        TUNED: (bench.tuned, made("tuned")),
+        "naive Dockerfile": (lambda: bench.naive("type=image"), made("naive")),
+        "naive Dockerfile, zstd": (lambda: bench.naive(ZSTD), made("naive")),
+    }
+
+
+def in_turn(ways: Mapping[str, Any], number: int) -> list[tuple[str, Any]]:
+    """Every second round the other way round: what slows a machine down over time hits none more than another."""
+    return list(ways.items()) if number % 2 == 0 else list(ways.items())[::-1]
+
+
+def _measure(name: str, work: Callable[[], float], times: dict[str, list[float]]) -> None:
+    times.setdefault(name, []).append(work())
+    console.say(f"{name}: {times[name][-1]:.1f} s")
+
+
+def rows(times: Mapping[str, Sequence[float]], sizes: Mapping[str, Size]) -> list[tuple[str, ...]]:
+    """A row a way that begins with nothing, each figure beside its ratio to the tuned way's; the goals come last."""
+    middle, tuned = statistics.median(times[TUNED]), sizes[TUNED]
+    found = list[tuple[str, ...]]()
+    for way, size in sizes.items():
+        time = statistics.median(times[way])
+        found.append(
+            (way, f"{time:.1f} s", f"{time / middle:.2f}", human(size.packed), f"{size.packed / tuned.packed:.2f}",
+             human(size.unpacked), f"{size.unpacked / tuned.unpacked:.2f}", f"{size.files:,}",
+             f"{size.files / tuned.files:.2f}")
+        )  # fmt: skip
+    return [*found, GOALS]
+
+
+def warm_rows(times: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
+    """The same for a build after one of the same image: ratios to the tuned way's with one more package."""
+    tuned = statistics.median(times[TUNED + MORE])
+    medians = {way: statistics.median(measured) for way, measured in times.items()}
+    found = [(way, f"{medians[way]:.1f} s", f"{medians[way] / tuned:.2f}") for way in (OURS + MORE, TUNED + MORE)]
+    return [*found, ("goal", "", "0.50"), (f"{OURS}, nothing new", f"{medians[OURS + AGAIN]:.1f} s", "")]

@@ -1,0 +1,76 @@
+"""One image's plan as torchbake hands it to BuildKit, for builds of other ways and with another eye on them."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import torchbake
+from torchbake.build.bakefile import Options, bake_file, output_for, target_name
+from torchbake.build.base_image import find_base
+from torchbake.build.prepare import Preparation
+from torchbake.build.source_date import created, revision
+from torchbake.core.paths import TOOLKIT
+from torchbake.engine.client import connect
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import ImageSpec
+
+TARGET = "image"  # the one of a bake file that is written here
+
+
+class Plans:
+    """An image of matrix.yaml whose base is there; what is written goes to ``folder``."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.project = load_project(TOOLKIT / "matrix.yaml")
+        self.spec, self.folder, self.engine = image_of(self.project, name), folder, connect()
+        torchbake("base", name)
+
+    def target(self, project: Project) -> dict[str, Any]:
+        """The target of the image's bake file, in this project or in another that has the image too."""
+        spec = image_of(project, self.spec.id)
+        base = find_base(spec.base, project.state)
+        assert base
+        preparation = Preparation(
+            project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None
+        )
+        job = preparation.with_wheels(preparation.job(spec, base))
+        options = Options(
+            output=output_for("docker", containerd_store=self.engine.containerd_store),
+            created=created(TOOLKIT),
+            revision=revision(TOOLKIT),
+            proxies=proxy_variables(),
+        )
+        none: dict[str, dict[str, Path]] = {spec.id: {}}
+        target: dict[str, Any] = bake_file([job], options, project.root, none)["target"][target_name(spec)]
+        return target
+
+    @contextmanager
+    def written(self, target: Mapping[str, Any], name: str) -> Iterator[Path]:
+        """A bake file with this target alone, TARGET, which makes the image ``name``; secrets last as long."""
+        with secret_files(read_pip_config(), read_apt_config(), [self.spec]) as secrets:
+            files = secrets[self.spec.id].items()
+            plan = {**target, "tags": [name], "secret": [f"id={secret},src={path}" for secret, path in files]}
+            path = self.folder / "bake.json"
+            variables = {variable: {"default": ""} for variable in proxy_variables()}
+            own = {"variable": variables} if variables else {}  # bake takes no empty one
+            path.write_text(json.dumps({**own, "target": {TARGET: plan}}))
+            yield path
+
+
+def image_of(project: Project, name: str) -> ImageSpec:
+    spec = next((spec for spec in project.expansion.specs if spec.id == name), None)
+    if not isinstance(spec, ImageSpec):
+        sys.exit(f"{name!r} is no PyTorch image of matrix.yaml; see: nox -s list -- all")
+    return spec
+
+
+def made(name: str) -> str:
+    """What the image of a measurement is called."""
+    return f"torchbake-bench/{name}:latest"
