@@ -7,12 +7,11 @@ from pathlib import Path
 
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.field_types import Docker, Host
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import OWN_BENCH
 from torchbake.engine.gpu import KIND, Gpu
 from torchbake.engine.runner import run_words
 from torchbake.matrix.spec import TOOLBOX
 
-OWN_BENCH = TOOLKIT / "entrypoints/pytorch/bench"
 _HOME = "~/"
 FOLDER, DATA = "/plan", "/data"  # where a container sees the plan's folder, and its data
 

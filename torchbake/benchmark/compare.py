@@ -28,7 +28,7 @@ class Compared:
 class Comparison:
     """How two places are compared: ``rounds`` of four runs, after as many of the first place alone.
 
-    There are up to three times as many of both while it cannot be told.
+    There are up to ``most_rounds`` of both while it cannot be told.
 
     ``threshold`` is the least difference that counts, as a part of A's time; ``limit`` is in seconds, for one run.
     """
@@ -39,6 +39,10 @@ class Comparison:
     threshold: float = 0.05
     seed: int = 0
     limit: int = 3600
+
+    @property
+    def most_rounds(self) -> int:
+        return _MORE * self.rounds
 
     def run(self, experiment: Experiment, on_look: Callable[[str], None] = lambda _: None) -> Compared:
         """Raises BenchmarkError where a run fails, and KeyboardInterrupt once the run is stopped."""
@@ -55,7 +59,7 @@ class Comparison:
     def _rounds(self, experiment: Experiment, alone: list[Round], on_look: Callable[[str], None]) -> Iterator[Compared]:
         """What is known after each round from the first that may be the last one on."""
         rounds = list[Round]()
-        for number in range(1, _MORE * self.rounds + 1):
+        for number in range(1, self.most_rounds + 1):
             on_look(f"both, round {number}")
             rounds.append(self._round(self.a, self.b, experiment))
             if number < self.rounds:

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from torchbake.benchmark.run import milliseconds
+from torchbake.benchmark.run import figure, milliseconds
 from torchbake.benchmark.summary import Group, Line, Point, Summary
 from torchbake.core.sizes import human
 from torchbake.report.html import own_file, render_template
@@ -20,7 +20,7 @@ def render_page(summary: Summary, *, plan: str, made: str) -> str:
         "efficiency_bar": _efficiency_bar,
         "milliseconds": milliseconds,
         "signed": lambda part: f"{part:+.1%}",
-        "figure": lambda value: f"{value:.4g}",
+        "figure": figure,
     }
     return render_template("benchmark", values, style=own_file("report.css") + own_file("benchmark.css"))
 
@@ -28,7 +28,7 @@ def render_page(summary: Summary, *, plan: str, made: str) -> str:
 def _speed_bar(group: Group, line: Line) -> Markup:
     """On the scale of its experiment: others are other work."""
     fastest = max(each.result.throughput for each in group.lines)
-    return _bar(line.result.throughput, fastest, f"{line.result.throughput:.4g} samples a second")
+    return _bar(line.result.throughput, fastest, f"{figure(line.result.throughput)} samples a second")
 
 
 def _memory_bar(group: Group, line: Line) -> Markup:

@@ -17,8 +17,9 @@ from torchbake.benchmark.sources import own_bench
 from torchbake.benchmark.trial import Trial, try_image
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
-from torchbake.checks.smoke_run import OWN_TOOLBOX, Session, own_toolbox
+from torchbake.checks.smoke_run import Session, own_toolbox
 from torchbake.core.job_variables import without_job
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, answering, is_local
 from torchbake.engine.gpu import Gpu, gpu_of_host

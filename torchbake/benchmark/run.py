@@ -116,10 +116,14 @@ def measure(place: Place, experiment: Experiment, limit: int) -> Record:
 
 def told(result: Result) -> str:
     """A result in a few words."""
-    return f"{result.throughput:.4g} samples/s, {milliseconds(result.time.median)} a batch"
+    return f"{figure(result.throughput)} samples/s, {milliseconds(result.time.median)} a batch"
 
 
 def milliseconds(seconds: float) -> str:
-    """Three figures: ``12.3 ms``, ``1230 ms``."""
-    value = 1000 * seconds
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"
+    """Three figures or more: ``12.0 ms``, ``1230 ms``."""
+    return f"{figure(1000 * seconds, 3)} ms"
+
+
+def figure(value: float, least: int = 4) -> str:
+    """A number with so many figures, and all of those before its point: ``9.810``, ``12345``."""
+    return f"{value:.0f}" if value >= 10 ** (least - 1) else f"{value:#.{least}g}".rstrip(".")

@@ -4,10 +4,11 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from torchbake.benchmark.commands import OWN_BENCH, is_own
+from torchbake.benchmark.commands import is_own
 from torchbake.benchmark.expand import Experiment, Source
 from torchbake.benchmark.model import Plan, plan_problems
 from torchbake.core.digest import digest
+from torchbake.core.paths import OWN_BENCH
 from torchbake.matrix.yaml_source import Document, Location
 
 

@@ -51,11 +51,21 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Equipment:
+    """What a place measured with; a place whose experiments had not the same has several."""
+
+    place: str
+    torch: str
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """All of a page. ``missing`` are cases without a result, with the reason."""
 
     groups: tuple[Group, ...]
     scaling: tuple[Scaling, ...]
+    equipment: tuple[Equipment, ...]
     missing: tuple[Done, ...]
     places: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -72,10 +82,17 @@ def summarise(done: Sequence[Done]) -> Summary:
     return Summary(
         groups=tuple(groups),
         scaling=tuple(_scaling(found)),
+        equipment=tuple(dict.fromkeys(_equipment(one.case.place.name, result) for one, result in found)),
         missing=tuple(one for one in done if not (one.record and one.record.result)),
         places=places,
         hosts=tuple(dict.fromkeys(one.record.where.host for one, _ in found if one.record)),
     )
+
+
+def _equipment(place: str, result: Result) -> Equipment:
+    """Devices of the same name are said once: how many they are, the experiment says."""
+    names = dict.fromkeys(result.devices or (result.host.cpu,))
+    return Equipment(place=place, torch=result.versions.get("torch") or "", device=" + ".join(names))
 
 
 def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]], first: str) -> Group:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.benchmark.cases import experiment
-from torchbake.benchmark.commands import OWN_BENCH, Container, host_words
+from torchbake.benchmark.commands import Container, host_words
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.field_types import Docker, Host
+from torchbake.core.paths import OWN_BENCH
 from torchbake.engine.gpu import Gpu
 
 NONE = Gpu(how="none", reason="no")

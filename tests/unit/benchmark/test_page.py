@@ -3,7 +3,7 @@
 import html
 import re
 
-from tests.unit.benchmark.cases import experiment
+from tests.unit.benchmark.cases import experiment, result
 from tests.unit.benchmark.test_summary import done, some
 from torchbake.benchmark.page import render_page
 from torchbake.benchmark.summary import summarise
@@ -26,16 +26,16 @@ def rows(section: str) -> list[list[str]]:
 
 def test_speed_scaling_and_memory_are_on_it() -> None:
     assert rows("speed")[:2] == [
-        ["a", "", "160", "100 ms", "100 ms", "–"], ["&lt;b&gt;", "", "128", "125 ms", "125 ms", "+25.0%"],
+        ["a", "", "160.0", "100 ms", "100 ms", "–"], ["&lt;b&gt;", "", "128.0", "125 ms", "125 ms", "+25.0%"],
     ]  # fmt: skip
-    assert rows("scaling") == [["1", "", "160", "100%"], ["4", "", "512", "80%"]]
+    assert rows("scaling") == [["1", "", "160.0", "100%"], ["4", "", "512.0", "80%"]]
     assert rows("memory")[0] == ["a", "", "1.00 GB"]
 
 
 def test_bars_are_as_long_as_their_figures() -> None:
     widths = re.findall(r'aria-label="([^"]+)"><rect class="own" x="0" width="([^"]+)"', page())
-    assert ("160 samples a second", "1000") in widths
-    assert ("128 samples a second", "800") in widths
+    assert ("160.0 samples a second", "1000") in widths
+    assert ("128.0 samples a second", "800") in widths
     assert ("80% of perfect scaling", "800") in widths
 
 
@@ -51,3 +51,11 @@ def test_both_schemes_are_there_and_a_page_without_results_is_one() -> None:
     empty = render_page(summarise([done(experiment(), "It failed.")]), plan="plan.yaml", made=MADE)
     assert "It failed." in empty
     assert 'id="speed"' not in empty
+
+
+def test_an_experiment_is_named_again_only_where_there_is_something_to_say_of_it() -> None:
+    found = [done(experiment(), result(0.1)), done(experiment("vgg19"), result(0.1, notes=["It was slow."]))]
+    (_, notes) = render_page(summarise(found), plan="plan.yaml", made=MADE).split('id="notes"')
+    assert "a: torch 2.13.0+cpu, a CPU" in notes
+    assert "vgg19 training float32 batch 16 cpu</code>, a: It was slow." in notes
+    assert "resnet50" not in notes

@@ -12,7 +12,7 @@ from torchbake.benchmark.expand import Case, Experiment, Named
 from torchbake.benchmark.outcome import Result
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Records
-from torchbake.benchmark.run import Done, PlanRun, begin, milliseconds
+from torchbake.benchmark.run import Done, PlanRun, begin, figure, milliseconds
 from torchbake.checks.smoke_run import Session
 
 MODELS = ("a", "b", "c")
@@ -104,7 +104,15 @@ def test_what_cannot_be_run_says_why_and_keeps_nobody_waiting(records: Records) 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(1.5, "1500 ms"), (0.1, "100 ms"), (0.01234, "12.3 ms"), (0.0000123, "0.0123 ms")]
+    ("seconds", "text"),
+    [(1.5, "1500 ms"), (0.1, "100 ms"), (0.0721, "72.1 ms"), (0.072, "72.0 ms"), (0.0000123, "0.0123 ms")],
 )
 def test_times_have_three_figures(seconds: float, text: str) -> None:
     assert milliseconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(12345.6, "12346"), (999.96, "1000"), (160.0, "160.0"), (0.02022, "0.02022")]
+)
+def test_a_figure_has_no_exponent(value: float, text: str) -> None:
+    assert figure(value) == text

@@ -7,7 +7,7 @@ from torchbake.benchmark.expand import Case, Experiment, Named
 from torchbake.benchmark.outcome import Result
 from torchbake.benchmark.records import Record, Where
 from torchbake.benchmark.run import Done
-from torchbake.benchmark.summary import Summary, summarise
+from torchbake.benchmark.summary import Equipment, Summary, summarise
 
 
 def done(what: Experiment, found: Result | str, place: str = "a") -> Done:
@@ -60,3 +60,11 @@ def test_without_one_device_there_is_nothing_to_scale_from() -> None:
 def test_what_has_no_result_is_told() -> None:
     assert [(one.case.experiment.model, one.reason) for one in some().missing] == [("vgg19", "Out of memory & time.")]
     assert (some().places, some().hosts) == (("a", "<b>"), ("here",))
+
+
+def test_what_a_place_measured_with_is_told_once() -> None:
+    assert some().equipment == (
+        Equipment(place="a", torch="2.13.0+cpu", device="a CPU"),
+        Equipment(place="<b>", torch="2.13.0+cpu", device="a CPU"),
+        Equipment(place="a", torch="2.13.0+cpu", device="x"),
+    )
