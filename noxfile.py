@@ -24,9 +24,9 @@ nox.options.sessions = ["lint", "unit", "e2e"]
 nox.options.reuse_existing_virtualenvs = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 
-# Tests wait a lot, for packages and for each other's nodes: one process more than there are cores keeps these busy.
+# Tests wait a lot, for packages and for each other's nodes: two processes more than there are cores keep these busy.
 # Beyond eight the longest file decides, and memory is what each wants.
-SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
+SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 define_sessions()
 
@@ -48,13 +48,14 @@ def lint(session: nox.Session) -> None:
         "layers/apt-install",
         "layers/own-files",
         "entrypoints/pytorch/entrypoint",
+        "entrypoints/pytorch/login_profile",
+        "entrypoints/pytorch/profile",
         ".ci/run",
         "completion.bash",
         "ansible/sample/deploy_host",
     )
-    session.run(
-        "hadolint", *map(str, sorted([*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]))
-    )
+    dockerfiles = [*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]
+    session.run("hadolint", *map(str, sorted([*dockerfiles, *Path("benchmarks").glob("*.Dockerfile")])))
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
     written = Path(session.create_tmp())
     session.run(
@@ -99,7 +100,7 @@ def e2e(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def clusters(session: nox.Session) -> None:
-    """Run jobs on a real Kubernetes node, which it makes of Debian's packages: as root, with 5 GB of disk."""
+    """Run jobs on a real Kubernetes node, a swarm and podman, made of Debian's packages: as root, with 5 GB of disk."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "torchbake", "setup")
     session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/clusters"))
@@ -121,6 +122,6 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure against raw bake and a naive Dockerfile; docs/performance.md has the figures."""
+    """Measure against raw bake and Dockerfiles by hand, and trace builds; docs/performance.md has the figures."""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "benchmarks.run", *session.posargs)

@@ -71,8 +71,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def tags_of(engine: docker.DockerClient, prefix: str) -> list[str]:
-    """The names of the engine's images that begin so."""
-    return [tag for image in engine.images.list() for tag in image.tags if tag.startswith(prefix)]
+    """The names of the engine's images that begin so.
+
+    By one request: `images.list` inspects each, and one that another test removes meanwhile is an error.
+    """
+    return [tag for image in engine.api.images() for tag in image["RepoTags"] or () if tag.startswith(prefix)]
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
@@ -87,6 +90,13 @@ def images_of(done: Completed) -> dict[str, dict[str, Any]]:
     """The result of `build --format json` by id."""
     assert done.stdout, done.stderr
     return {image["id"]: image for image in json.loads(done.stdout)["images"]}
+
+
+def ref_of(name: str) -> str:
+    """The reference of one image of this repository, which is built unless the engine has it."""
+    done = torchbake("build", name, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return str(images_of(done)[name]["ref"])
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +127,14 @@ def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]
     # The large one first, and its build cache goes: with both together the tests would take half as much disk again.
     images = once(shared, "built", lambda: [*_build(engine, CUDA, "--prune"), *_build(engine, CPU, INIT)])
     return {image["id"]: image for image in images}
+
+
+@pytest.fixture(scope="session")
+def devel(engine: docker.DockerClient, built: dict[str, dict[str, Any]], shared: Path) -> dict[str, Any]:
+    """The CPU's devel image, which is built after the three as it shares their wheels."""
+    (image,) = once(shared, "devel", lambda: _build(engine, DEVEL))
+    found: dict[str, Any] = image
+    return found
 
 
 def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.broken.everything import BROKEN, groups_of
 from tests.e2e.broken.workshop import Base, Report, break_and_judge, judge
-from tests.e2e.conftest import CPU, CUDA, DEVEL, INIT, images_of, torchbake
+from tests.e2e.conftest import CPU, CUDA, DEVEL, INIT
 
 pytestmark = pytest.mark.checks
 
@@ -38,8 +38,8 @@ class Broke:
 
 
 @pytest.fixture(scope="module")
-def bases(built: dict[str, dict[str, Any]]) -> dict[str, Base]:
-    images = {**built, **images_of(torchbake("build", DEVEL, "--format", "json"))}
+def bases(built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> dict[str, Base]:
+    images = {**built, DEVEL: devel}
     return {kind: Base(ref=images[row]["ref"], row=row) for kind, row in _ROWS.items()}
 
 

@@ -17,9 +17,9 @@ import docker
 import pytest
 
 from tests.e2e.beside import is_anothers
-from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
+from tests.e2e.conftest import CPU, ROOT, Completed, ref_of, torchbake
 from tests.e2e.waiting import until
-from torchbake.checks.smoke_run import OWN_TOOLBOX
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine.client import Engine
 from torchbake.engine.containers import ORDERS, Box, Cluster, Node, Order
 from torchbake.engine.leftovers import remove_leftovers
@@ -68,9 +68,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    done = torchbake("build", CPU, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return str(json.loads(done.stdout)["images"][0]["ref"])
+    return ref_of(CPU)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, tags_of, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, ref_of, tags_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import unread
@@ -64,7 +64,7 @@ def own(project: Project, tmp_path: Path) -> Own:
 @pytest.fixture(scope="module")
 def cpu() -> str:
     """The CPU image of the real project."""
-    return str(images_of(torchbake("build", CPU, "--format", "json"))[CPU]["ref"])
+    return ref_of(CPU)
 
 
 def reproduced(done: Completed) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_the_cpu_image_is_the_same_twice() -> None:
     done = torchbake("reproduce", CPU, "--format", "json")
     assert done.returncode == 0, done.stderr
     found = reproduced(done)
-    assert found["comparison"]["equal"] == found["comparison"]["layers"] == 7
+    assert found["comparison"]["equal"] == found["comparison"]["layers"] > 1
     assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
 
 

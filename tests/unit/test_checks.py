@@ -179,7 +179,7 @@ def test_an_opaque_folder_keeps_only_what_its_own_layer_has() -> None:
         ("/var/lib/apt/lists/deb.debian.org_Packages", "files.apt-lists"),
         ("/var/cache/apt/archives/git_1.deb", "files.caches"),
         ("/root/.cache/pip/x", "files.caches"),
-        ("/opt/torchbake/launch/__pycache__/x.pyc", "files.caches"),
+        ("/app/launch/__pycache__/x.pyc", "files.caches"),
     ],
 )
 def test_a_path_gives_itself_away(path: str, check: str) -> None:

@@ -23,7 +23,7 @@ PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 _WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
 LONGEST = 300
-LONGER = {"layers/wheels.py": 340}  # images hold layers that it made: a change of it is another image
+LONGER = {"layers/wheels.py": 355}  # images hold layers that it made: a change of it is another image
 MODULES = sorted({*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")} - {_WRITTEN})
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from torchbake.matrix.manual import page_with
+
 MARK = "<!-- from values.yaml; `nox -s schema` writes it -->\n"
 _PARAM = re.compile(r"\s*## @param (\S+) (.+)")
 _TITLE = re.compile(r"# -- (.+)")
@@ -13,7 +15,7 @@ _TITLE = re.compile(r"# -- (.+)")
 
 def with_parameters(page: str, values: str) -> str:
     """The page with the words that stand above its mark, and the parameters made anew below."""
-    return f"{page.partition(MARK)[0]}{MARK}\n" + "\n".join(_sections(values))
+    return page_with(page, MARK, _sections(values))
 
 
 def descriptions(values: str) -> dict[str, str]:

@@ -126,5 +126,5 @@ def _show_runs(comparison: Comparison, cases: Sequence[Experiment]) -> None:
         for place in (comparison.a, comparison.b):
             print(f"# {each.name}, {place.named.name}")
             print(shlex.join(place.words(each)))
-    least = comparison.rounds
-    print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {3 * least}")
+    least, most = comparison.rounds, comparison.most_rounds
+    print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {most}")

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Arguments = TypeVar("Arguments", bound=DataclassInstance)
 
 Format = Literal["table", "json"]
+# Options that not every action of a command has: by name, the actions that do, and its default.
+OfActions = Mapping[str, tuple[tuple[str, ...], Any]]
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -27,6 +29,16 @@ def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Argume
     """What was given on the command line, as the command's own frozen dataclass: from here on every name is checked."""
     given = {field.name: getattr(parsed, field.name) for field in fields(kind)}
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
+def refuse_unused(args: object, command: str, action: str, options: OfActions) -> None:
+    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
+    for option, (of, default) in options.items():
+        if action not in of and getattr(args, option) != default:
+            name = f"--{option.replace('_', '-')}"
+            raise UsageError(
+                f"{name} is an option of `{command} {of[0]}`, not of `{command} {action}`.", hint="Leave it out."
+            )
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from torchbake.benchmark.expand import Case, Named, expand
 from torchbake.benchmark.field_types import Host
-from torchbake.benchmark.manual import schema_text
-from torchbake.benchmark.model import load_plan
+from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.page import render_page
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv
-from torchbake.benchmark.run import Begun, Done, PlanRun, begin, milliseconds
+from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds
 from torchbake.benchmark.sources import with_source
 from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
@@ -23,6 +22,7 @@ from torchbake.commands._benchmarks import check_files, clean_up, engine_of, fol
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
+from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
 __all__ = ["EXAMPLES", "Arguments", "add_arguments", "run"]
@@ -137,7 +137,7 @@ def _row(one: Done) -> tuple[str, ...]:
     if record is None or record.result is None:
         return *head, f"{one.state}: {one.reason}", "", "", ""
     time = record.result.time
-    return *head, one.state, f"{record.result.throughput:.4g}", milliseconds(time.median), milliseconds(time.p95)
+    return *head, one.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
 
 
 def _judge(done: Sequence[Done], gpu: str) -> None:
@@ -152,7 +152,7 @@ def _judge(done: Sequence[Done], gpu: str) -> None:
 
 
 def _schema(args: Arguments) -> None:
-    print(schema_text(), end="")
+    print(editor_schema(Plan), end="")
 
 
 _ACTIONS: Mapping[str, tuple[Callable[..., int | None], int]] = {"compare": (compare, 2), "schema": (_schema, 0)}

@@ -12,7 +12,7 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Options
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import Format, Words, add_format, positive
+from torchbake.commands._options import Format, OfActions, Words, add_format, positive, refuse_unused
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
@@ -122,7 +122,7 @@ def run(args: Arguments) -> int:
         raise UsageError(f"`host` does not know {action!r}." if action else "What is to be done?", hint=meant)
     if not inventory:
         raise UsageError("Which hosts? Name an inventory of Ansible.", hint=f"As in: nox -s host -- {action} inventory")
-    _refuse_unused(args, action)
+    refuse_unused(args, "host", action, _OPTIONS)
     with interruptible():
         ansible = find_ansible()
         project, named = _project(args, selectors)
@@ -152,7 +152,7 @@ class Group:
         return tuple(host.name for host in self.hosts)
 
 
-_OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {  # those that not every action has, with their defaults
+_OPTIONS: OfActions = {  # those that not every action has, with their defaults
     "serial": (("apply", "check", "rollback", "remove"), ""),
     "wheelhouse": (("apply", "check"), ()),
     "offline": (("apply", "check"), False),
@@ -164,14 +164,6 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {  # those that not every act
     "payload": (("smoke",), ()),
     "timeout": (("smoke",), 300),
 }
-
-
-def _refuse_unused(args: Arguments, action: str) -> None:
-    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
-    for option, (of, default) in _OPTIONS.items():
-        if action not in of and getattr(args, option) != default:
-            name = f"--{option.replace('_', '-')}"
-            raise UsageError(f"{name} is an option of `host {of[0]}`, not of `host {action}`.", hint="Leave it out.")
 
 
 def _project(args: Arguments, selectors: Sequence[str]) -> tuple[Project, ImageSpec | None]:

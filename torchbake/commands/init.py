@@ -14,10 +14,10 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.core.version import requirement, tag, version
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.expand import expand
-from torchbake.matrix.model import validate_matrix
+from torchbake.matrix.model import Matrix, validate_matrix
 from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 from torchbake.matrix.project import load_project
-from torchbake.matrix.schema import schema_text
+from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import pytorch_of
 from torchbake.matrix.starter import Choice, newest_torch, starter
 from torchbake.matrix.tags import tags_of
@@ -87,7 +87,7 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
     known = version()
     files = {
         "matrix.yaml": _matrix(_repository(args.repository, folder), _choices(args)),
-        "matrix.schema.json": schema_text(),
+        "matrix.schema.json": editor_schema(Matrix),
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }

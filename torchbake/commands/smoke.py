@@ -15,19 +15,12 @@ from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, family_of_build, find_gpu
 from torchbake.checks.reports import Tested, absent
 from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
-from torchbake.checks.smoke_run import (
-    OWN_TOOLBOX,
-    InContainers,
-    OnHost,
-    Session,
-    SmokeRun,
-    Subject,
-    own_toolbox,
-)
+from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
 from torchbake.commands._selection import load_selection
+from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.containers import ORDERS, Order

@@ -40,12 +40,7 @@ class Broken:
 
 
 # What the true entrypoint does, without which half of the checks on users fail at once.
-_HOME = (
-    "export USER=user LOGNAME=user",
-    '[ -w "$HOME" ] || { HOME=/tmp/home-$(id -u); mkdir -p "$HOME"; export HOME; }',
-    'export XDG_CACHE_HOME="$HOME/.cache" TORCHINDUCTOR_CACHE_DIR="$HOME/.cache/torchinductor"',
-    'export TRITON_CACHE_DIR="$HOME/.cache/triton"',
-)
+_HOME = ". /opt/torchbake/profile"
 SITE = "/opt/venv/lib/python3.11/site-packages"
 
 
@@ -62,7 +57,7 @@ def context_of(ones: Sequence[Broken]) -> dict[str, str]:
     lines = [line for one in ones for line in one.entrypoint]
     if lines:
         (end,) = {one.end for one in ones}
-        files["entrypoint"] = "\n".join(["#!/bin/sh", *_HOME, *lines, end, ""])
+        files["entrypoint"] = "\n".join(["#!/bin/sh", _HOME, *lines, end, ""])
     return files
 
 

@@ -34,7 +34,6 @@ BROKEN: dict[str, Broken] = {
 TOGETHER = (
     (*(name for name in metadata.BROKEN if name != "metadata.content"),),
     (*files.BROKEN, "own.certificates", "process.layers"),
-    ("own.files", "python.constraints"),
     (*users.BROKEN,),
     (
         *("metadata.content", "libraries.ldd", "libraries.ldd-path", "parts.traces"),

@@ -45,9 +45,7 @@ BROKEN = {
     ),
     "python.constraints": Broken(
         what="the constraints name another torch than the one that is there",
-        row="constraints: true",
-        copies={CONSTRAINTS: "torch==2.13.0\n"},
-        settings=(f"ENV PIP_CONSTRAINT={CONSTRAINTS} UV_CONSTRAINT={CONSTRAINTS} UV_EXCLUDE={CONSTRAINTS}",),
+        commands=(f"echo torch==2.13.0 > {CONSTRAINTS}",),
     ),
     "python.requirements": _by("jinja2 wants a markupsafe that there is not", _NEEDS_MORE),
     "python.records": Broken(

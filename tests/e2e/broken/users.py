@@ -25,7 +25,10 @@ BROKEN = {
     ),
     "users.home": _by("HOME is a folder of root's", ["export HOME=/var/empty"]),
     "users.caches": _by("triton's cache is beside triton", ["export TRITON_CACHE_DIR=/pytorch/triton/cache"]),
-    "users.name": _by("nobody says who the user is", ["unset USER LOGNAME"]),
+    "users.name": _by("nobody says who the user is", ["export USER= LOGNAME="]),
+    "users.exec": Broken(
+        what="shells that people type in read no profile", commands=("sed -i /torchbake/d /etc/bash.bashrc",)
+    ),
     "users.inductor": _by(
         "the compiler's cache is beside torch", ["export TORCHINDUCTOR_CACHE_DIR=/pytorch/torch/cache"]
     ),

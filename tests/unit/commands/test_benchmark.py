@@ -85,7 +85,7 @@ def test_a_plan_is_measured_kept_and_told(engine: Engine, capsys: Streams) -> No
     ]
     assert Path("reports/benchmark/plan.html").exists()
     assert len(Path("reports/benchmark/results.csv").read_text().splitlines()) == 5
-    assert "160 samples/s, 100 ms a batch [4/4]" in err
+    assert "160.0 samples/s, 100 ms a batch [4/4]" in err
     assert all(any(word.startswith(f"--label={RUN}=") for word in words) for words in engine.measured)
 
 
