@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 if sys.version_info < (3, 11):  # noqa: UP036 - it is the reader's Python that this is about
     raise SystemExit("torchbake needs Python 3.11 or newer: install nox with that one.")
@@ -27,6 +28,8 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Tests wait a lot, for packages and for each other's nodes: two processes more than there are cores keep these busy.
 # Beyond eight the longest file decides, and memory is what each wants.
 SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
+
+TRIED = 5  # of the tests that failed beside others, this many may fail alone before the rest is given up
 
 define_sessions()
 
@@ -95,7 +98,14 @@ def e2e(session: nox.Session) -> None:
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "torchbake", "setup")
     words = ["-m", "not long", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e")]
-    session.run("pytest", *(["-s"] if session.posargs else SIDE_BY_SIDE), *words)  # of two -m it takes the last
+    if session.posargs:
+        session.run("pytest", "-s", *words)  # of two -m it takes the last
+        return
+    try:
+        session.run("pytest", *SIDE_BY_SIDE, *words)
+    except CommandFailed:
+        session.warn("What failed is run again, with nothing beside it. A test that passes only so is to be mended.")
+        session.run("pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={TRIED}", *words)
 
 
 @nox.session(default=False)

@@ -15,6 +15,7 @@ from typing import Any
 
 import docker
 import pytest
+from docker.models.containers import Container
 
 from tests.e2e.beside import is_anothers
 from tests.e2e.conftest import CPU, ROOT, Completed, ref_of, torchbake
@@ -281,15 +282,19 @@ def test_many_who_clean_up_at_once_do_not_get_in_each_others_way(
             assert left() == []
 
 
+def of_run(engine: docker.DockerClient, run: str) -> list[Container]:
+    return engine.containers.list(all=True, filters={"label": f"{RUN}={run}"}, ignore_removed=True)
+
+
 def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str, engine: docker.DockerClient) -> None:
     with Cluster(ours, image, run="kept-by-a-test", keep=True) as cluster:
         assert cluster.run(nodes(1, "print('here')"), timeout=40)[0].good
     try:
         assert remove_leftovers(ours) == 0
-        kept = engine.containers.list(all=True, filters={"label": f"{RUN}=kept-by-a-test"})
+        kept = of_run(engine, "kept-by-a-test")
         assert [item.logs() for item in kept] == [b"here\n"]
     finally:
-        for item in engine.containers.list(all=True, filters={"label": f"{RUN}=kept-by-a-test"}):
+        for item in of_run(engine, "kept-by-a-test"):
             item.remove(v=True)
         for network in engine.networks.list(filters={"label": f"{RUN}=kept-by-a-test"}):
             network.remove()
@@ -298,7 +303,7 @@ def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str
 def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engine: docker.DockerClient) -> None:
     with Cluster(ours, image, run="a-living-one") as cluster:
         cluster.start(nodes(1, "import time; time.sleep(600)"), delay=0)
-        (living,) = engine.containers.list(filters={"label": f"{RUN}=a-living-one"})
+        (living,) = of_run(engine, "a-living-one")
         label = living.labels[OWNER]
         boot, space, pid, started = label.split("/")
         assert int(pid) == os.getpid()

@@ -57,7 +57,7 @@ def test_an_example_learns_and_leaves_nothing(line: str, engine: docker.DockerCl
     done = typed(line)
     assert done.returncode == 0, done.stdout + done.stderr
     name = line.split("/")[1]
-    left = {str(container.name) for container in engine.containers.list(all=True)}
+    left = {str(container.name) for container in engine.containers.list(all=True, ignore_removed=True)}
     assert not {container for container in left if re.fullmatch(rf"{name}(-\d+)?", container)}
 
 
@@ -96,7 +96,7 @@ def claim(engine: docker.DockerClient) -> Iterator[str]:
     """A volume that docker makes, and that goes with what still uses it."""
     name = "torchbake-test-checkpoints"
     yield name
-    for container in engine.containers.list(all=True, filters={"volume": name}):
+    for container in engine.containers.list(all=True, filters={"volume": name}, ignore_removed=True):
         container.remove(force=True)
     for volume in engine.volumes.list(filters={"name": name}):
         volume.remove()

@@ -93,7 +93,9 @@ def by_compose(folder: Path, image: str, engine: docker.DockerClient) -> Iterato
 
 def left_on(engine: docker.DockerClient) -> set[str]:
     """The jobs' containers and networks on an engine."""
-    names = [each.name for each in engine.containers.list(all=True)] + [each.name for each in engine.networks.list()]
+    names = [each.name for each in engine.containers.list(all=True, ignore_removed=True)] + [
+        each.name for each in engine.networks.list()
+    ]
     return {name for name in names if name and NAME in name}
 
 

@@ -113,6 +113,13 @@ def test_a_test_on_the_engine_says_which_room_it_is_about(path: Path) -> None:
     assert len(rooms & set(re.findall(r"pytest\.mark\.(\w+)", marks))) == 1
 
 
+@pytest.mark.parametrize("path", sorted((TOOLKIT / "tests").rglob("*.py")), ids=lambda path: path.stem)
+def test_a_list_of_containers_bears_that_others_remove_theirs(path: Path) -> None:
+    """docker-py inspects each that it has listed: one that another test removed meanwhile is an error."""
+    lists = re.findall(r"containers\.list\((.*)\)", path.read_text())
+    assert [words for words in lists if "ignore_removed=True" not in words] == []
+
+
 @pytest.mark.parametrize(
     ("pattern", "place"),
     [
