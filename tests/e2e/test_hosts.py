@@ -4,12 +4,16 @@ Both get the CPU image's wheels once, one of them carried over; every other test
 """
 
 import contextlib
+import hashlib
+import io
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +25,7 @@ import uv
 from packaging.utils import canonicalize_name
 
 from tests.e2e.bare import ROOT, Bare
-from tests.e2e.boxes import BOOKWORM, TRIXIE, Boxes, new_boxes
+from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
 from tests.e2e.plays import BIN, Hosts, Played, Plays
 from tests.e2e.serving import index_of
@@ -327,6 +331,51 @@ def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine
         assert "Install Python by apt, without Python (raw)" in played.said
         assert played.code == 0, played.said
         assert played.changed == {"bare": 1}, "there was no PyTorch to remove"
+
+
+@pytest.mark.long
+def test_a_python_that_the_host_has_not_is_downloaded_by_uv(
+    fresh: Plays, engine: docker.DockerClient, gateway: str, tmp_path: Path
+) -> None:
+    """Ubuntu 24.04 has no Python 3.11: a mirror has Debian's, where uv looks for those that are built for it."""
+    with new_boxes(engine, {"donor": BOOKWORM, "ubuntu": NOBLE}) as boxes, index_of(tmp_path, gateway) as (url, seen):
+        donor, box = boxes.boxes
+        known = _packed_python(donor, tmp_path)
+        plays = replace(fresh, boxes=boxes, hosts={"ubuntu": {}})
+        given = {"UV_PYTHON_DOWNLOADS_JSON_URL": f"{url}/{known}"}
+        for changes in (True, False):
+            played = plays("apply", pytorch_python_mirror=f"{url}/mirror", pytorch_environment=given)
+            assert played.code == 0, played.said
+            assert bool(played.changed["ubuntu"]) == changes
+        assert [path for path in seen if path.startswith("/mirror/")] == ["/mirror/1/python.tar.gz"]
+        script = "import sys, torch; print(sys.version_info[:2], sys.base_prefix, torch.ones(2).sum().item())"
+        said = box.ssh(f"python3 -V; pytorch/sandbox/bin/python -c '{script}'", user="pytorch").stdout
+        assert re.fullmatch(rf"Python 3\.12\.\d+\n\(3, 11\) {PROJECT}/\.torchbake/python/cpython-3\.11\S* 2\.0\n", said)
+        assert plays("remove").code == 0
+        assert box.inside("ls -A /home/pytorch/pytorch") == "", "with the Python"
+
+
+def _packed_python(donor: Box, folder: Path) -> str:
+    """Debian's Python 3.11 as uv downloads one, in the folder; the file there that tells uv of it."""
+    donor.inside(
+        "mkdir -p /tmp/python/bin /tmp/python/lib && cp /usr/bin/python3.11 /tmp/python/bin/"
+        " && ln -s python3.11 /tmp/python/bin/python3 && ln -s python3.11 /tmp/python/bin/python"
+        " && cp -r /usr/lib/python3.11 /tmp/python/lib/ && find /tmp/python -type l -lname '/*' -delete"
+        " && tar -C /tmp -czf /tmp/python.tar.gz python"
+    )
+    packed, _ = donor.container.get_archive("/tmp/python.tar.gz")
+    with tarfile.open(fileobj=io.BytesIO(b"".join(packed))) as outer:
+        outer.extractall(folder / "mirror/1", filter="data")
+    digest = hashlib.sha256((folder / "mirror/1/python.tar.gz").read_bytes()).hexdigest()
+    patch = donor.inside("python3 -c 'import sys; print(sys.version_info.micro)'").strip()
+    about = {
+        "name": "cpython", "arch": {"family": "x86_64", "variant": None}, "os": "linux", "libc": "gnu",
+        "major": 3, "minor": 11, "patch": int(patch), "prerelease": "", "variant": None, "build": None,
+        "url": "https://github.com/astral-sh/python-build-standalone/releases/download/1/python.tar.gz",
+        "sha256": digest,
+    }  # fmt: skip
+    (folder / "downloads.json").write_text(json.dumps({f"cpython-3.11.{patch}-linux-x86_64-gnu": about}))
+    return "downloads.json"
 
 
 def test_what_is_removed_leaves_the_users_own_files(applied: Plays) -> None:

@@ -143,7 +143,8 @@ def test_each_version_of_the_changes_is_released_on_a_day_but_the_first_that_may
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Chosen:
     """The noxfile's function, read where no nox is installed."""
-    monkeypatch.setitem(sys.modules, "nox", MagicMock())
+    for name in ("nox", "nox.command"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
     monkeypatch.setattr(sys, "path", [*sys.path])
     spec = importlib.util.spec_from_file_location("noxfile_of_the_project", TOOLKIT / "noxfile.py")
     assert spec
