@@ -113,7 +113,10 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     typed = typed_in(PAGE)
     assert typed["Begin"][0].startswith("pip install ")  # it is installed already, from the wheel
     Stranger(venv=stranger.venv, folder=tmp_path).types("bash", "-euc", typed["Begin"][1])
+    # With the base and the builder of this repository its wheels are in the build cache.
     shutil.copytree(bases, tmp_path / "my-images/.torchbake/bases")
+    (tmp_path / "my-images/images").mkdir()
+    shutil.copy(ROOT / "images/builder.lock", tmp_path / "my-images/images")
     owner = Stranger(venv=stranger.venv, folder=tmp_path / "my-images")
 
     def follow(section: str) -> str:

@@ -1,34 +1,49 @@
-"""OCI layouts: what they hold, and that the same root file system is the same image.
+"""OCI layouts: what they hold, and that the same root file system is the same image."""
 
-The compressing program is replaced by Python's own gzip: a unit test starts no process.
-"""
-
-import gzip
 import hashlib
+import io
 import json
+import tarfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+import zstandard
 
+from torchbake.errors import BaseError
 from torchbake.oci import rootfs_image
 from torchbake.oci.rootfs_image import layout_digest, write_layout
 
-
-@pytest.fixture(autouse=True)
-def _compress_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compress(source: Path, target: Path) -> tuple[str, Path]:
-        target.write_bytes(gzip.compress(source.read_bytes(), mtime=0))
-        return "gzip", target
-
-    monkeypatch.setattr(rootfs_image, "_compress", compress)
+LINKS = {"etc/name": tarfile.SYMTYPE, "etc/same": tarfile.LNKTYPE}
 
 
-def written(folder: Path, content: str = "a root file system", **changes: str) -> str:
+def archive(content: str, format: int = tarfile.GNU_FORMAT) -> bytes:
+    """A folder, a file of another user, and links to it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=format) as tar:
+        folder = tarfile.TarInfo("./etc")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(folder)
+        file = tarfile.TarInfo("./etc/ünder")
+        file.size, file.mode, file.uid, file.mtime = len(content), 0o4755, 1001, 1_735_689_600
+        tar.addfile(file, io.BytesIO(content.encode()))
+        for name, kind in LINKS.items():
+            link = tarfile.TarInfo(f"./{name}")
+            link.type, link.linkname = kind, "./etc/ünder"
+            tar.addfile(link)
+    return packed.getvalue()
+
+
+def written(folder: Path, content: str | bytes = "a root file system", **changes: str) -> str:
+    """``content`` is the file's, or an archive as it is."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    (folder.parent / "rootfs.tar").write_text(content)
+    (folder.parent / "rootfs.tar").write_bytes(content if isinstance(content, bytes) else archive(content))
     fields = {"created": "2025-01-01T00:00:00Z", "created_by": "a test"} | changes
     return write_layout(folder.parent / "rootfs.tar", folder, **fields)
+
+
+def unpacked(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
 
 
 def blob(folder: Path, described: dict[str, Any]) -> bytes:
@@ -47,11 +62,26 @@ def test_the_layout_is_whole_from_the_index_to_the_layer(tmp_path: Path) -> None
     manifest = json.loads(blob(tmp_path / "layout", described))
     config = json.loads(blob(tmp_path / "layout", manifest["config"]))
     (layer,) = manifest["layers"]
-    content = gzip.decompress(blob(tmp_path / "layout", layer))
-    assert layer["mediaType"].endswith("tar+gzip")
-    assert content == b"a root file system"
+    content = unpacked(blob(tmp_path / "layout", layer))
+    assert layer["mediaType"].endswith("tar+zstd")
     assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(content).hexdigest()}"]
     assert (config["os"], config["architecture"], config["created"]) == ("linux", "amd64", "2025-01-01T00:00:00Z")
+
+
+def test_the_layer_has_each_file_as_it_was(tmp_path: Path) -> None:
+    written(tmp_path / "layout")
+    manifest = json.loads(
+        blob(tmp_path / "layout", json.loads((tmp_path / "layout/index.json").read_text())["manifests"][0])
+    )
+    with tarfile.open(fileobj=io.BytesIO(unpacked(blob(tmp_path / "layout", manifest["layers"][0])))) as tar:
+        folder, file, *links = tar.getmembers()
+        assert (folder.name, folder.isdir(), folder.mode) == ("./etc", True, 0o755)
+        assert (file.name, file.mode, file.uid, file.mtime) == ("./etc/ünder", 0o4755, 1001, 1_735_689_600)
+        content: IO[bytes] | None = tar.extractfile(file)
+        assert content
+        assert content.read() == b"a root file system"
+        assert {link.name: link.type for link in links} == {f"./{name}": kind for name, kind in LINKS.items()}
+        assert {link.linkname for link in links} == {"./etc/ünder"}
 
 
 def test_there_is_nothing_else_in_it(tmp_path: Path) -> None:
@@ -62,6 +92,19 @@ def test_there_is_nothing_else_in_it(tmp_path: Path) -> None:
 
 def test_the_same_root_file_system_is_the_same_image(tmp_path: Path) -> None:
     assert written(tmp_path / "a/layout") == written(tmp_path / "b/layout")
+
+
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+def test_it_is_the_same_image_whatever_tar_wrote_the_archive(format: int, tmp_path: Path) -> None:
+    other = archive("a root file system", format)
+    assert other != archive("a root file system")
+    assert written(tmp_path / "a/layout", other) == written(tmp_path / "b/layout")
+
+
+def test_an_archive_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BaseError, match=r"rootfs\.tar: no root file system"):
+        written(tmp_path / "here/layout", archive("long" * 1000)[:2000])
+    assert not (tmp_path / "here/layout").exists()
 
 
 @pytest.mark.parametrize("changes", [{"content": "another"}, {"created": "2026-01-01T00:00:00Z"}, {"created_by": "x"}])
@@ -84,11 +127,11 @@ def test_a_broken_layout_has_no_digest(index: str, tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = written(tmp_path / "here/layout")
 
-    def fail(source: Path, target: Path) -> tuple[str, Path]:
+    def fail(source: Path, target: Path) -> str:
         target.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rootfs_image, "_compress", fail)
+    monkeypatch.setattr(rootfs_image, "_pack", fail)
     with pytest.raises(OSError, match="No space"):
         written(tmp_path / "here/layout", "another")
     assert layout_digest(tmp_path / "here/layout") == digest
