@@ -19,7 +19,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with torch, from wherever this host's pip gets its packages."""
     folder = tmp_path_factory.mktemp("host")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin/pip", "install", "-q", f"torch=={TORCH}", "numpy"], check=True)
+    subprocess.run([folder / "bin/pip", "install", "-q", "--no-compile", f"torch=={TORCH}", "numpy"], check=True)
     return folder / "bin/python"
 
 

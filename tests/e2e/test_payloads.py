@@ -1,6 +1,7 @@
 """Payloads of `smoke` in real containers: they pass on an image as it is, and each fails on what it is there for."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,10 +196,10 @@ def test_versions_are_held_against_what_was_promised(smoke: Smoke) -> None:
     found = smoke("versions").line["figures"]["found"]
     assert found["cuda"] is None
     assert smoke("versions", "--expect", json.dumps(found)).line["verdict"] == "passed"
-    for key, wrong in {"torch": "2.0.0", "python": "3.10", "cuda": "12.6", "cudnn": "9", "nccl": "2.20"}.items():
-        line = smoke("versions", "--expect", json.dumps({**found, key: wrong})).line
-        assert line["verdict"] == "failed"
-        assert f"{key} is " in line["reason"]
+    wrong = {"torch": "2.0.0", "python": "3.10", "cuda": "12.6", "cudnn": "9", "nccl": "2.20"}
+    line = smoke("versions", "--expect", json.dumps(wrong)).line
+    assert line["verdict"] == "failed"
+    assert re.findall(r"(\w+) is ", line["reason"]) == [*wrong]
 
 
 def test_a_word_that_is_no_payload_is_refused(smoke: Smoke) -> None:
