@@ -34,6 +34,15 @@ TRIED = 5  # of the tests that failed beside others, this many may fail alone be
 define_sessions()
 
 
+def run_all(session: nox.Session, beside: Sequence[str], words: Sequence[str]) -> None:
+    """Run tests side by side, and what fails there once more alone."""
+    try:
+        session.run("pytest", *beside, *words)
+    except CommandFailed:
+        session.warn("What failed is run again, with nothing beside it. A test that passes only so is to be mended.")
+        session.run("pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={TRIED}", *words)
+
+
 def chosen(words: Sequence[str], default: str) -> list[str]:
     """What pytest is told: the tests that are named, else all; it would add the ones to the others."""
     return [*words] if any(word.startswith(f"{default}/") for word in words) else [default, *words]
@@ -88,8 +97,10 @@ def lint(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
     session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
-    all_of_them = [] if session.posargs else ["-n", "auto"]  # a few are done before the workers have started
-    session.run("pytest", *all_of_them, *chosen(session.posargs, "tests/unit"))
+    if session.posargs:
+        session.run("pytest", *chosen(session.posargs, "tests/unit"))  # a few are done before the workers have started
+    else:
+        run_all(session, ["-n", "auto"], ["tests/unit"])
 
 
 @nox.session
@@ -100,12 +111,8 @@ def e2e(session: nox.Session) -> None:
     words = ["-m", "not long", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e")]
     if session.posargs:
         session.run("pytest", "-s", *words)  # of two -m it takes the last
-        return
-    try:
-        session.run("pytest", *SIDE_BY_SIDE, *words)
-    except CommandFailed:
-        session.warn("What failed is run again, with nothing beside it. A test that passes only so is to be mended.")
-        session.run("pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={TRIED}", *words)
+    else:
+        run_all(session, SIDE_BY_SIDE, words)
 
 
 @nox.session(default=False)

@@ -1,6 +1,7 @@
 """Builds images that are broken, runs every image check on them, and removes them."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.broken import Broken, context_of, dockerfile_of
 from tests.e2e.broken.everything import BROKEN
@@ -15,6 +17,9 @@ from torchbake.checks.verdict import CheckResult, Outcome, read_results
 from torchbake.core.paths import TOOLKIT
 
 SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
+# Handed on as a copy: pytest writes into its own environment at each test, and a process that a thread starts meanwhile
+# would read that where it no longer is (EFAULT).
+_ENV = dict(os.environ)
 REPOSITORY = "torchbake-test"  # what is left in it is removed when the tests end
 
 
@@ -51,7 +56,7 @@ def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.y
         command += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
         command += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
         command += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
-        done = subprocess.run(command, cwd=TOOLKIT, capture_output=True, text=True, timeout=300, check=False)
+        done = _ran(command, cwd=TOOLKIT, timeout=300)
         checks = read_results(results.read_text()) if results.exists() else ()
     return Report(checks=checks, log=(done.stdout + done.stderr)[-3000:])
 
@@ -65,7 +70,11 @@ def break_and_judge(names: Sequence[str], base: Base) -> Report:
         with tempfile.TemporaryDirectory() as folder:
             return judge(tags[0], base.row, ones[0].only, _matrix(ones, base.row, Path(folder)))
     finally:
-        subprocess.run(["docker", "rmi", "-f", *tags], capture_output=True, check=False)
+        _ran(["docker", "rmi", "-f", *tags])
+
+
+def _ran(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=_ENV, capture_output=True, text=True, check=False, **options)
 
 
 def _matrix(ones: Sequence[Broken], row: str, folder: Path) -> Path:
@@ -92,9 +101,7 @@ def _build(ones: Sequence[Broken], base: str, tags: list[str]) -> None:
             _compile(program, Path(folder, "volume-permissions"))
         command = ["docker", "build", "-q", "--provenance=false", *(word for tag in tags for word in ("-t", tag))]
         dockerfile = f"FROM {base}\n{dockerfile_of(ones)}"
-        done = subprocess.run(
-            [*command, "-f", "-", folder], input=dockerfile, capture_output=True, text=True, check=False
-        )
+        done = _ran([*command, "-f", "-", folder], input=dockerfile)
     assert done.returncode == 0, done.stderr
 
 
@@ -112,5 +119,5 @@ def _compile(program: Mapping[str, str], target: Path) -> None:
             Path(folder, name).write_text(text)
         sources = [str(Path(folder, name)) for name in texts if name.endswith(".c")]
         command = [compiler, "-std=c11", "-O1", "-s", "-static", "-pthread", "-o", str(target), *sources]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = _ran(command)
     assert done.returncode == 0, done.stderr
