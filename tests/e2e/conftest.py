@@ -78,6 +78,11 @@ def tags_of(engine: docker.DockerClient, prefix: str) -> list[str]:
     return [tag for image in engine.api.images() for tag in image["RepoTags"] or () if tag.startswith(prefix)]
 
 
+def container_names(engine: docker.DockerClient) -> set[str]:
+    """The names of the engine's containers, those that have ended too; by one request, as above."""
+    return {name.removeprefix("/") for each in engine.api.containers(all=True) for name in each["Names"] or ()}
+
+
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
     """Run a verb as a user would, and return how it ended."""
     return subprocess.run(

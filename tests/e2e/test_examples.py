@@ -15,7 +15,7 @@ import docker
 import pytest
 import yaml
 
-from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, container_names, torchbake
 from tests.e2e.deriving import build_derived, hand_in
 from tests.e2e.nodes import SLOW
 from tests.unit.examples import FOLDER, NAMES, lines_of, runs_here
@@ -57,8 +57,7 @@ def test_an_example_learns_and_leaves_nothing(line: str, engine: docker.DockerCl
     done = typed(line)
     assert done.returncode == 0, done.stdout + done.stderr
     name = line.split("/")[1]
-    left = {str(container.name) for container in engine.containers.list(all=True, ignore_removed=True)}
-    assert not {container for container in left if re.fullmatch(rf"{name}(-\d+)?", container)}
+    assert not {container for container in container_names(engine) if re.fullmatch(rf"{name}(-\d+)?", container)}
 
 
 @pytest.mark.parametrize(("name", "args"), [("mnist", ["--epochs", "0"]), ("regression", ["--steps", "10"])])

@@ -12,7 +12,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, ROOT, torchbake
+from tests.e2e.conftest import CPU, ROOT, container_names, torchbake
 from tests.e2e.nodes import JOBS, SLOW
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
@@ -44,8 +44,7 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
     if code == 0:  # node 0 is in the foreground: its ranks are those that are shown
         found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         assert [(each["world"], each["sum"]) for each in found] == [(4, 6)] * 2
-    names = {container.name for container in engine.containers.list(all=True, ignore_removed=True)}
-    assert not {name for name in names if name and name.startswith(NAME)}
+    assert not {name for name in container_names(engine) if name.startswith(NAME)}
     assert not engine.networks.list(names=[NAME])
 
 

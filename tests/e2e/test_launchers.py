@@ -17,7 +17,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, ROOT, ref_of
+from tests.e2e.conftest import CPU, ROOT, container_names, ref_of
 from tests.e2e.launchers.compose import compose
 from tests.e2e.launchers.compose import run as run_compose
 from tests.e2e.launchers.ended import Ended
@@ -93,10 +93,8 @@ def by_compose(folder: Path, image: str, engine: docker.DockerClient) -> Iterato
 
 def left_on(engine: docker.DockerClient) -> set[str]:
     """The jobs' containers and networks on an engine."""
-    names = [each.name for each in engine.containers.list(all=True, ignore_removed=True)] + [
-        each.name for each in engine.networks.list()
-    ]
-    return {name for name in names if name and NAME in name}
+    names = container_names(engine) | {str(network.name) for network in engine.networks.list()}
+    return {name for name in names if NAME in name}
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """A root file system as an OCI image layout: the form in which a base is handed to any builder."""
 
 import hashlib
-import io
 import json
 import shutil
 import tarfile
@@ -92,14 +91,14 @@ def _pack(rootfs: Path, target: Path) -> str:
     return f"sha256:{digested.sha256.hexdigest()}"
 
 
-class _Digested(io.RawIOBase):
+class _Digested:
     """Hands on what is written, and hashes it."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.sha256 = hashlib.sha256()
         self._file = file
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> int:
         self.sha256.update(data)
         self._file.write(data)
         return len(data)
