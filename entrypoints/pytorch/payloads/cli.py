@@ -140,6 +140,9 @@ def _import_torch(*, trains: bool) -> str:
 
     A process's first optimizer costs another second, as torch then imports its compiler.
     """
+    # Threads that wait for each other after each small sum would spin: beside other work that takes most of a core, and
+    # twice the time.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     start = time.perf_counter()
     try:
         torch = import_module("torch")
