@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, ref_of, tags_of, torchbake
+from tests.e2e.registries import unpacked
 from tests.e2e.waiting import until
 from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import unread
@@ -27,18 +29,35 @@ Own = Callable[..., Callable[..., Completed]]
 
 ROWS = "init:\n  %s\nrows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
 INIT_ROW = ROWS % "volume-permissions: {version: 1.0.0, base: debian12}"
-# A step without packages: it takes no time, and what it writes has the time of day.
+# A step without packages: it takes no time, and what it writes has the time of day. Nor has its base any, which each
+# folder of layers would pack anew.
 TEMPLATE = """\
 {%% import "macros.j2" as m -%%}
-FROM {{ spec.base.image }}
+FROM torchbake-test/small
 %s
 {{ m.labels(labels) }}
 """
 NO_EPOCH = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The image that such steps begin with: a shell and its tools in one file, a thirtieth of Debian."""
+    tools = ROOT / ".torchbake/tools"
+    unpacked(tools, "busybox-static", "bin/busybox")
+    program = next(path for path in (tools / "bin/busybox", tools / "usr/bin/busybox") if path.exists())
+    archive = tmp_path_factory.mktemp("small") / "small.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(program, "bin/busybox")
+        for name in ("cat", "echo", "head", "ln", "mkdir", "sh"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+    subprocess.run(["docker", "import", archive, "torchbake-test/small"], check=True, capture_output=True)
+
+
 @pytest.fixture
-def own(project: Project, tmp_path: Path) -> Own:
+def own(project: Project, tmp_path: Path, small: None) -> Own:
     """A project with a toolkit of its own, whose init images are made by the given steps; runs its verbs."""
 
     def made(repository: str, **steps: str) -> Callable[..., Completed]:
@@ -285,7 +304,7 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
 def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_works(
     own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals
 ) -> None:
-    run, layout = own(f"ended-{number:d}", big="RUN head -c 150000000 /dev/urandom > /noise"), layout_in(tmp_path)
+    run, layout = own(f"ended-{number:d}", big="RUN head -c 60000000 /dev/urandom > /noise"), layout_in(tmp_path)
     command = ["build", "big", "--reproducible", "--matrix", str(tmp_path / "matrix.yaml")]
     process = subprocess.Popen(
         [sys.executable, "-m", "torchbake", *command],

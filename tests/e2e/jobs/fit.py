@@ -28,7 +28,7 @@ for _ in range(20):
     with torch.no_grad():
         for value, gradient in zip(model.parameters(), gradients, strict=True):
             dist.all_reduce(gradient)
-            value -= 0.1 * gradient / world
+            value.sub_(0.1 * gradient / world)
     losses.append(float(loss.detach()))
 total = torch.tensor(rank)
 dist.all_reduce(total)
