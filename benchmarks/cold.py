@@ -177,7 +177,7 @@ def cold(args: argparse.Namespace) -> None:
             TUNED: {TUNED + MORE: lambda: bench.tuned(more)},
         }
         for number in range(args.rounds):
-            for name, (way, ref) in in_turn(_ways(bench), number):
+            for name, (way, ref) in in_turn(_ways(bench, tuned_only=args.tuned_only), number):
                 bench.empty()
                 _measure(name, way, times)
                 sizes[name] = sizes.get(name) or bench.size(ref)
@@ -187,11 +187,13 @@ def cold(args: argparse.Namespace) -> None:
     console.show_table(("one more package", "median", "of tuned"), warm_rows(times), title="with warm caches")
 
 
-def _ways(bench: Cold) -> dict[str, tuple[Callable[[], float], str]]:
+def _ways(bench: Cold, *, tuned_only: bool) -> dict[str, tuple[Callable[[], float], str]]:
+    best = {OURS: (bench.build, bench.ref), TUNED: (bench.tuned, made("tuned"))}
+    if tuned_only:
+        return best
     return {
-        OURS: (bench.build, bench.ref),
+        **best,
         "raw bake of the same plan": (bench.raw, made("raw")),
-        TUNED: (bench.tuned, made("tuned")),
         "naive Dockerfile": (lambda: bench.naive("type=image"), made("naive")),
         "naive Dockerfile, zstd": (lambda: bench.naive(ZSTD), made("naive")),
     }

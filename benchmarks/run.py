@@ -3,7 +3,8 @@
     nox -s bench -- noop                 a build of what is built already, against nox's own start
     nox -s bench -- scale                list and render of 100, 1,000 and 10,000 images
     nox -s bench -- cold ID [--rounds N] cold and warm builds, raw bake of the same plan, a Dockerfile
-                                         tuned by hand, which has the same wheels, and a naive one
+                                         tuned by hand, which has the same wheels, and a naive one;
+                                         --tuned-only: that and torchbake alone, in half the time
     nox -s bench -- trace ID [--no-cache] [--json]   where each second of a build goes, as tables and as a page in
                                          reports/traces; of a record there too: trace reports/traces/ID.jsonl
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
@@ -184,6 +185,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000_000, help="in a tree of `volumes`")
     parser.add_argument("--package", default="einops", help="the one more of `cold`; no image may have it")
+    parser.add_argument("--tuned-only", action="store_true", help="`cold`: against the Dockerfile tuned by hand alone")
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
