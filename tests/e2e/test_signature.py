@@ -69,7 +69,7 @@ def cosign() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _known_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cosign: Path) -> None:
+def known_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cosign: Path) -> None:
     """The password of the keys, a home without any login, and cosign on the PATH."""
     monkeypatch.setenv("COSIGN_PASSWORD", SECRET)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "no-login"))

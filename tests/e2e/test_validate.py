@@ -101,9 +101,9 @@ class Place:
         }
         return {tag: checks for tag, checks in failed.items() if checks}
 
-    def forget_tag(self, tag: str) -> None:
+    def forget_tag(self, tag: str, name: str = "pytorch") -> None:
         repositories = self.running.folder / "docker/registry/v2/repositories"
-        shutil.rmtree(repositories / self.namespace / "pytorch/_manifests/tags" / tag)
+        shutil.rmtree(repositories / self.namespace / name / "_manifests/tags" / tag)
 
     def blob(self, digest: str) -> Path:
         name = digest.removeprefix("sha256:")

@@ -23,15 +23,23 @@ RegistryOf = Callable[[Repository], Registry]
 
 def problems(registry: Registry, version: str, registry_of: RegistryOf, verifier: Verifier) -> list[str]:
     """A sentence for each thing that is wrong; none where all is right. Raises RegistryError for no answer."""
-    manifest = registry.manifest(tag_of(version))
-    if manifest is None:
-        return [f"{registry.repository}:{tag_of(version)} is not there"]
     try:
-        files = _files(registry, manifest)
-        found = [*_metadata(registry, manifest, files, version), *_images(files, registry_of, verifier)]
+        manifest = registry.manifest(tag_of(version))
+        if manifest is None:
+            return [f"{registry.repository}:{tag_of(version)} is not there"]
+        # What nobody signed is not read: it may name images of any host, which would be asked.
+        unsigned = list(_unsigned(registry.repository, manifest.digest, verifier))
+        return unsigned or list(_within(registry, manifest, version, registry_of, verifier))
     except UnsoundError as error:
-        found = [error.message]
-    return [*found, *_unsigned(registry.repository, manifest.digest, verifier)]
+        return [error.message.removesuffix(".")]
+
+
+def _within(
+    registry: Registry, manifest: Manifest, version: str, registry_of: RegistryOf, verifier: Verifier
+) -> Iterator[str]:
+    files = _files(registry, manifest)
+    yield from _metadata(registry, manifest, files, version)
+    yield from _images(files, registry_of, verifier)
 
 
 def _files(registry: Registry, manifest: Manifest) -> dict[str, Any]:
@@ -88,5 +96,5 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
 
 def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
     problem = None if verifier.hindrance else verifier.problem(repository, digest)
-    if problem:
-        yield f"{repository}@{digest} is {problem.sentence}"
+    if problem:  # an unknown one is cosign's own failure, before it had seen a signature
+        yield f"{repository}@{digest}{':' if problem.unknown else ' is'} {problem.sentence.removesuffix('.')}"

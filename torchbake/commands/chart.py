@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from torchbake.charts.judge import IMAGES, problems
-from torchbake.charts.package import Package, package
+from torchbake.charts.package import Package, Place, package
 from torchbake.charts.push import push, tag_of
 from torchbake.commands._options import Words, add_registry
 from torchbake.commands._registries import registry_of
@@ -94,7 +94,11 @@ def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
 def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
     """The chart of the newest release, or the one that --chart-version names."""
     verifier = trust_of(args)
-    made = _made(args, selectors, verifier)
+    try:
+        images = _images(args, selectors, verifier)
+    except PublishError as error:  # nothing was to be released: it is the registry that is not as promised
+        raise ValidateError(error.message, hint=error.hint) from None
+    made = package(args.chart, images, args.chart_version)
     repository = _repository(args, made)
     reach = partial(registry_of, plain_http=args.plain_http)
     wrong = problems(reach(repository), made.version, reach, verifier)
@@ -102,9 +106,10 @@ def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
         console.say(f"Signatures are not verified: {verifier.hindrance}", style="yellow")
     if wrong:
         raise ValidateError(
-            f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".", hint="nox -s chart -- push …"
+            f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".",
+            hint="Do not install it: docs/chart.md#a-chart-that-is-not-as-it-was-pushed",
         )
-    print(f"{repository}:{tag_of(made.version)} is as it was pushed, with images of this registry.")
+    print(f"{repository}:{tag_of(made.version)} is as it was pushed, and its images are served as it names them.")
 
 
 _ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
@@ -120,14 +125,18 @@ def _repository(args: Arguments, made: Package) -> Repository:
 
 
 def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Package:
-    """With the newest releases of the image and of volume-permissions."""
+    return package(args.chart, _images(args, selectors, verifier), args.chart_version)
+
+
+def _images(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Mapping[Place, Reference]:
+    """The newest releases of the image and of volume-permissions, by their places in the values."""
     project, selection = load_selection(args.matrix, selectors)
     specs = pytorch_of(selection.specs)
     if len(specs) != 1:
         names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
         raise UsageError(f"A chart has one image, and these are {len(specs)} ({names}): name one.")
     images = [_released(args, spec, verifier) for spec in (specs[0], _init(project))]
-    return package(args.chart, dict(zip(IMAGES, images, strict=True)), args.chart_version)
+    return dict(zip(IMAGES, images, strict=True))
 
 
 def _init(project: Project) -> Spec:

@@ -14,6 +14,7 @@ from tests.unit.registries import MemoryRegistry, MemorySigner, Store
 from torchbake.charts.judge import problems
 from torchbake.charts.package import Package, package
 from torchbake.charts.push import push, tag_of
+from torchbake.core.problem import unknown
 from torchbake.errors import PublishError
 from torchbake.oci.manifest import MANIFEST, Manifest
 from torchbake.oci.reference import Repository
@@ -86,6 +87,28 @@ def test_without_a_signer_it_is_pushed_and_not_signed() -> None:
     push(served.registry(CHARTS), MADE, Idle(hindrance=UNASKED))
     assert len(served.problems()) == 1
     assert problems(served.registry(CHARTS), MADE.version, served.registry, Idle(hindrance=UNASKED)) == []
+
+
+def test_what_nobody_signed_is_not_read() -> None:
+    """Its values could name an image of any host."""
+    served, asked = Served(), list[Repository]()
+
+    def registry_of(repository: Repository) -> MemoryRegistry:
+        asked.append(repository)
+        return served.registry(repository)
+
+    manifest, _ = served.push()
+    served.signer.store.signed.remove(("ours", manifest.digest))
+    found = problems(served.registry(CHARTS), MADE.version, registry_of, served.signer)
+    assert found == [f"{CHARTS}@{manifest.digest} is not signed"]
+    assert asked == []
+
+
+def test_a_failure_of_cosign_is_not_told_as_a_missing_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served()
+    manifest, _ = served.push()
+    monkeypatch.setattr(MemorySigner, "problem", lambda *_: unknown("cosign verify: no route to host."))
+    assert served.problems() == [f"{CHARTS}@{manifest.digest}: cosign verify: no route to host"]
 
 
 def moved(served: Served) -> None:

@@ -107,6 +107,15 @@ def test_images_that_are_not_signed_are_in_no_signed_chart(
     assert "registry.example.com/acme/charts/pytorch" not in released.stores
 
 
+def test_images_that_are_not_as_promised_are_so_for_validate_too(
+    released: Registries, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "trust_of", lambda _: Key(store=released.keys))
+    assert "not signed" in told(capsys, "validate", CPU, code=15)[1]
+    released.stores.clear()
+    assert f"has no release of {CPU}" in told(capsys, "validate", CPU, code=15)[1]
+
+
 def test_a_chart_of_ones_own_is_packed(released: Registries, capsys: Streams, tmp_path: Path) -> None:
     assert "is no version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
     assert "Chart.yaml cannot be read" in told(capsys, "package", CPU, "--chart", str(tmp_path), code=16)[1]
