@@ -1,6 +1,7 @@
 """Where the nodes of an elastic job meet, by what the master's name leads to."""
 
 import socket
+from collections.abc import Mapping
 
 import pytest
 
@@ -46,15 +47,11 @@ def name(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return looks
 
 
-def elastic(node_rank: int = 0, **more: object) -> Contract:
+def elastic(node_rank: int = 0, *, timeout: float = 1, conf: Mapping[str, str] | None = None) -> Contract:
     return Contract(
-        mode="distributed",
-        nnodes=2,
-        elastic=(1, 2),
-        node_rank=node_rank,
-        master_addr="node0",
-        **more,  # type: ignore[arg-type]
-    )
+        mode="distributed", nnodes=2, elastic=(1, 2), node_rank=node_rank, master_addr="node0",
+        rendezvous_timeout=timeout, rdzv_conf=conf or {},
+    )  # fmt: skip
 
 
 def found(contract: Contract) -> str:
@@ -86,13 +83,13 @@ def test_another_node_on_the_same_machine_waits_for_the_port(name: list[list[str
 
 def test_who_says_which_node_holds_it_is_believed(name: list[list[str]]) -> None:
     name += [[GONE]]
-    assert found(elastic(rdzv_conf={"is_host": "1"})) == "node0"
+    assert found(elastic(conf={"is_host": "1"})) == "node0"
 
 
 def test_where_nothing_answers_the_addresses_are_named(name: list[list[str]]) -> None:
     name += [[GONE]]
     with pytest.raises(Refusal, match=f"node0 resolved to {GONE}, but port 49875 did not answer") as refused:
-        found(elastic(rendezvous_timeout=0.01))
+        found(elastic(timeout=0.01))
     assert refused.value.code == Code.NO_PORT
 
 
