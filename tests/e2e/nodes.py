@@ -30,7 +30,8 @@ class Job:
 
     def start(
         self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None,
-        shm: str = "256m", devices: tuple[str, ...] = (), tmpfs: Mapping[str, str] | None = None, **variables: object,
+        shm: str = "256m", devices: tuple[str, ...] = (), tmpfs: Mapping[str, str] | None = None,
+        hosts: Mapping[str, str] | None = None, **variables: object,
     ) -> Container:  # fmt: skip
         """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out."""
         values = {"TORCHBAKE_BANNER": 0, "NODE_RANK": node, **self.settings, **variables}
@@ -38,7 +39,7 @@ class Job:
         container = self.engine.containers.create(
             self.image, [program, *command], hostname=f"node{node}", shm_size=shm, devices=list(devices),
             environment={name: str(value) for name, value in values.items() if value is not None},
-            tmpfs=dict(tmpfs or {}),
+            tmpfs=dict(tmpfs or {}), extra_hosts=dict(hosts or {}),
             volumes={str(JOBS): {"bind": "/job", "mode": "ro"}},
             network=self.network.name, networking_config={self.network.name: endpoint},
         )  # fmt: skip

@@ -5,10 +5,12 @@ from typing import Any
 
 import docker
 import pytest
+from docker.models.containers import Container
 
 from entrypoints.pytorch.launch.refusal import Code
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import SLOW, Job, new_job
+from tests.e2e.test_checkin import SILENT
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.entrypoints
@@ -64,4 +66,30 @@ def test_a_dead_rendezvous_host_is_named_by_the_nodes_that_are_left(job: Job) ->
     _wait_until_up(job)
     job.containers[0].kill()
     assert job.ends()[1] == Code.NODE_LOST, _words(job, 1)
-    assert "node 0, which holds the rendezvous, is gone: node0:" in _words(job, 1)
+    assert "node 0, which holds the rendezvous, is gone: " in _words(job, 1)
+
+
+def test_a_name_that_leads_elsewhere_as_well_and_at_first_alone_ends_no_job(
+    engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    """As where a resolver remembers a pod that is gone, and no launcher numbers the nodes: torchrun would wait a minute
+    for that address and fail, on node 0 as well.
+    """
+    settings = {
+        "ELASTIC": "2:2", "NODE_RANK": None, "MASTER_ADDR": "master", "RENDEZVOUS_TIMEOUT": 120, "GROUP_TIMEOUT": 60,
+    }  # fmt: skip
+    with new_job(engine, built[CPU]["ref"], 2, settings) as job:
+        gone = _address(job.start(2, "-c", SILENT, program="python"))
+        nodes = [job.start(node, "/job/steps.py", "none", "0", STEPS=2, hosts={"master": gone}) for node in range(2)]
+        until(lambda: all("waiting for port" in node.logs().decode() for node in nodes), SLOW)
+        for node in nodes:
+            found = f"echo {_address(nodes[0])} master >> /etc/hosts"
+            assert node.exec_run(["sh", "-c", found], user="root").exit_code == 0
+        codes = [node.wait(timeout=SLOW)["StatusCode"] for node in nodes]
+        assert codes == [0, 0], [node.logs().decode() for node in nodes]
+
+
+def _address(container: Container) -> str:
+    container.reload()
+    (network,) = container.attrs["NetworkSettings"]["Networks"].values()
+    return str(network["IPAddress"])

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from .contract import Contract
 from .handshake import NotNodeZeroError, hello_of, introduce
@@ -18,6 +19,7 @@ _ANSWER_SECONDS = 2.0  # for an address to answer at all; the kernel asks again 
 _FOREIGN_SECONDS = 5.0  # for what answers as something else to give way to node 0; and at least two tries
 _TELL_SECONDS = 30.0  # for a node that cannot start, to find node 0 and say so
 Say = Callable[[str], None]
+_Found = TypeVar("_Found")
 
 
 def check_in(contract: Contract, commit: str, say: Say) -> Wire:
@@ -131,16 +133,17 @@ def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float
     ``cost`` is kept from call to call: how long each address was tried in vain. One that answers nothing is tried last:
     a name may lead to a node 0 that is gone as well, as on Kubernetes where pods were started again.
     """
+    return _reach(contract, deadline, say, lambda addresses: _knock(contract, addresses, deadline, cost))
+
+
+def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[str]], _Found]) -> _Found:
+    """What ``find`` finds among the addresses behind the master's name. Asked again while it raises OSError."""
     addresses = resolve(contract, deadline, say)
     while True:
-        for address in sorted(addresses, key=lambda each: cost.get(each, 0.0)):
-            began = time.monotonic()
-            try:
-                wait = min(_ANSWER_SECONDS, max(0.1, deadline - began))
-                return socket.create_connection((address, contract.master_port), timeout=wait)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                cost[address] = max(time.monotonic() - began, cost.get(address, 0.0))
+        try:
+            return find(addresses)
+        except OSError as error:
+            reason = error.strerror or str(error)
         if time.monotonic() >= deadline:
             raise Refusal(
                 Code.NO_PORT,
@@ -155,10 +158,40 @@ def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float
             addresses = _addresses(contract)
 
 
-def wait_for_master(contract: Contract, say: Say) -> None:
-    """What an elastic job's workers wait for: the master's name, then its port."""
+def _knock(contract: Contract, addresses: list[str], deadline: float, cost: dict[str, float]) -> socket.socket:
+    """A connection to the first address that answers. Raises the last one's OSError where none does."""
+    last = OSError("no address")
+    for address in sorted(addresses, key=lambda each: cost.get(each, 0.0)):
+        began = time.monotonic()
+        try:
+            wait = min(_ANSWER_SECONDS, max(0.1, deadline - began))
+            return socket.create_connection((address, contract.master_port), timeout=wait)
+        except OSError as error:
+            last = error
+            cost[address] = max(time.monotonic() - began, cost.get(address, 0.0))
+    raise last
+
+
+def find_rendezvous(contract: Contract, say: Say) -> str:
+    """The address at which the nodes of an elastic job meet: the one behind the master's name whose port answers.
+
+    On the node that holds the rendezvous nothing listens before its torchrun does: it is known by its own address.
+    Raises Refusal (NO_NAME, NO_PORT) when neither is found within RENDEZVOUS_TIMEOUT.
+    """
+    if contract.is_master and "is_host" in contract.rdzv_conf:
+        return contract.master_addr  # the user has said who holds it, perhaps behind an address of another machine
     deadline = time.monotonic() + contract.rendezvous_timeout
-    connect(contract, deadline, say, {}).close()
+    cost: dict[str, float] = {}
+
+    def find(addresses: list[str]) -> str:
+        # Launchers that number no nodes leave 0 to all.
+        own = [address for address in addresses if contract.is_master and _is_here(address)]
+        if own:
+            return own[0]
+        with _knock(contract, addresses, deadline, cost) as answered:
+            return str(answered.getpeername()[0])
+
+    return _reach(contract, deadline, say, find)
 
 
 def rendezvous_gone(contract: Contract) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from .checkin import Say, check_in, tell_trouble, wait_for_master
+from .checkin import Say, check_in, find_rendezvous, tell_trouble
 from .contract import Contract
 from .gather import check_port, gather
 from .nodes import Nodes
@@ -14,9 +14,7 @@ def meet(contract: Contract, commit: str, say: Say) -> Nodes:
     if contract.elastic:
         if contract.job_token:
             say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no such thing")
-        if not contract.is_master:
-            wait_for_master(contract, say)
-        return Nodes()
+        return Nodes(master_addr=find_rendezvous(contract, say))
     if contract.nnodes == 1:
         check_port(contract)
         return Nodes()

@@ -18,8 +18,9 @@ _SWEEP_SECONDS = 0.5  # between two looks at who must be told, or has not told, 
 class Nodes:
     """This node's connections, by the other's node rank."""
 
-    def __init__(self, wires: Mapping[int, Wire] | None = None) -> None:
+    def __init__(self, wires: Mapping[int, Wire] | None = None, *, master_addr: str = "") -> None:
         self._wires = dict(wires or {})
+        self._master_addr = master_addr
         self._selector = selectors.DefaultSelector()
         self._gone: list[Failure] = []
         self._swept = 0.0
@@ -35,10 +36,10 @@ class Nodes:
 
     @property
     def master_addr(self) -> str:
-        """Where node 0 has been found, on node 0 by another; empty where no nodes have met."""
+        """Where node 0 has been found, on node 0 by another; empty where nothing had to be found."""
         for node, wire in self._wires.items():
             return wire.own if node else wire.peer
-        return ""
+        return self._master_addr
 
     def poll(self, seconds: float) -> list[tuple[int, Message]]:
         """What the others have said, after waiting at most ``seconds`` for it."""
