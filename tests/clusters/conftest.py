@@ -68,7 +68,7 @@ def files(tmp_path: Path) -> Callable[..., str]:
         folder = tmp_path / "files"
         folder.mkdir()
         for name in names:
-            source = next(each / name for each in JOBS if (each / name).exists())
+            (source,) = (each / name for each in JOBS if (each / name).exists())  # a name in both would hide one
             shutil.copy(source, folder / name)
         return str(folder)
 

@@ -99,8 +99,8 @@ def test_a_pod_that_is_ended_comes_again_and_its_group_with_it(
         pytest.skip("it starts no pod again: such a Job cannot tell a lost node from a failed script")
     with volume(space, "mine", owner=1001) as folder:
         text = manifest(
-            tmp_path, target, nodes=3, files={"folder": files("meet.py", "again.py")}, script="again.py", restarts=1,
-            volumes=[{"claim": "mine", "mountPath": "/data"}],
+            tmp_path, target, nodes=3, files={"folder": files("meet.py", "meet_again.py")}, script="meet_again.py",
+            restarts=1, volumes=[{"claim": "mine", "mountPath": "/data"}],
         )  # fmt: skip
         submit(space, text)
         until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
@@ -157,7 +157,7 @@ def test_a_claim_whose_volume_is_roots(
 @each_target
 def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_path: Path, files: Files) -> None:
     text = manifest(
-        tmp_path, target, nodes=3, files={"folder": files("meet.py", "again.py")}, script="again.py",
+        tmp_path, target, nodes=3, files={"folder": files("meet.py", "meet_again.py")}, script="meet_again.py",
         volumes=[{"size": "1Gi", "mountPath": "/data", "storageClass": "tests"}],
     )  # fmt: skip
     with volume(space, None, owner=1001):

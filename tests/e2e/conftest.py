@@ -30,7 +30,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 LONGEST = (
     "broken_images", "reproduce", "newcomer", "hosts", "hosts_door", "payloads", "package", "ladder", "images",
     "publish", "ci", "examples", "dialects", "signature", "make_own", "extending", "mirrors", "test_verb", "job",
-    "chart", "base", "elastic", "launchers", "bench", "benchmark", "host",
+    "chart", "validate", "base", "elastic", "launchers", "run", "cluster", "bench", "benchmark", "host",
 )  # fmt: skip
 
 CPU = "2.13.0-cpu-runtime-debian12"

@@ -36,6 +36,7 @@ class Place:
         self.registry, self.daemon = MemoryRegistry(self.store), Daemon()
         self.seconds = {BEFORE: 0.1, NOW: 0.1}
         self.processes = Processes(self.run).stand_for(monkeypatch, processes_module)
+        monkeypatch.setattr(processes_module, "_LOOK", 0.001)
         monkeypatch.setattr(_benchmarks, "registry_of", lambda repository, plain_http: self.registry)
         self.daemon.hold(BEFORE, f"{self.registry.repository}@{BEFORE}")
         self.daemon.hold(NOW, "acme/pytorch:now")

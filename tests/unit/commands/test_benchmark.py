@@ -66,6 +66,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     daemon.hold("sha256:second", SECOND)
     monkeypatch.setattr(_benchmarks, "connect", lambda: daemon.engine)
     found.processes.stand_for(monkeypatch, processes_module)
+    monkeypatch.setattr(processes_module, "_LOOK", 0.001)
     return found
 
 
