@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from tests.clusters.control.training import OURS, PLAIN, RANKS, WAYS, Training, lost
-from tests.clusters.space import Space
+from tests.clusters.control.training import CHARTS, OURS, PLAIN, RANKS, WAYS, Training, lost
+from tests.clusters.space import SLOW, Space
 from tests.clusters.test_kubernetes import submit, volume
 from tests.e2e.conftest import CPU
 from tests.e2e.waiting import until
@@ -85,8 +85,15 @@ def test_a_pod_is_deleted(way: str, training: Training) -> None:
     training.reaches(70)
     deleted = time.time()
     training.space.kubectl("delete", "pod", training.pod(1), "--wait=false")
-    again = _say_how_it_goes_on(way, training, "a pod was deleted", deleted)
-    assert way != OURS or again == 0
+    try:
+        again = _say_how_it_goes_on(way, training, "a pod was deleted", deleted)
+    except AssertionError:
+        # Its other ranks sleep behind the script that failed: only where they fail their probes are they started again.
+        if way != CHARTS:
+            raise
+        print(f"\n{way}: does not go on within {SLOW} s after a pod was deleted")
+    else:
+        assert way != OURS or again == 0
 
 
 def _say_how_it_goes_on(way: str, training: Training, what: str, since: float) -> int:
