@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import tarfile
 import tempfile
 from pathlib import Path
@@ -22,16 +21,23 @@ _LEVEL = 3  # zstd's own default: three times as fast as gzip, and smaller
 def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -> str:
     """Write ``folder`` as a layout of one image with one layer; returns its manifest's digest.
 
-    The same files are the same digest, whatever tar wrote the archive. ``created`` is RFC 3339. Raises BaseError when
-    the archive cannot be read.
+    The same files are the same digest, whatever tar wrote the archive. A whole layout of that digest is left as it is,
+    for a build may be reading it. ``created`` is RFC 3339. Raises BaseError when the archive cannot be read.
     """
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
         layout = Path(beside, "layout")
         (layout / "blobs/sha256").mkdir(parents=True)
         digest = _write_blobs(layout, rootfs, created, created_by)
-        shutil.rmtree(folder, ignore_errors=True)
-        layout.rename(folder)
+        if _files(folder) != _files(layout):
+            if folder.exists():
+                folder.rename(Path(beside, "before"))
+            layout.rename(folder)
     return digest
+
+
+def _files(folder: Path) -> dict[str, int]:
+    """The sizes of a layout's files; blobs are named by their digests."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 def layout_digest(folder: Path) -> str | None:

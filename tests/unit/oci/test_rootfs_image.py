@@ -136,3 +136,21 @@ def test_a_failure_leaves_the_old_layout(tmp_path: Path, monkeypatch: pytest.Mon
         written(tmp_path / "here/layout", "another")
     assert layout_digest(tmp_path / "here/layout") == digest
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"layout", "rootfs.tar"}
+
+
+def test_a_whole_layout_of_the_same_files_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    digest = written(tmp_path / "layout")
+    before = (tmp_path / "layout/index.json").stat().st_ino
+    assert written(tmp_path / "layout") == digest
+    assert (tmp_path / "layout/index.json").stat().st_ino == before
+
+
+def test_a_layout_of_other_files_or_one_that_lacks_some_is_replaced(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    first, second = written(layout), written(layout, "other files")
+    assert layout_digest(layout) == second != first
+    whole = sorted(path.name for path in layout.rglob("*"))
+    next((layout / "blobs/sha256").iterdir()).unlink()
+    assert written(layout, "other files") == second
+    assert sorted(path.name for path in layout.rglob("*")) == whole
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
