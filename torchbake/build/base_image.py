@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,12 +70,39 @@ def find_base(spec: BaseSpec, state: Path) -> Base | None:
 
 
 def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None]) -> Base:
-    """Choose and record a base. Raises BaseError when no source has it."""
-    base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
-    if base is None:
-        base = _bootstrap(spec, state, apt, say)
-    write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
+    """Choose and record a base; of several runs that want it at once, one makes it.
+
+    Raises BaseError when no source has it.
+    """
+    with _turn(spec, state, say) as others:
+        made = find_base(spec, state) if others else None
+        if made and source in ("auto", made.source):
+            return made
+        base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
+        if base is None:
+            base = _bootstrap(spec, state, apt, say)
+        write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
     return base
+
+
+@contextmanager
+def _turn(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[bool]:
+    """The only run that makes this base; whether another one was at it just before."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - it brings asyncio, and a base is hardly ever made
+
+    path = state / "bases" / f"{spec.name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock, others = FileLock(path), False
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        say(f"{spec.name}: another run is making it; waiting for it")
+        lock.acquire()
+        others = True
+    try:
+        yield others
+    finally:
+        lock.release()
 
 
 def _record(state: Path, spec: BaseSpec) -> Path:
