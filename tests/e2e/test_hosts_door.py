@@ -5,6 +5,7 @@ What the roles do is tested by tests/e2e/test_hosts.py. DDP wants two machines: 
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,7 +57,9 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
         assert running.wait(60) == 130, log.read_text()
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)
-    assert "Traceback" not in log.read_text()
+    # Python itself prints what a signal raised in a callback of a fork, and drops it; Ansible is then told again.
+    shown = re.sub(r"^Exception ignored .*?^KeyboardInterrupt", "", log.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert "Traceback" not in shown, shown
 
 
 @pytest.fixture(scope="module")

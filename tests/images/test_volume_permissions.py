@@ -99,6 +99,8 @@ def test_idempotent(trial: Trial, volumes: Volumes) -> None:
         first = volumes.run("/data", at={"/data": data})
         before = volumes.look(data)
         second = volumes.run("/data", at={"/data": data})
+        if second.code == 0 and not second.stderr:  # an engine on a busy machine can lose what a short container says
+            second = volumes.run("/data", at={"/data": data})
         assert (first.code, second.code) == (0, 0), f"exit {first.code}, then {second.code}: {second.last_words}"
         assert counts(second).get("changed") == 0, f"the second run says: {second.last_words}"
         assert volumes.look(data) == before, "the second run changed files"
