@@ -1,16 +1,15 @@
 """A release against `docker push` of the same image, each to an empty registry of its own."""
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.second_engine import second_engine
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from torchbake.core.paths import TOOLKIT, cache_folder
@@ -43,7 +42,8 @@ def push(args: argparse.Namespace) -> None:
     sizes: dict[str, int] = {}
     _run("docker", "buildx", "build", "-q", "--output", f"type=image,name={gzipped},{_GZIP}", "--provenance=false", "-",
          text=f"FROM {ref}\n")  # fmt: skip
-    with _older_store(ref) as older:
+    with second_engine(containerd_store=False) as older:
+        _run("sh", "-c", f"docker save {ref} | docker -H {older} load -q")
         for _ in range(rounds):
             for way, work in _ways(name, ref, gzipped, older).items():
                 with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
@@ -86,33 +86,6 @@ def _candidate(small: Small, number: int) -> Candidate:
 
 def _silent(*_: object) -> None:
     """For nobody."""
-
-
-@contextmanager
-def _older_store(ref: str) -> Iterator[str]:
-    """The address of an engine with Docker's own store, which holds the image, and packs at each push."""
-    with tempfile.TemporaryDirectory(prefix="tb-") as folder:
-        settings = Path(folder, "engine.json")
-        settings.write_text(json.dumps({"features": {"containerd-snapshotter": False}}))
-        socket = f"unix://{folder}/s"
-        places = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
-        # An engine without a bridge would take the other one's away.
-        network = ["--bridge=docker0", "--iptables=false"]
-        with Path(folder, "log").open("wb") as log, subprocess.Popen(
-            ["dockerd", f"--config-file={settings}", f"--host={socket}", *network, *places],
-            stdout=log, stderr=log, start_new_session=True,
-        ) as engine:  # fmt: skip
-            try:
-                for _ in range(100):
-                    time.sleep(0.2)
-                    if not subprocess.run(
-                        ["docker", "-H", socket, "info"], capture_output=True, check=False
-                    ).returncode:
-                        break
-                _run("sh", "-c", f"docker save {ref} | docker -H {socket} load -q")
-                yield socket
-            finally:
-                engine.terminate()
 
 
 def _ways(name: str, ref: str, gzipped: str, older: str) -> dict[str, Callable[[Running, list[float]], None]]:

@@ -9,9 +9,11 @@
                                          reports/traces; of a record there too: trace reports/traces/ID.jsonl
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
     nox -s bench -- push ID              a release against `docker push` of the same image
+    nox -s bench -- pull ID [NEXT]       a pull into an empty engine, then of a next image, and torch's first tensor
+                                         there, against the same two Dockerfiles, as root
     nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
-`cold` empties the engine's images and build cache before each measurement: use it on an engine of its own. Its goals
+`cold` and `pull` empty the engine's images and build cache before each image: use an engine of its own. The goals
 are parts of what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one it builds each once more, with
 one more package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
 with --no-cache every step runs.
@@ -28,6 +30,7 @@ from pathlib import Path
 
 from benchmarks.cold import cold
 from benchmarks.measure import command, layers_of, median, seconds, torchbake
+from benchmarks.pull import pull
 from benchmarks.push import push
 from benchmarks.trace import trace
 from benchmarks.volumes import volumes
@@ -174,6 +177,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "trace": trace,
     "sharing": sharing,
     "push": push,
+    "pull": pull,
     "volumes": volumes,
 }
 
@@ -189,7 +193,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "sharing", "push", "trace") and not args.selectors:
+    if args.what in ("cold", "sharing", "push", "pull", "trace") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
     with interruptible():  # also by SIGTERM: what was made for the measurement goes
         _BENCHMARKS[args.what](args)

@@ -1,0 +1,146 @@
+"""What a machine without images waits for: the pull from a registry on the same host, and then torch's first tensor."""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cold import OURS, TUNED, Cold, in_turn
+from benchmarks.measure import command, seconds
+from benchmarks.plans import made
+from benchmarks.second_engine import second_engine
+from tests.e2e.registries import Running, registry
+from torchbake.core.paths import cache_folder
+from torchbake.ui import console
+
+NAIVE = "naive Dockerfile, gzip"
+GOALS = ("goal", "", "0.45", "0.80", "", "0.30")
+START_GOALS = ("goal", "", "0.90", "", "1.00", "", "")
+_PULLS = ("way", "pull", "of naive", "of tuned", "the next image", "of its first")
+_STARTS = (
+    "way", "to the first tensor, cold", "of tuned", "warm", "of tuned", "of it torch, cold", "torch, warm"
+)  # fmt: skip
+_TENSOR = "import time; t = time.perf_counter(); import torch; torch.ones(1).sum(); print(time.perf_counter() - t)"
+_WARM = 5  # starts of a container whose files are in memory
+_DROP = Path("/proc/sys/vm/drop_caches")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Seconds of a `docker run` until it has ended, and of these what torch's import and first tensor took inside."""
+
+    whole: float
+    torch: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one machine took. ``following``: the pull of the next image, where there is one, in seconds as ``pull``."""
+
+    pull: float
+    following: float | None
+    cold: Start
+    warm: tuple[Start, ...]
+
+
+def pull(args: argparse.Namespace) -> None:
+    """Make each way's image, put it into a registry, and hand it to new engines in turn. Only root can."""
+    if os.geteuid():
+        sys.exit("`pull` starts an engine of its own and empties the page cache: run it as root.")
+    found: dict[str, list[Round]] = {}
+    with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
+        served = _serve(args.selectors[:2], Path(folder), there)
+        for number in range(args.rounds):
+            for way, refs in in_turn(served, number):
+                found.setdefault(way, []).append(measured(refs, there))
+                console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s")
+    title = f"{' and '.join(args.selectors[:2])}, {args.rounds} rounds"
+    console.show_table(_PULLS, pull_rows(found), title=title)
+    console.show_table(_STARTS, start_rows(found), title=f"docker run, {title}")
+
+
+def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list[str]]:
+    """What each way's images are called in the registry; none stays in the engine."""
+    served: dict[str, list[str]] = {}
+    for place, name in enumerate(names):
+        bench = Cold(name, folder / str(place))
+        bench.folder.mkdir()
+        for way, (make, ref) in _ways(bench).items():
+            bench.empty()
+            make()
+            target = f"{there.host}/bench/{place}:{way.split()[0]}"
+            command("docker", "tag", ref, target)
+            command("docker", "push", "--quiet", target)
+            served.setdefault(way, []).append(target)
+            console.say(f"{way}: {name} is in the registry")
+        bench.empty()
+    return served
+
+
+def _ways(bench: Cold) -> Mapping[str, tuple[Callable[[], float], str]]:
+    return {
+        NAIVE: (lambda: bench.naive("type=image"), made("naive")),
+        TUNED: (bench.tuned, made("tuned")),
+        OURS: (bench.build, bench.ref),
+    }
+
+
+def measured(refs: Sequence[str], there: Running) -> Round:
+    """The first image on a machine that has none, and the next one after it. The registry has its blobs in memory."""
+    for blob in there.folder.rglob("data"):
+        _read(blob)
+    with second_engine(containerd_store=True) as node:
+        pulls = [seconds(lambda ref=ref: command("docker", "-H", node, "pull", "-q", ref)) for ref in refs]  # type: ignore[misc]
+        os.sync()
+        _DROP.write_text("3")
+        cold, *warm = (_start(node, refs[0]) for _ in range(1 + _WARM))
+    return Round(pull=pulls[0], following=pulls[1] if pulls[1:] else None, cold=cold, warm=tuple(warm))
+
+
+def _read(path: Path) -> None:
+    with path.open("rb") as file:
+        while file.read(1 << 22):
+            pass
+
+
+def _start(node: str, ref: str) -> Start:
+    said = list[str]()
+    words = ("docker", "-H", node, "run", "--rm", "--network=none", ref, "python", "-c", _TENSOR)
+    whole = seconds(lambda: said.append(command(*words)))
+    return Start(whole=whole, torch=float(said[0].split()[-1]))
+
+
+def pull_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+    """Medians, each beside its ratio to the naive and to the tuned way's; the goals come last."""
+    first = {way: statistics.median(one.pull for one in rounds) for way, rounds in found.items()}
+    table = list[tuple[str, ...]]()
+    for way, rounds in found.items():
+        following = [one.following for one in rounds if one.following is not None]
+        after = statistics.median(following) if following else None
+        table.append(
+            (way, f"{first[way]:.1f} s", f"{first[way] / first[NAIVE]:.2f}", f"{first[way] / first[TUNED]:.2f}",
+             "" if after is None else f"{after:.1f} s", "" if after is None else f"{after / first[way]:.2f}")
+        )  # fmt: skip
+    return [*table, GOALS]
+
+
+def start_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+    cold = {way: _median([one.cold for one in rounds]) for way, rounds in found.items()}
+    warm = {way: _median([start for one in rounds for start in one.warm]) for way, rounds in found.items()}
+    table = [
+        (way, f"{cold[way].whole:.2f} s", f"{cold[way].whole / cold[TUNED].whole:.2f}", f"{warm[way].whole:.2f} s",
+         f"{warm[way].whole / warm[TUNED].whole:.2f}", f"{cold[way].torch:.2f} s", f"{warm[way].torch:.2f} s")
+        for way in found
+    ]  # fmt: skip
+    return [*table, START_GOALS]
+
+
+def _median(starts: Sequence[Start]) -> Start:
+    return Start(
+        whole=statistics.median(start.whole for start in starts),
+        torch=statistics.median(start.torch for start in starts),
+    )
