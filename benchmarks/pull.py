@@ -111,7 +111,7 @@ def _read(path: Path) -> None:
 
 def _start(node: str, ref: str) -> Start:
     said = list[str]()
-    words = ("docker", "-H", node, "run", "--rm", "--network=none", ref, "python", "-c", _TENSOR)
+    words = ("docker", "-H", node, "run", "--rm", "--network=none", ref, "python3", "-c", _TENSOR)
     whole = seconds(lambda: said.append(command(*words)))
     return Start(whole=whole, torch=float(said[0].split()[-1]))
 

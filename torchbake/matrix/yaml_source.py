@@ -67,10 +67,14 @@ def _check_depth(text: str, path: Path) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         line = event.start_mark.line + 1 if event.start_mark else line
         if depth > _DEEPEST:
-            raise MatrixError(
-                f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
-                hint="A matrix needs six, a job ten; look for brackets that nobody closes.",
-            )
+            raise _too_deep(path, line)
+
+
+def _too_deep(path: Path, line: int) -> MatrixError:
+    return MatrixError(
+        f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
+        hint="A matrix needs six, a job ten; look for brackets that nobody closes.",
+    )
 
 
 def _read_text(path: Path, named_by: str) -> str:
@@ -94,6 +98,8 @@ def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
     mark = getattr(error, "problem_mark", None)
     where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    if mark and "nesting depth" in problem:  # newer libyaml's own limit: its scanner reads ahead of the events
+        return _too_deep(path, mark.line + 1)
     context = getattr(error, "context", None)
     said = f"{problem} ({context})" if context else str(problem)
     return MatrixError(
