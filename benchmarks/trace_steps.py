@@ -7,11 +7,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-# What a step does, by the first of these that its name has. wheels.py installs, trims, strips and compiles, and says
+# What a step does, by the first of these that its name has. `wheels` installs, trims, strips and compiles, and says
 # nothing of when each begins: to BuildKit it is one step, and so it is here.
 KINDS = {
     "context": r"\[internal\]|\[context ",
-    "wheels": r"wheels\.py (?:layers|site)|uv pip install|pip install --break-system-packages",
+    "wheels": r"wheels(?:\.py)? (?:layers|site)|uv pip install|pip install --break-system-packages",
     "installer": r"/opt/uv\b.* install",
     "apt": r"apt-install|apt-get",
     "bytecode": r"compileall",

@@ -51,10 +51,10 @@ def test_the_picture_of_a_real_build() -> None:
 
 
 def test_a_step_has_its_stage_and_its_words_without_mounts() -> None:
-    name = "[site 2/2] RUN --mount=type=secret,id=ca     --mount=type=cache,target=/c python3 /run/wheels.py site x"
+    name = "[site 2/2] RUN --mount=type=cache PYTHONPATH=/run/layers python3 -m wheels site x"
     (found,) = steps_of([vertex(name)])
     assert (found.stage, found.number, found.kind, found.name) == (
-        "site", 2, "wheels", "RUN python3 /run/wheels.py site x",
+        "site", 2, "wheels", "RUN PYTHONPATH=/run/layers python3 -m wheels site x",
     )  # fmt: skip
     assert (found.start, found.seconds, found.cached, found.bytes) == (0, 5, False, None)
 
@@ -113,8 +113,8 @@ def test_bytes_of_the_last_stage_are_those_of_its_layers() -> None:
         ("[internal] load build context", "context"),
         ("[python 1/1] RUN /run/apt-install tini", "apt"),
         ("[builder 3/3] RUN python3 -m venv /opt/uv     && /opt/uv/bin/pip install uv", "installer"),
-        ("[locks 2/2] RUN python3 /run/wheels.py split a b", "other"),
-        ("[torch 2/2] RUN python3 /run/wheels.py layers a b", "wheels"),
+        ("[locks 2/2] RUN PYTHONPATH=/run/layers python3 -m wheels split a b", "other"),
+        ("[torch 2/2] RUN PYTHONPATH=/run/layers python3 -m wheels layers a b", "wheels"),
         ("[stage-2 2/3] RUN uv venv /opt/venv     && uv pip install -r lock", "wheels"),
         ("[tools 2/2] RUN python3 -m compileall -q /opt/torchbake", "bytecode"),
         ("[stage-9 5/6] COPY --chmod=0644 <<EOF /etc/x", "copy"),

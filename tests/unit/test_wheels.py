@@ -1,22 +1,30 @@
 """What runs inside a build, on small trees: trimming, one folder a wheel, constant times, CUDA_HOME."""
 
 import base64
+import compileall
 import csv
 import hashlib
-import importlib.util
 import os
 import re
 import stat
+import subprocess
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layers.wheels import __main__ as wheels
+from layers.wheels import install as installs
+from layers.wheels.links import cuda_links
+from layers.wheels.lock import split_lock
+from layers.wheels.records import record_row, records
+from layers.wheels.tree import EPOCH, normalise, separate
+from layers.wheels.trim import STRIP, UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
 from tests.unit.conftest import cuda_pins, image, lock_for
 from torchbake.core.paths import TOOLKIT
@@ -24,24 +32,12 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import LAYERS, format_lock, parse_pins
 
-
-def load() -> ModuleType:
-    """wheels.py is copied into builds alone, so it is no part of a package."""
-    spec = importlib.util.spec_from_file_location("wheels", TOOLKIT / "layers/wheels.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-wheels: Any = load()
 RULES = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
 
 
 def rule(*paths: str, to: str = "") -> Any:
-    pattern = re.compile("|".join(wheels.glob_pattern(path) for path in paths))
-    return wheels.Drop(name="a rule", pattern=pattern, to=to)
+    pattern = re.compile("|".join(glob_pattern(path) for path in paths))
+    return Drop(name="a rule", pattern=pattern, to=to)
 
 
 def installed(root: Path, name: str, *files: str) -> None:
@@ -53,7 +49,7 @@ def installed(root: Path, name: str, *files: str) -> None:
     (root / info).mkdir(parents=True, exist_ok=True)
     with (root / info / "RECORD").open("w", newline="") as record:
         csv.writer(record, lineterminator="\n").writerows(
-            [*(wheels.record_row(root, file) for file in files), [f"{info}/RECORD", "", ""]]
+            [*(record_row(root, file) for file in files), [f"{info}/RECORD", "", ""]]
         )
 
 
@@ -64,7 +60,7 @@ def tree(root: Path) -> set[str]:
 
 
 def recorded(root: Path) -> dict[str, list[str]]:
-    return {row[0]: row[1:] for _, _, rows in wheels.records(root) for row in rows if "dist-info" not in row[0]}
+    return {row[0]: row[1:] for _, _, rows in records(root) for row in rows if "dist-info" not in row[0]}
 
 
 def assert_records_are_true(root: Path) -> None:
@@ -89,7 +85,7 @@ def assert_records_are_true(root: Path) -> None:
     ],
 )
 def test_what_a_glob_fits(glob: str, fits: list[str], fits_not: list[str]) -> None:
-    pattern = re.compile(wheels.glob_pattern(glob))
+    pattern = re.compile(glob_pattern(glob))
     assert all(pattern.match(name) for name in fits)
     assert not any(pattern.match(name) for name in fits_not)
 
@@ -122,13 +118,13 @@ globs = st.lists(st.one_of(folders, st.just("**"), st.text("ab*?", min_size=1, m
     st.lists(folders, min_size=1, max_size=4),
 )
 def test_globs_mean_what_the_reference_says(parts: list[str], names: list[str]) -> None:
-    pattern = re.compile(wheels.glob_pattern("/".join(parts)))
+    pattern = re.compile(glob_pattern("/".join(parts)))
     assert bool(pattern.match("/".join(names))) == reference(parts, names)
 
 
 def test_a_lock_is_split_into_its_layers_without_comments() -> None:
     lock = lock_for(image(), cuda_pins())
-    parts = wheels.split_lock(format_lock(lock))
+    parts = split_lock(format_lock(lock))
     assert tuple(parts) == LAYERS
     for layer in LAYERS:
         found = parse_pins(parts[layer])
@@ -139,7 +135,7 @@ def test_a_lock_is_split_into_its_layers_without_comments() -> None:
 
 def test_a_reworded_comment_changes_no_part() -> None:
     text = format_lock(lock_for(image(), cuda_pins()))
-    assert wheels.split_lock(text.replace("# via torch", "# via another")) == wheels.split_lock(text)
+    assert split_lock(text.replace("# via torch", "# via another")) == split_lock(text)
 
 
 def test_the_split_command_writes_a_list_for_each_layer(tmp_path: Path) -> None:
@@ -151,7 +147,7 @@ def test_the_split_command_writes_a_list_for_each_layer(tmp_path: Path) -> None:
 
 def test_trimming_drops_files_and_keeps_the_record_true(tmp_path: Path) -> None:
     installed(tmp_path / "root", "thing", "thing/a.py", "thing/a.pyi", "thing/sub/b.pyi", "thing/sub/c.py")
-    wheels.trim(tmp_path / "root", (rule("**/*.pyi"),), tmp_path / "aside")
+    trim(tmp_path / "root", (rule("**/*.pyi"),), tmp_path / "aside")
     assert tree(tmp_path / "root") == {"thing/a.py", "thing/sub/c.py"}
     assert_records_are_true(tmp_path / "root")
     assert not (tmp_path / "aside").exists()
@@ -159,14 +155,14 @@ def test_trimming_drops_files_and_keeps_the_record_true(tmp_path: Path) -> None:
 
 def test_trimming_leaves_no_empty_folder(tmp_path: Path) -> None:
     installed(tmp_path, "thing", "thing/a.py", "thing/deep/er/b.h", "thing/deep/er/c.h", "other/d.h")
-    wheels.trim(tmp_path, (rule("**/*.h"),), tmp_path / "aside")
+    trim(tmp_path, (rule("**/*.h"),), tmp_path / "aside")
     assert tree(tmp_path) == {"thing/a.py"}
     assert not (tmp_path / "other").exists()
 
 
 def test_headers_are_kept_aside(tmp_path: Path) -> None:
     installed(tmp_path / "root", "thing", "thing/a.py", "thing/include/sub/b.h")
-    wheels.trim(tmp_path / "root", (rule("**/include/**", to="headers"),), tmp_path / "aside")
+    trim(tmp_path / "root", (rule("**/include/**", to="headers"),), tmp_path / "aside")
     assert tree(tmp_path / "root") == {"thing/a.py"}
     assert tree(tmp_path / "aside") == {"thing/include/sub/b.h"}
     assert (tmp_path / "aside/thing/include/sub/b.h").read_text() == "content of thing/include/sub/b.h"
@@ -177,9 +173,9 @@ def test_a_stripped_library_has_its_new_hash_and_size_recorded(tmp_path: Path, m
     def strip(command: list[str], *, check: bool) -> None:
         Path(command[-1]).write_text(f"less, by {command[1]}")
 
-    monkeypatch.setattr(wheels, "subprocess", SimpleNamespace(run=strip))
+    monkeypatch.setattr(subprocess, "run", strip)
     installed(tmp_path, "thing", "thing/a.py", "thing/lib.so", "thing/lib.so.2")
-    wheels.trim(tmp_path, (rule("**/*.so", to="strip"), rule("**/*.so.*", to="functions")), tmp_path / "aside")
+    trim(tmp_path, (rule("**/*.so", to="strip"), rule("**/*.so.*", to="functions")), tmp_path / "aside")
     assert (tmp_path / "thing/lib.so").read_text() == "less, by --strip-unneeded"
     assert (tmp_path / "thing/lib.so.2").read_text() == "less, by --strip-debug"
     assert_records_are_true(tmp_path)
@@ -188,14 +184,14 @@ def test_a_stripped_library_has_its_new_hash_and_size_recorded(tmp_path: Path, m
 def test_the_first_rule_that_fits_decides(tmp_path: Path) -> None:
     installed(tmp_path / "root", "thing", "thing/a.h", "thing/a.py")
     rules = (rule("thing/*.h", to="headers"), rule("**/*.h"))
-    wheels.trim(tmp_path / "root", rules, tmp_path / "aside")
+    trim(tmp_path / "root", rules, tmp_path / "aside")
     assert tree(tmp_path / "aside") == {"thing/a.h"}
 
 
 def test_a_file_of_two_wheels_is_dropped_once(tmp_path: Path) -> None:
     installed(tmp_path, "one", "shared/a.pyi", "shared/a.py")
     installed(tmp_path, "two", "shared/a.pyi", "shared/b.py")
-    wheels.trim(tmp_path, (rule("**/*.pyi"),), tmp_path / "aside")
+    trim(tmp_path, (rule("**/*.pyi"),), tmp_path / "aside")
     assert_records_are_true(tmp_path)
 
 
@@ -204,14 +200,14 @@ def test_a_file_that_a_record_names_twice_is_dropped_once(tmp_path: Path, to: st
     installed(tmp_path, "one", "one/a.pyi", "one/a.py")
     record = tmp_path / "one-1.0.dist-info/RECORD"
     record.write_text(record.read_text() + record.read_text().splitlines()[0] + "\n")
-    wheels.trim(tmp_path, (rule("**/*.pyi", to=to),), tmp_path / "aside")
+    trim(tmp_path, (rule("**/*.pyi", to=to),), tmp_path / "aside")
     assert tree(tmp_path) - {"aside/one/a.pyi"} == {"one/a.py"}
 
 
 def test_without_rules_nothing_changes(tmp_path: Path) -> None:
     installed(tmp_path, "thing", "thing/a.py", "thing/a.pyi")
     before = (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes()
-    wheels.trim(tmp_path, wheels.read_trim(None), tmp_path / "aside")
+    trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert tree(tmp_path) == {"thing/a.py", "thing/a.pyi"}
     assert (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes() == before
 
@@ -219,16 +215,16 @@ def test_without_rules_nothing_changes(tmp_path: Path) -> None:
 def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) -> None:
     cache = "thing-1.0.dist-info/uv_cache.json"
     installed(tmp_path, "thing", "thing/a.py", cache)
-    wheels.trim(tmp_path, wheels.read_trim(None), tmp_path / "aside")
+    trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert not (tmp_path / cache).exists()
-    named = {row[0] for _, _, rows in wheels.records(tmp_path) for row in rows}
+    named = {row[0] for _, _, rows in records(tmp_path) for row in rows}
     assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
 
 
 def test_each_wheel_gets_a_folder_of_its_own_under_its_normalised_name(tmp_path: Path) -> None:
     installed(tmp_path / "root", "nvidia_cublas_cu12", "nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12")
     installed(tmp_path / "root", "nvidia_cudnn_cu12", "nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9")
-    wheels.separate(tmp_path / "root", tmp_path / "layers")
+    separate(tmp_path / "root", tmp_path / "layers")
     cublas, cudnn = tmp_path / "layers/nvidia-cublas-cu12", tmp_path / "layers/nvidia-cudnn-cu12"
     assert tree(cublas) == {"nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12"}
     assert tree(cudnn) == {"nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9"}
@@ -242,9 +238,9 @@ def test_times_and_modes_are_constant(tmp_path: Path) -> None:
         (tmp_path / "root" / name).touch()
         (tmp_path / "root" / name).chmod(mode)
     (tmp_path / "root/link").symlink_to("/nowhere")
-    wheels.normalise(tmp_path / "root")
+    normalise(tmp_path / "root")
     paths = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
-    assert {os.lstat(path).st_mtime for path in paths} == {wheels.EPOCH}
+    assert {os.lstat(path).st_mtime for path in paths} == {EPOCH}
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths if not path.is_symlink()}
     assert modes == {"root": 0o755, "sub": 0o755, "plain": 0o644, "program": 0o755, "open": 0o644}
 
@@ -256,7 +252,7 @@ CUDA_13 = ("nvidia/cu13/include/sub/cuda.h", "nvidia/cu13/bin/ptxas", "nvidia/cu
 @pytest.mark.parametrize("files", [CUDA_12, CUDA_13], ids=["cuda12", "cuda13"])
 def test_cuda_home_looks_like_an_installed_toolkit(files: tuple[str, ...], tmp_path: Path) -> None:
     installed(tmp_path / "layers/one", "one", *files)
-    links = wheels.cuda_links([tmp_path / "layers/one"], Path("/nvidia"), Path("/usr/local/cuda"))
+    links = cuda_links([tmp_path / "layers/one"], Path("/nvidia"), Path("/usr/local/cuda"))
     home = {str(where.relative_to("/usr/local/cuda")): str(target) for where, target in links.items()}
     assert home == {
         "include/sub/cuda.h": f"/nvidia/{files[0]}",
@@ -268,7 +264,7 @@ def test_cuda_home_looks_like_an_installed_toolkit(files: tuple[str, ...], tmp_p
 
 def test_a_library_that_has_its_plain_name_keeps_it(tmp_path: Path) -> None:
     installed(tmp_path, "one", "nvidia/x/lib/libx.so", "nvidia/x/lib/libx.so.1", "nvidia/x/share/doc")
-    links = wheels.cuda_links([tmp_path], Path("/nvidia"), Path("/home"))
+    links = cuda_links([tmp_path], Path("/nvidia"), Path("/home"))
     assert links[Path("/home/lib64/libx.so")] == Path("/nvidia/nvidia/x/lib/libx.so")
     assert not [where for where in links if "share" in str(where)]
 
@@ -299,7 +295,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             module.write_text("x = 1\n")
         return SimpleNamespace(returncode=0)
 
-    compile_dir = wheels.compileall.compile_dir
+    compile_dir: Any = compileall.compile_dir
 
     def alone(*folder: Path, **options: Any) -> bool:
         """In this process: several are for a build."""
@@ -308,8 +304,8 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(wheels, "Path", below)
     monkeypatch.setattr(wheels, "LAYERS", tmp_path / "layers")
     monkeypatch.setattr(wheels, "HEADERS", tmp_path / "headers")
-    monkeypatch.setattr(wheels.subprocess, "run", uv)
-    monkeypatch.setattr(wheels.compileall, "compile_dir", alone)
+    monkeypatch.setattr(subprocess, "run", uv)
+    monkeypatch.setattr(compileall, "compile_dir", alone)
     (tmp_path / "list.lock").write_text("thing==1.0\n")
     (tmp_path / "trim.toml").write_text(
         '[[drop]]\nname = "stubs"\npaths = ["**/*.pyi"]\n'
@@ -344,7 +340,7 @@ def test_the_layers_of_a_build_have_bytecode_of_python_alone_and_constant_times(
     (compiled,) = (builder / "layers").rglob("*.pyc")
     assert b"/pytorch/thing/__init__.py" in compiled.read_bytes()
     paths = [*(builder / "layers").rglob("*"), *(builder / "headers").rglob("*")]
-    assert {path.stat().st_mtime for path in paths} == {wheels.EPOCH}
+    assert {path.stat().st_mtime for path in paths} == {EPOCH}
 
 
 @pytest.mark.parametrize("trim", [True, False])
@@ -362,8 +358,8 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
         "/nvidia",
         "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path('/opt/start.py')",
     ]
-    assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {wheels.EPOCH}
-    rows = {row[0] for _, _, rows in wheels.records(site) for row in rows}
+    assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {EPOCH}
+    rows = {row[0] for _, _, rows in records(site) for row in rows}
     assert ("thing/__init__.pyi" in rows) != trim
 
 
@@ -382,7 +378,7 @@ def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str
     assert entry["name"]
     assert re.search(r"\d", entry["saves"]), "saves must be measured"
     assert len(entry["why"]) >= 20
-    assert entry.get("to", "headers") in ("headers", *wheels.STRIP)
+    assert entry.get("to", "headers") in ("headers", *STRIP)
 
 
 @pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
@@ -392,8 +388,8 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    always, *rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
-    assert always == wheels.UV_CACHE
+    always, *rules = read_trim(TOOLKIT / "layers/trim.toml")
+    assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
 
@@ -423,8 +419,8 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     ],
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
-    assert [rule.name for rule in rules if rule.to not in wheels.STRIP and rule.pattern.match(name)] == []
+    rules = read_trim(TOOLKIT / "layers/trim.toml")
+    assert [rule.name for rule in rules if rule.to not in STRIP and rule.pattern.match(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -441,15 +437,15 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
     ],
 )
 def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = wheels.read_trim(TOOLKIT / "layers/trim.toml")
+    rules = read_trim(TOOLKIT / "layers/trim.toml")
     assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
 
 
 def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "UV_TOML", tmp_path / "uv.toml")
-    assert wheels.asked_last(["https://a", "https://b"])["UV_INDEX"] == "https://pypi.org/simple https://a"
+    monkeypatch.setattr(installs, "UV_TOML", tmp_path / "uv.toml")
+    assert installs.asked_last(["https://a", "https://b"])["UV_INDEX"] == "https://pypi.org/simple https://a"
     (tmp_path / "uv.toml").write_text(uv_toml(PipConfig(index_url="https://main", extra_index_urls=("https://more",))))
-    found = wheels.asked_last(["https://b"])
+    found = installs.asked_last(["https://b"])
     assert (found["UV_INDEX"], found["UV_DEFAULT_INDEX"]) == ("https://more https://main", "https://b")
 
 
@@ -473,11 +469,11 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def install(*codes: int, index: Sequence[str], secret: str = "") -> Installer:
         installer = Installer(*codes)
-        monkeypatch.setattr(wheels.subprocess, "run", installer)
-        monkeypatch.setattr(wheels, "INDEXES_SECRET", tmp_path / "indexes")
+        monkeypatch.setattr(subprocess, "run", installer)
+        monkeypatch.setattr(installs, "INDEXES_SECRET", tmp_path / "indexes")
         if secret:
             (tmp_path / "indexes").write_text(secret)
-        wheels.install(lock, index, "--target", "/staging")
+        installs.install(lock, index, "--target", "/staging")
         return installer
 
     return install
@@ -519,4 +515,4 @@ def test_wheels_that_are_nowhere_name_the_index_and_what_to_set(installing: Call
 def test_a_build_obeys_no_option_in_a_lock(line: str) -> None:
     text = format_lock(lock_for(image(), cuda_pins())).replace("# --- layer site\n", f"# --- layer site\n{line}\n")
     with pytest.raises(ValueError, match="no such line"):
-        wheels.split_lock(text)
+        split_lock(text)

@@ -9,7 +9,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.spec import Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
-_LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels.py"), "init": ("apt-install",)}
+_LAYERS = {"pytorch": ("apt-install", "trim.toml", "wheels"), "init": ("apt-install",)}
 _OWN_FILES = "layers/own-files"  # of images that have such files alone
 
 
@@ -33,9 +33,14 @@ def toolkit_files(spec: Spec) -> tuple[str, ...]:
 
 @cache
 def _of_kind(kind: str) -> tuple[str, ...]:
-    inside = (path for path in Path(TOOLKIT, "entrypoints", kind).rglob("*") if path.is_file())
-    names = [path.relative_to(TOOLKIT).as_posix() for path in inside if "__pycache__" not in path.parts]
-    return (*sorted(names), *(f"layers/{name}" for name in _LAYERS[kind]))
+    return (*_files(f"entrypoints/{kind}"), *(name for entry in _LAYERS[kind] for name in _files(f"layers/{entry}")))
+
+
+def _files(name: str) -> list[str]:
+    """The file of this name, or all below the folder."""
+    whole = Path(TOOLKIT, name)
+    paths = (path for path in (whole.rglob("*") if whole.is_dir() else [whole]) if path.is_file())
+    return sorted(path.relative_to(TOOLKIT).as_posix() for path in paths if "__pycache__" not in path.parts)
 
 
 @cache

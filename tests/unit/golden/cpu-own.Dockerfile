@@ -46,8 +46,8 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.co
 # One list for each layer, so that a change of one does not build the others again.
 FROM builder AS locks
 COPY images/2.13.0-cpu-runtime-debian12/requirements.lock /tmp/requirements.lock
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py split /tmp/requirements.lock /locks
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
@@ -55,9 +55,9 @@ COPY --from=locks /locks/torch.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py layers /locks/torch.lock /pytorch --trim /run/trim.toml
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
@@ -65,9 +65,9 @@ COPY --from=locks /locks/site.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
 
 # --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
 FROM builder AS tools

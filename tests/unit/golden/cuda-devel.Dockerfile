@@ -48,8 +48,8 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.co
 # One list for each layer, so that a change of one does not build the others again.
 FROM builder AS locks
 COPY images/2.10.0-cuda12.8-cudnn9-devel-debian12/requirements.lock /tmp/requirements.lock
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py split /tmp/requirements.lock /locks
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks
 
 # --- nvidia: CUDA's libraries, as torch's wheels ask for them
 FROM builder AS nvidia
@@ -57,9 +57,9 @@ COPY --from=locks /locks/nvidia.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/nvidia,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py layers /locks/nvidia.lock /nvidia --trim /run/trim.toml
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/nvidia.lock /nvidia --trim /run/trim.toml
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
@@ -67,9 +67,9 @@ COPY --from=locks /locks/torch.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py layers /locks/torch.lock /pytorch --trim /run/trim.toml
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml
 
 # --- devel: NVIDIA's compilers, which the row asks for
 FROM builder AS devel
@@ -77,8 +77,8 @@ COPY --from=locks /locks/devel.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/devel,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py layers /locks/devel.lock /nvidia
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/devel.lock /nvidia
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
@@ -86,23 +86,23 @@ COPY --from=locks /locks/site.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
-    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /nvidia --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /nvidia --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
 
 # --- beside: links to NVIDIA's packages, where torch's libraries look for them
 FROM builder AS beside
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
-    python3 /run/wheels.py beside /links /nvidia /run/nvidia/*
+    PYTHONPATH=/run/layers python3 -m wheels beside /links /nvidia /run/nvidia/*
 
 # --- cuda: one CUDA_HOME of links into the wheels, as build systems expect it
 FROM builder AS cuda
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=nvidia,source=/headers,target=/run/headers \
     --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
     --mount=type=bind,from=devel,source=/layers,target=/run/devel \
-    python3 /run/wheels.py cuda-home /usr/local/cuda /nvidia /run/headers /run/nvidia/* /run/devel/*
+    PYTHONPATH=/run/layers python3 -m wheels cuda-home /usr/local/cuda /nvidia /run/headers /run/nvidia/* /run/devel/*
 
 # --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
 FROM builder AS tools

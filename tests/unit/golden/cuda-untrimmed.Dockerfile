@@ -47,8 +47,8 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.co
 # One list for each layer, so that a change of one does not build the others again.
 FROM builder AS locks
 COPY images/2.10.0-cuda12.8-cudnn9-runtime-debian12/requirements.lock /tmp/requirements.lock
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py split /tmp/requirements.lock /locks
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks
 
 # --- nvidia: CUDA's libraries, as torch's wheels ask for them
 FROM builder AS nvidia
@@ -56,8 +56,8 @@ COPY --from=locks /locks/nvidia.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/nvidia,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py layers /locks/nvidia.lock /nvidia
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/nvidia.lock /nvidia
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
@@ -65,8 +65,8 @@ COPY --from=locks /locks/torch.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py layers /locks/torch.lock /pytorch
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
@@ -74,14 +74,14 @@ COPY --from=locks /locks/site.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
     --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
-    --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
-    python3 /run/wheels.py site /locks/site.lock /opt/venv --path /pytorch --path /nvidia --start /opt/torchbake/python_profile.py
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /pytorch --path /nvidia --start /opt/torchbake/python_profile.py
 
 # --- beside: links to NVIDIA's packages, where torch's libraries look for them
 FROM builder AS beside
-RUN --mount=type=bind,from=toolkit,source=/layers/wheels.py,target=/run/wheels.py \
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
-    python3 /run/wheels.py beside /links /nvidia /run/nvidia/*
+    PYTHONPATH=/run/layers python3 -m wheels beside /links /nvidia /run/nvidia/*
 
 # --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
 FROM builder AS tools

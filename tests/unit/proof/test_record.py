@@ -93,7 +93,7 @@ def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
     monkeypatch.setattr("torchbake.proof.record.toolkit_file", changed)
     for which, decides in {
         "layers/trim.toml": True,
-        "layers/wheels.py": True,
+        "layers/wheels/trim.py": True,
         "entrypoints/pytorch/run": False,
     }.items():
         assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != known) is decides, which

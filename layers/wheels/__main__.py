@@ -1,0 +1,97 @@
+"""The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`:
+
+split LOCK FOLDER                    one list for each layer of a lock
+layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
+site LOCK VENV [--path FOLDER]...    into a virtual environment
+    --start PROGRAM                  which runs where Python starts without the entrypoint
+    both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
+beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
+cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from .install import install
+from .links import beside_links, cuda_links
+from .lock import split_lock
+from .tree import compile_bytecode, normalise, separate
+from .trim import read_trim, trim
+
+LAYERS = Path("/layers")
+HEADERS = Path("/headers")
+# The entrypoint sets this variable, and a matrix may not; a Python without it was started by none.
+START = "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path({!r})"
+
+
+def _command_split(args: argparse.Namespace) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for name, text in split_lock(args.lock.read_text()).items():
+        (args.folder / f"{name}.lock").write_text(text)
+
+
+def _command_layers(args: argparse.Namespace) -> None:
+    staging = Path("/staging")
+    for folder in (staging, LAYERS, HEADERS):
+        folder.mkdir()
+    install(args.lock, args.index, "--python", "/opt/venv/bin/python", "--target", str(staging))
+    trim(staging, read_trim(args.trim), HEADERS)
+    separate(staging, LAYERS)
+    for layer in sorted(LAYERS.iterdir()):
+        if not layer.name.startswith("nvidia-"):
+            compile_bytecode(layer, args.root)
+        normalise(layer)
+    normalise(HEADERS)
+    shutil.rmtree(staging)
+
+
+def _command_site(args: argparse.Namespace) -> None:
+    install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
+    site = next((args.venv / "lib").glob("python3.*/site-packages"))
+    trim(site, read_trim(args.trim), HEADERS)
+    (site / "torchbake.pth").write_text("\n".join((*args.path, START.format(args.start), "")))
+    compile_bytecode(site, site)
+    normalise(args.venv)
+
+
+def _command_links(args: argparse.Namespace) -> None:
+    for where, target in args.links(args.tree, args.final, args.folder).items():
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.symlink_to(target)
+    normalise(args.folder)
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="wheels", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    split = commands.add_parser("split")
+    split.set_defaults(run=_command_split)
+    split.add_argument("lock", type=Path)
+    split.add_argument("folder", type=Path)
+    layers = commands.add_parser("layers")
+    layers.set_defaults(run=_command_layers)
+    layers.add_argument("lock", type=Path)
+    layers.add_argument("root", type=Path)
+    site = commands.add_parser("site")
+    site.set_defaults(run=_command_site)
+    site.add_argument("lock", type=Path)
+    site.add_argument("venv", type=Path)
+    site.add_argument("--path", action="append", default=[])
+    site.add_argument("--start", required=True)
+    for command in (layers, site):
+        command.add_argument("--trim", type=Path)
+        command.add_argument("--index", nargs="+", default=[])
+    for name, links in (("beside", beside_links), ("cuda-home", cuda_links)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=_command_links, links=links)
+        command.add_argument("folder", type=Path)
+        command.add_argument("final", type=Path)
+        command.add_argument("tree", type=Path, nargs="+")
+    args = parser.parse_args(argv)
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,21 @@
+"""A lock, split into one list for each layer."""
+
+import re
+
+_LINE = re.compile(r"(?:[a-z0-9-]+==[0-9][0-9A-Za-z.!+]*|    --hash=sha256:[0-9a-f]{64})(?: \\)?")
+
+
+def split_lock(text: str) -> dict[str, str]:
+    """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew.
+
+    Raises ValueError for a line that is no pin and no hash, such as an option, which the installer would obey.
+    """
+    sections = re.split(r"^# --- layer (\w+)\n", text, flags=re.MULTILINE)[1:]
+    parts: dict[str, str] = {}
+    for name, body in zip(sections[::2], sections[1::2], strict=True):
+        lines = [line for line in body.splitlines() if not line.lstrip().startswith("#")]
+        strange = next((line for line in lines if not _LINE.fullmatch(line)), None)
+        if strange is not None:
+            raise ValueError(f"a lock holds no such line: {strange!r}")
+        parts[name] = "".join(f"{line}\n" for line in lines)
+    return parts

@@ -1,0 +1,113 @@
+"""Files that an image does not need, dropped, kept aside or stripped by the rules of trim.toml; RECORDs stay true."""
+
+import csv
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from .records import record_row, records
+
+# What `strip` is told, by a rule's `to`. The names of data are vtables, type information and guards of statics.
+STRIP = {
+    "strip": ["--strip-unneeded"],
+    "functions": ["--strip-debug", "--wildcard", "--strip-symbol=_ZT[ISTV]*", "--strip-symbol=_ZGV*"],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """One rule of trim.toml. ``to`` is ``headers`` or a way to strip for files that are not dropped whole."""
+
+    name: str
+    pattern: re.Pattern[str]
+    to: str = ""
+
+
+# The time at which a wheel's file was changed, where it came from a folder: the same wheel would be another layer.
+UV_CACHE = Drop(name="uv's cache", pattern=re.compile(r"[^/]+\.dist-info/uv_cache\.json"))
+
+
+def read_trim(path: Path | None) -> tuple[Drop, ...]:
+    """The rules in the file's order; without a file only what holds always."""
+    rules = tomllib.loads(path.read_text())["drop"] if path else []
+    given = (Drop(name=rule["name"], pattern=_any_of(rule["paths"]), to=rule.get("to", "")) for rule in rules)
+    return (UV_CACHE, *given)
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(glob_pattern, globs)))
+
+
+def glob_pattern(glob: str) -> str:
+    """A glob as a regular expression: ``*`` stays in a folder, ``**`` crosses folders."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    names = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "(?:" + "".join(names.get(part, re.escape(part)) for part in parts) + r")\Z"
+
+
+def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[str]], list[tuple[str, Drop]]]:
+    """The rows of a RECORD that stay, and each file that goes with its rule."""
+    stay, go = [], []
+    for row in rows:
+        rule = next((rule for rule in rules if rule.pattern.match(row[0])), None)
+        if rule is None:
+            stay.append(row)
+        else:
+            go.append((row[0], rule))
+    return stay, go
+
+
+def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
+    """Trim the files below ``root``, and the RECORDs with them, so that those stay true."""
+    saved: dict[str, list[int]] = {}
+    for _, record, rows in records(root):
+        stay, go = trim_rows(rows, rules)
+        # A RECORD may name a file twice, and one of two wheels is gone with the first.
+        there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
+        sizes = [(root / name).stat().st_size for name, _ in there]
+        stay += _strip(root, [(name, STRIP[rule.to]) for name, rule in there if rule.to in STRIP])
+        for (name, rule), size in zip(there, sizes, strict=True):
+            if rule.to not in STRIP:
+                _remove(root, name, aside if rule.to == "headers" else None)
+            count = saved.setdefault(rule.name, [0, 0])
+            count[0] += size - ((root / name).stat().st_size if rule.to in STRIP else 0)
+            count[1] += 1
+        if go:
+            with record.open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(sorted(stay))
+    for rule_name, (size, files) in saved.items():
+        print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
+
+
+def _strip(root: Path, libraries: Iterable[tuple[str, list[str]]]) -> list[list[str]]:
+    """Strip libraries, each with its options, some side by side; returns their new rows of the RECORD."""
+
+    def strip(library: tuple[str, list[str]]) -> list[str]:
+        name, options = library
+        subprocess.run(["strip", *options, str(root / name)], check=True)
+        return record_row(root, name)
+
+    # `strip` holds a whole library in memory, which for torch's is more than a gigabyte.
+    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 4)) as pool:
+        return list(pool.map(strip, libraries))
+
+
+def _remove(root: Path, name: str, aside: Path | None) -> None:
+    source = root / name
+    if aside:
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        source.rename(aside / name)
+    else:
+        source.unlink()
+    for folder in source.parents:
+        if folder == root:
+            break
+        try:
+            folder.rmdir()
+        except OSError:  # not empty; to look for what is in it would take long, as headers are thousands
+            break
