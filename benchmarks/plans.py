@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import torchbake
-from torchbake.build.bakefile import Options, bake_file, output_for, target_name
+from torchbake.build.bakefile import Options, bake_file, target_name
 from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import created, revision
@@ -42,7 +42,7 @@ class Plans:
         )
         job = preparation.with_wheels(preparation.job(spec, base))
         options = Options(
-            output=output_for("docker", containerd_store=self.engine.containerd_store),
+            output="type=image,compression=zstd,oci-mediatypes=true",
             created=created(TOOLKIT),
             revision=revision(TOOLKIT),
             proxies=proxy_variables(),

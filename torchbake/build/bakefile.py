@@ -11,6 +11,17 @@ from torchbake.matrix.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
+class StandIn:
+    """What stands in a build for its stage `nvidia`: a folder with the stage's names, most of them of empty files.
+
+    ``rest`` is a folder with the lock of those wheels that the build installs all the same; None where there are none.
+    """
+
+    folder: Path
+    rest: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes."""
 
@@ -20,6 +31,7 @@ class Job:
     inputs: str
     base: Base
     contexts: Mapping[str, str]
+    stand_in: StandIn | None = None
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -48,14 +60,26 @@ class Options:
     cache_from: tuple[str, ...] = ()
 
 
+# The stage as it is without a stand-in: some layers by name alone, the rest by their files.
+_WHOLE_STAGE = """\
+FROM scratch
+COPY . /
+COPY --from=rest /layers /layers
+COPY --from=rest /headers /headers
+"""
+
+
 def bake_file(
     jobs: Sequence[Job], options: Options, root: Path, secrets: Mapping[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
     """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
-    targets = {target_name(job.spec): _literal(_target(job, options, root, secrets[job.spec.id])) for job in jobs}
+    targets: dict[str, Any] = {}
+    for job in jobs:
+        own = _target(job, options, root, secrets[job.spec.id])
+        targets |= {name: _literal(target) for name, target in _with_stand_in(job, own).items()}
     for target in targets.values():
         target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
-    file = {"group": {"default": {"targets": list(targets)}}, "target": targets}
+    file = {"group": {"default": {"targets": [target_name(job.spec) for job in jobs]}}, "target": targets}
     # bake fills in a variable from the environment, and refuses a file whose variables are none.
     variables = {name: {"default": ""} for name in options.proxies}
     return {"variable": variables, **file} if variables else file
@@ -84,6 +108,34 @@ def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
+def _with_stand_in(job: Job, target: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The targets of an image: its own, and those that make what stands for its stage `nvidia`."""
+    name, stand_in = target_name(job.spec), job.stand_in
+    if stand_in is None:
+        return {name: target}
+    if stand_in.rest is None:
+        return {name: target | {"contexts": {**target["contexts"], "nvidia": str(stand_in.folder)}}}
+    inner = {key: value for key, value in target.items() if key != "cache-to"} | {"output": ["type=cacheonly"]}
+    rest = inner | {"target": "nvidia", "contexts": {**target["contexts"], "locks": str(stand_in.rest)}}
+    whole: dict[str, Any] = {
+        "context": str(stand_in.folder),
+        "contexts": {"rest": f"target:{name}-rest"},
+        "dockerfile-inline": _WHOLE_STAGE,
+        "args": {},
+        "output": ["type=cacheonly"],
+    }
+    return {
+        name: target | {"contexts": {**target["contexts"], "nvidia": f"target:{name}-nvidia"}},
+        f"{name}-nvidia": whole,
+        f"{name}-rest": rest,
+    }
+
+
+def exported() -> str:
+    """How the finished image gets into an image layout for a moment, before an engine gets it."""
+    return "type=oci,tar=false,oci-mediatypes=true,compression=zstd"
+
+
 def packed(compression: str) -> str:
     """How the finished image gets into an image layout, every time in it set back to at most the epoch."""
     return (
@@ -92,14 +144,9 @@ def packed(compression: str) -> str:
     )
 
 
-def output_for(driver: str, *, containerd_store: bool) -> str:
-    """How the finished image gets into the engine.
-
-    zstd needs an engine with the containerd store: 3 times as fast as its default gzip, and 13% smaller.
-    """
-    if driver == "docker":
-        return "type=image,compression=zstd,oci-mediatypes=true" if containerd_store else "type=image"
-    return "type=docker"
+def output_for(driver: str) -> str:
+    """How the finished image gets into an engine that takes images apart."""
+    return "type=image" if driver == "docker" else "type=docker"
 
 
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:

@@ -41,10 +41,9 @@ class Outcome:
 
 
 class Builder:
-    """Runs targets of one bake file; thread-safe."""
+    """Runs targets of bake files; thread-safe."""
 
-    def __init__(self, bake_file: Path, builder: str | None) -> None:
-        self._bake_file = bake_file
+    def __init__(self, builder: str | None) -> None:
         self._builder = builder
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -54,12 +53,14 @@ class Builder:
     def stopped(self) -> bool:
         return self._stopped
 
-    def build(self, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]) -> Outcome:
+    def build(
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
+    ) -> Outcome:
         """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
         started = time.monotonic()
         progress, said = Progress(), []
         metadata = log.with_suffix(".json")
-        process = self._start(target, metadata)
+        process = self._start(bake_file, target, metadata)
         try:
             for event in events(process.stdout or ()):
                 if isinstance(event, str):
@@ -95,8 +96,8 @@ class Builder:
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
 
-    def _start(self, target: str, metadata: Path) -> "subprocess.Popen[str]":
-        command = ["docker", "buildx", "bake", "--file", str(self._bake_file), "--progress", "rawjson"]
+    def _start(self, bake_file: Path, target: str, metadata: Path) -> "subprocess.Popen[str]":
+        command = ["docker", "buildx", "bake", "--file", str(bake_file), "--progress", "rawjson"]
         command += ["--metadata-file", str(metadata)]
         command += ["--builder", self._builder] if self._builder else []
         with self._lock:

@@ -15,7 +15,9 @@ from torchbake.build.bakefile import Job
 from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine
-from torchbake.engine.image import Image, holds
+from torchbake.engine.content_store import holds
+from torchbake.engine.image import Image
+from torchbake.engine.image import holds as has_tag
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 
@@ -24,12 +26,13 @@ from torchbake.oci.layout import Layout
 class Store:
     """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
 
-    With a ``layout`` images are packed there, and the engine gets them from it.
+    With a ``layout`` images are packed there, and the engine gets them from it. It is ``kept``, or emptied by `tidy`.
     """
 
     engine: Engine
     sizes: Path
     layout: Layout | None = None
+    kept: bool = True
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -41,7 +44,7 @@ class Store:
         results = []
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
-            moved = [tag for tag in job.references if not holds(images, tag, image)]
+            moved = [tag for tag in job.references if not has_tag(images, tag, image)]
             if moved:
                 self.tag(image.digest, job)
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
@@ -58,11 +61,19 @@ class Store:
             return
         self.layout.take(export, digest)
         if self.engine.find([digest]) is None:
-            self.engine.load(self.layout.archive(digest))
+            self._load(self.layout, digest)
+
+    def _load(self, layout: Layout, digest: str) -> None:
+        """Hand over what the engine lacks: it built most of the layers itself."""
+        has = holds(self.engine)
+        try:
+            self.engine.load(layout.archive(digest, without=has))
+        except EngineError:  # it had dropped what it was seen to have, or does not take part of an image
+            self.engine.load(layout.archive(digest))
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""
-        manifest = self.layout.find(digest) if self.layout else None
+        manifest = self.layout.find(digest) if self.layout and self.kept else None
         if self.layout and manifest:
             # Here, as a run with nothing to do need not load them.
             from torchbake.engine.export import Content  # noqa: PLC0415
@@ -71,9 +82,10 @@ class Store:
             contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
 
     def tidy(self) -> None:
-        """Drop packed layers of images that the engine has no more."""
+        """Drop packed layers of images that the engine has no more; all of them where they are not kept."""
         if self.layout:
-            self.layout.tidy({image.digest for image in self.engine.images().values()})
+            images = self.engine.images().values() if self.kept else ()
+            self.layout.tidy({image.digest for image in images})
 
     def measured(self, image: Image) -> Image:
         """The image with its unpacked size; the engine's own figure also counts the packed layers."""

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torchbake.build.bakefile import Options, output_for, packed
+from torchbake.build.bakefile import Options, exported, output_for, packed
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.image_store import Store, up_to_date
+from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.build.unchanged import Question
+from torchbake.core.paths import cache_folder
 from torchbake.engine.ahead import Asked
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
 from torchbake.engine.image import Image
@@ -84,15 +86,15 @@ class ImageBuild:
         return sorted(results, key=lambda result: order[result.id])
 
     def _store(self, engine: Engine) -> Store:
-        layout = None
-        if self.request.reproducible:
-            if not engine.containerd_store:
-                raise EngineError(
-                    "This engine takes images apart: what it tests would be another image than the one that is packed.",
-                    hint=f"{CONTAINERD_STORE}: nox -s setup",
-                )
-            layout = Layout(folder=self.project.layout)
-        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout)
+        kept, layout = self.request.reproducible, None
+        if engine.containerd_store:
+            layout = Layout(folder=self.project.layout if kept else self.project.exports)
+        elif kept:
+            raise EngineError(
+                "This engine takes images apart: what it tests would be another image than the one that is packed.",
+                hint=f"{CONTAINERD_STORE}: nox -s setup",
+            )
+        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, kept=kept)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
@@ -115,7 +117,7 @@ class ImageBuild:
 
     def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
         """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
-        if not store.layout:
+        if not store.layout or not store.kept:
             return {}
         return {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
 
@@ -130,11 +132,19 @@ class ImageBuild:
 
         check_buildx()
         request, options = self.request, self._options(store)
-        build = BuildRun(store=store, preparation=preparation, builder=request.builder, prune=request.prune)
+        build = BuildRun(
+            store=store, preparation=preparation, builder=request.builder, prune=request.prune,
+            layers=self._layers(),
+        )  # fmt: skip
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
         return build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
+
+    def _layers(self) -> LayerStore | None:
+        """The store of packed layers, which are compressed by zstd."""
+        zstd = not self.request.reproducible or self.request.compression == "zstd"
+        return LayerStore(folder=cache_folder() / "layers") if zstd else None
 
     def _options(self, store: Store) -> Options:
         request, root = self.request, self.project.root
@@ -145,11 +155,11 @@ class ImageBuild:
             raise UsageError(
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
-        unpacked = output_for(driver, containerd_store=store.engine.containerd_store)
+        into_engine = exported() if store.layout else output_for(driver)
         return Options(
-            output=packed(request.compression) if store.layout else unpacked,
+            output=packed(request.compression) if request.reproducible else into_engine,
             created=created(root),
-            epoch=content_epoch() if store.layout else None,
+            epoch=content_epoch() if request.reproducible else None,
             # As a dry run shows it; each run makes its own.
             exports=store.layout.folder / "exports" if store.layout else None,
             revision=revision(root),

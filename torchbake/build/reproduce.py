@@ -78,11 +78,11 @@ class Reproduction:
         with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             bake = log.with_suffix(".bake.json")
             write_text(bake, json.dumps(bake_file([job], options, root, secrets), indent=2) + "\n")
-            running = Builder(bake, builder)
+            running = Builder(builder)
             # In a thread of its own, so that Ctrl-C ends the build in order.
             (outcome,) = run_all(
                 [target_name(job.spec)],
-                lambda target: running.build(target, log, shown_on(shown, job.spec.id)),
+                lambda target: running.build(bake, target, log, shown_on(shown, job.spec.id)),
                 jobs=1,
                 stop=running.stop,
             )

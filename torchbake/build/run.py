@@ -2,25 +2,31 @@
 
 import contextlib
 import json
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.buildx import Builder, Outcome, prune
+from torchbake.build.composition import compose, rank_by
+from torchbake.build.host_layers import HostLayers, Packing, packed_layers
 from torchbake.build.image_store import Store, result_of
+from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.core.files import write_text
 from torchbake.core.parallel import run_all
-from torchbake.errors import TorchbakeError
+from torchbake.errors import BuildError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.lock.image_lock import find_lock
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -31,38 +37,59 @@ _LOST_TRACK = "failed to get state for index"
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Site:
+    """What the builds of one run share. ``exports`` is for their images; None where they go to the engine."""
+
+    builder: Builder
+    folder: Path
+    shown: Board
+    options: Options
+    secrets: Mapping[str, Mapping[str, Path]]
+    exports: Path | None
+    host: HostLayers | None
+
+    def stop(self) -> None:
+        """End all builds, and what is packed beside them."""
+        console.say("stopping; what is finished is kept …", style="yellow")
+        if self.host:
+            self.host.stop()
+        self.builder.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """Where and how a run builds."""
+    """Where and how a run builds. With ``layers``, a store, those that need no build are packed on this machine."""
 
     store: Store
     preparation: Preparation
     builder: str | None
     prune: bool
+    layers: LayerStore | None = None
 
     def run(self, plan: Plan, options: Options, apt: AptConfig, folder: Path, *, jobs: int) -> list[Result]:
-        """Build every job of the plan; logs and the bake file go to ``folder``.
+        """Build every job of the plan; logs and bake files go to ``folder``.
 
         Raises KeyboardInterrupt after ending what runs; an image that was finished by then has all its tags.
         """
         ready, results = self._prepare(plan.jobs)
         packing = self.store.layout.written() if self.store.layout else contextlib.nullcontext()
-        with packing as exports, self._secrets(ready, apt) as secrets:
-            options = replace(options, exports=exports)
-            bake = folder / "bake.json"
-            write_text(
-                bake, json.dumps(bake_file(ready, options, self.preparation.project.root, secrets), indent=2) + "\n"
+        with packing as exports, self._secrets(ready, apt) as secrets, board(len(ready), doing="building") as shown:
+            site = _Site(
+                builder=Builder(self.builder),
+                folder=folder,
+                shown=shown,
+                options=replace(options, exports=exports),
+                secrets=secrets,
+                exports=exports,
+                host=self._host() if exports else None,
             )
-            builder = Builder(bake, self.builder)
-            with board(len(ready), doing="building") as shown:
-                run_all(
-                    ready,
-                    lambda job: self._one(
-                        builder, job, folder, shown, reason=plan.reasons[job.spec.id], exports=exports
-                    ),
-                    jobs=jobs,
-                    stop=partial(_stop, builder),
-                    on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
-                )
+            run_all(
+                ready,
+                lambda job: self._one(site, job, reason=plan.reasons[job.spec.id]),
+                jobs=jobs,
+                stop=site.stop,
+                on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
+            )
         self.store.tidy()
         return results
 
@@ -70,6 +97,14 @@ class BuildRun:
         """The bake file of a plan, for showing: its secrets are gone by the time it is read."""
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
+
+    def _host(self) -> HostLayers | None:
+        if self.layers is None:
+            return None
+        project = self.preparation.project
+        return HostLayers(
+            store=self.layers, pip=self.preparation.pip, root=project.root, folder=project.state / "stand-ins"
+        )
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
@@ -83,39 +118,69 @@ class BuildRun:
     def _secrets(self, jobs: Sequence[Job], apt: AptConfig) -> Any:
         return secret_files(self.preparation.pip, apt, [job.spec for job in jobs])
 
-    def _one(
-        self, builder: Builder, job: Job, folder: Path, shown: Board, *, reason: str, exports: Path | None
-    ) -> Outcome:
-        shown.start(job.spec.id, reason)
-        export = exports / target_name(job.spec) if exports else None
-        if export:
-            self.store.lend(export)
-        outcome = self._build(builder, job, folder, shown)
-        if _says(outcome, _LOST_TRACK) and not builder.stopped:
-            shown.look(job.spec.id, "BuildKit lost track of a step that images share: once more")
-            first, outcome = outcome, self._build(builder, job, folder, shown)
-            outcome = replace(outcome, seconds=first.seconds + outcome.seconds)
-        if export and outcome.ok:
-            outcome = self._taken_in(outcome, export, job, shown)
-        if self.prune and not builder.stopped:
+    def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
+        site.shown.start(job.spec.id, reason)
+        try:
+            outcome = self._with_host(site, job)
+        except BuildError as error:  # of what is packed here: the build can do without
+            console.say(f"{job.spec.id}: BuildKit packs all its layers, for {error.message}")
+            outcome = self._exported(site, job, {})
+        if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
         return outcome
 
-    def _build(self, builder: Builder, job: Job, folder: Path, shown: Board) -> Outcome:
-        return builder.build(target_name(job.spec), folder / f"{job.spec.id}.log", shown_on(shown, job.spec.id))
+    def _with_host(self, site: _Site, job: Job) -> Outcome:
+        """Build an image, and pack some of its layers here meanwhile, where that can be. Raises BuildError."""
+        work = site.host.begin(job) if site.host else None
+        return self._exported(site, work.job if work else job, work.layers if work else {})
 
-    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
-        """The packed image, kept and handed to the engine."""
+    def _exported(self, site: _Site, job: Job, layers: Packing) -> Outcome:
+        """Build an image and hand it to the engine, where that did not get it from BuildKit."""
+        export = site.exports / target_name(job.spec) if site.exports else None
+        if export:
+            shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
+            self.store.lend(export)
+        outcome = self._built(site, job)
+        if not export or not outcome.ok:
+            return outcome
+        return self._taken_in(outcome, export, job, site.shown, layers)
+
+    def _built(self, site: _Site, job: Job) -> Outcome:
+        """Build an image, twice where BuildKit fails by a fault of its own."""
+        bake = site.folder / f"{job.spec.id}.bake.json"
+        root = self.preparation.project.root
+        write_text(bake, json.dumps(bake_file([job], site.options, root, site.secrets), indent=2) + "\n")
+        outcome = self._build(site, bake, job)
+        if not _says(outcome, _LOST_TRACK) or site.builder.stopped:
+            return outcome
+        site.shown.look(job.spec.id, "BuildKit lost track of a step that images share: once more")
+        second = self._build(site, bake, job)
+        return replace(second, seconds=outcome.seconds + second.seconds)
+
+    def _build(self, site: _Site, bake: Path, job: Job) -> Outcome:
+        log = site.folder / f"{job.spec.id}.log"
+        return site.builder.build(bake, target_name(job.spec), log, shown_on(site.shown, job.spec.id))
+
+    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board, layers: Packing) -> Outcome:
+        """The image put together, kept and handed to the engine. Raises BuildError for layers that were not packed."""
         started = time.monotonic()
+        shown.look(job.spec.id, "waiting for the layers of NVIDIA's wheels")
+        packed = packed_layers(layers)
         shown.look(job.spec.id, "handing it to the engine")
         try:
-            self.store.take_in(outcome.digests[0], export)
+            digest = self._composed(outcome.digests[0], export, job, packed)
+            self.store.take_in(digest, export)
             shown.look(job.spec.id, "reading what it holds")
-            self.store.remember(outcome.digests[0], self.preparation.project.memory)
+            self.store.remember(digest, self.preparation.project.memory)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(str(error),))
-        return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
+        return replace(outcome, digests=(digest,), seconds=outcome.seconds + time.monotonic() - started)
+
+    def _composed(self, digest: str, export: Path, job: Job, layers: Mapping[str, Layer]) -> str:
+        lock = find_lock(self.preparation.project.root, job.spec)
+        store = self.layers or LayerStore(folder=export)
+        return compose(Layout(folder=export), digest, store, layers, rank_by(lock)) if lock else digest
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
@@ -145,8 +210,3 @@ class BuildRun:
 def _says(outcome: Outcome, words: str) -> bool:
     """Whether a failure is told in these words."""
     return not outcome.ok and any(words in line.lower() for line in (*outcome.errors, *outcome.tail))
-
-
-def _stop(builder: Builder) -> None:
-    console.say("stopping; what is finished is kept …", style="yellow")
-    builder.stop()

@@ -5,12 +5,13 @@ store has it, and only who may read the engine's folder can use it: root, or the
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Manifest
+from torchbake.oci.manifest import Blob, Manifest
 
 _STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI image layout are
 # dockerd's own containerd keeps its data below dockerd's; one that the system runs keeps it here:
@@ -20,14 +21,35 @@ _OF_THE_SYSTEM = Path("/var/lib/containerd")
 
 def stored(engine: Engine, digest: str) -> tuple[Layout, Manifest] | None:
     """Where the engine keeps an image, and its manifest, if all its blobs can be read there. None: ask the engine."""
-    try:
-        if not is_local(engine) or not engine.containerd_store:
-            return None
-        folders = (engine.folder / "containerd/daemon" / _STORE, _OF_THE_SYSTEM / _STORE)
-    except EngineError:
-        return None
-    for layout in (Layout(folder=folder) for folder in folders):
+    for layout in _layouts(engine):
         manifest = layout.find(digest)
         if manifest and all(os.access(layout.path(blob.digest), os.R_OK) for blob in manifest.blobs):
             return layout, manifest
     return None
+
+
+def holds(engine: Engine) -> Callable[[Blob], bool]:
+    """Tells whether the engine has a blob, as far as this can be seen here; it may drop one that nothing uses."""
+    folders = _layouts(engine)
+
+    def has(blob: Blob) -> bool:
+        return any(_size(layout.path(blob.digest)) == blob.size for layout in folders)
+
+    return has
+
+
+def _layouts(engine: Engine) -> tuple[Layout, ...]:
+    try:
+        if not is_local(engine) or not engine.containerd_store:
+            return ()
+        folders = (engine.folder / "containerd/daemon" / _STORE, _OF_THE_SYSTEM / _STORE)
+    except EngineError:
+        return ()
+    return tuple(Layout(folder=folder) for folder in folders)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

@@ -110,10 +110,17 @@ def format_lock(lock: Lock) -> str:
     for layer in LAYERS:
         lines += ["#", f"# --- layer {layer}"]
         for pin in lock.layers[layer]:
-            hashes = [f"    --hash={digest}" for digest in pin.hashes]
-            lines.append(" \\\n".join([f"{pin.name}=={pin.version}", *hashes]))
-            lines += [f"    # via {name}" for name in pin.via]
+            lines += [_requirement(pin), *(f"    # via {name}" for name in pin.via)]
     return "\n".join(lines) + "\n"
+
+
+def pins_text(pins: Iterable[Pin]) -> str:
+    """Pins as an installer takes them: each with its hashes, and without what needs it."""
+    return "".join(f"{_requirement(pin)}\n" for pin in pins)
+
+
+def _requirement(pin: Pin) -> str:
+    return " \\\n".join([f"{pin.name}=={pin.version}", *(f"    --hash={digest}" for digest in pin.hashes)])
 
 
 def parse_lock(text: str, name: str) -> Lock:

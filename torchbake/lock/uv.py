@@ -60,7 +60,7 @@ def _compile(
         done = subprocess.run(
             [*command, "--output-file", str(output), "-"],
             input="\n".join((*question.requirements, *exclude)),
-            env=_environment(config),
+            env=uv_environment(config),
             capture_output=True,
             text=True,
             check=False,
@@ -81,7 +81,8 @@ _OWN_INDEXES = (
 )
 
 
-def _environment(config: PipConfig) -> dict[str, str]:
+def uv_environment(config: PipConfig) -> dict[str, str]:
+    """uv's environment: the host's, less what would come before the settings of pip, which go into a uv.toml."""
     environment = dict(os.environ, UV_PYTHON_DOWNLOADS="never", NO_COLOR="1")
     environment.pop("VIRTUAL_ENV", None)
     if uv_toml(config):

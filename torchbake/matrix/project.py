@@ -39,6 +39,11 @@ class Project:
         return self.state / "layout"
 
     @property
+    def exports(self) -> Path:
+        """Where images are on their way from a build to the engine; nothing stays there."""
+        return self.state / "exports"
+
+    @property
     def memory(self) -> Path:
         """What layers hold, by their digests, so that each is read once."""
         return self.state / "packages"

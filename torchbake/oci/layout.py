@@ -12,7 +12,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,8 +58,8 @@ class Layout:
         packed = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
         return "" if packed == {compression} else f"packed with {' and '.join(sorted(packed))}"
 
-    def archive(self, digest: str) -> Iterator[bytes]:
-        """One image as a tar archive of a layout, in pieces, as engines load it.
+    def archive(self, digest: str, without: Callable[[Blob], bool] = lambda _: False) -> Iterator[bytes]:
+        """One image as a tar archive of a layout, in pieces, as engines load it; ``without`` blobs that those have.
 
         Raises BuildError when it is not here.
         """
@@ -68,7 +68,8 @@ class Layout:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         for name, text in _frame([manifest]).items():
             yield from _packed(name, io.BytesIO(text.encode()), len(text.encode()))
-        for blob in (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs):
+        needed = (blob for blob in manifest.blobs if not without(blob))
+        for blob in (Blob(digest=digest, size=len(manifest.data)), *needed):
             path = self.path(blob.digest)
             with path.open("rb") as file:
                 yield from _packed(f"blobs/sha256/{path.name}", file, blob.size)

@@ -1,0 +1,119 @@
+"""Layers of wheels that this machine has packed, for all its builds: by what decides them, and by their digests.
+
+A layer is written beside and renamed when it is whole, so a run that is killed leaves no half of one. Whoever wants a
+layer that is being packed waits for it.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.core.files import write_text
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.manifest import DIGEST, Blob
+
+_WORK = ".packing-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """The layer of one wheel. ``names`` are all its files, those kept aside as headers not among them.
+
+    ``headers`` is the archive of these, also in the store; None where the wheel has none.
+    """
+
+    layer: Layer
+    names: tuple[str, ...]
+    headers: Blob | None = None
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        return (self.layer.blob, *([self.headers] if self.headers else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerStore:
+    """The store in ``folder``, which need not be there. A key is a digest of all that decides a layer."""
+
+    folder: Path
+
+    def path(self, digest: str) -> Path:
+        """Where the blob of a digest is, or would be."""
+        return self.folder / "blobs/sha256" / digest.removeprefix("sha256:")
+
+    def find(self, key: str) -> Packed | None:
+        """What is kept under a key, with all its blobs, each of the size it must have."""
+        try:
+            packed = _read(json.loads(self._record(key).read_text()))
+            whole = all(self.path(blob.digest).stat().st_size == blob.size for blob in packed.blobs)
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return packed if whole else None
+
+    def add(self, key: str, packed: Packed, files: Mapping[str, Path]) -> None:
+        """Keep a layer; ``files`` are its blobs by digest, on the store's file system, and are moved."""
+        for digest, file in files.items():
+            self.path(digest).parent.mkdir(parents=True, exist_ok=True)
+            file.replace(self.path(digest))
+        write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
+
+    def drop(self, key: str) -> None:
+        """Forget a layer and its blobs, which were found to be damaged."""
+        packed = self.find(key)
+        self._record(key).unlink(missing_ok=True)
+        for blob in packed.blobs if packed else ():
+            self.path(blob.digest).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def turn(self, key: str) -> Iterator[Path]:
+        """A new folder to pack in, which goes with all that is left in it; one run at a time for each key."""
+        from filelock import FileLock  # noqa: PLC0415 - it brings asyncio, and layers are hardly ever packed
+
+        locks = self.folder / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        own = tempfile.TemporaryDirectory(prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True)
+        with FileLock(locks / key.removeprefix("sha256:")), own as work:
+            yield Path(work)
+
+    def clean(self) -> int:
+        """Remove the store; the bytes that this frees."""
+        freed = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return freed
+
+    def _record(self, key: str) -> Path:
+        return self.folder / "wheels" / f"{key.removeprefix('sha256:')}.json"
+
+
+def linked(source: Path, target: Path) -> None:
+    """The same file under another name: a hard link, or a copy where the file system has none."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            raise
+        except OSError:
+            shutil.copyfile(source, target)
+
+
+def _read(told: Mapping[str, Any]) -> Packed:
+    layer = told["layer"]
+    names: Iterable[str] = told["names"]
+    return Packed(
+        layer=Layer(blob=_blob(layer["blob"]), diff_id=str(layer["diff_id"])),
+        names=tuple(map(str, names)),
+        headers=_blob(told["headers"]) if told["headers"] else None,
+    )
+
+
+def _blob(told: Mapping[str, Any]) -> Blob:
+    blob = Blob(digest=str(told["digest"]), size=int(told["size"]), media_type=str(told["media_type"]))
+    if not DIGEST.fullmatch(blob.digest):
+        raise ValueError(blob.digest)
+    return blob

@@ -1,0 +1,83 @@
+"""An image whose layers stand in another order, or have others in their place: its manifest and config, anew. Pure.
+
+Layers that share no path give the same files in any order. Engines unpack a layer once for each list of layers below
+it, so what images have in common is unpacked once where it stands lowest.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torchbake.core.json_text import read_object
+from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer as a manifest describes it. ``diff_id`` is the digest of its uncompressed archive."""
+
+    blob: Blob
+    diff_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A layer with the entry of the history that made it."""
+
+    layer: Layer
+    history: Mapping[str, Any]
+
+    @property
+    def command(self) -> str:
+        return str(self.history.get("created_by", ""))
+
+
+def ordered(
+    manifest: Manifest, config: bytes, rank: Callable[[str], int | None], instead: Mapping[str, Layer]
+) -> tuple[Manifest, bytes]:
+    """The manifest and the config of the same image with its layers in another order.
+
+    ``rank`` is asked for each layer by the command that made it: layers with a rank come first, by rank and then as
+    they stand; the others follow as they stand. ``instead`` are layers that take another one's place, by command.
+    Raises RegistryError for a config that does not tell what made each layer.
+    """
+    told = _read(config)
+    steps = [replace(step, layer=instead.get(step.command, step.layer)) for step in _steps(manifest, told)]
+    ranks = {number: place for number, step in enumerate(steps) if (place := rank(step.command)) is not None}
+    lower = sorted(ranks, key=lambda number: (ranks[number], number))
+    order = [steps[number] for number in (*lower, *(number for number in range(len(steps)) if number not in ranks))]
+    below = [steps[number].history for number in lower]
+    told["history"] = [*below, *(entry for entry in told["history"] if not any(entry is one for one in below))]
+    told["rootfs"] = {**told["rootfs"], "diff_ids": [step.layer.diff_id for step in order]}
+    data = _written(told)
+    content = {
+        **manifest.content,
+        "config": {**manifest.content["config"], "digest": sha256(data), "size": len(data)},
+        "layers": [_descriptor(step.layer.blob) for step in order],
+    }
+    return Manifest(data=_written(content), media_type=manifest.media_type), data
+
+
+def _read(config: bytes) -> dict[str, Any]:
+    try:
+        return read_object(config)
+    except ValueError as error:
+        raise UnsoundError(f"An image's config cannot be read: {error}.") from None
+
+
+def _steps(manifest: Manifest, config: Mapping[str, Any]) -> list[_Step]:
+    try:
+        made = [entry for entry in config["history"] if not entry.get("empty_layer")]
+        layers = zip(manifest.layers, config["rootfs"]["diff_ids"], made, strict=True)
+        return [_Step(layer=Layer(blob=blob, diff_id=str(diff_id)), history=entry) for blob, diff_id, entry in layers]
+    except (LookupError, TypeError, AttributeError, ValueError):
+        raise UnsoundError("An image's config does not tell what made each of its layers.") from None
+
+
+def _descriptor(blob: Blob) -> dict[str, Any]:
+    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
+
+
+def _written(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
