@@ -107,12 +107,17 @@ class Builder:
                 # A session of its own: Ctrl-C reaches only us, and we end the builds in order.
                 process = subprocess.Popen(
                     [*command, target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+                    stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True, env=_environment(),
                 )  # fmt: skip
             except FileNotFoundError:
                 raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
             self._processes.add(process)
         return process
+
+
+def _environment() -> dict[str, str]:
+    """Targets that others build upon are no images: without this the engine would pack and unpack each."""
+    return {**os.environ, "BUILDX_NO_DEFAULT_LOAD": "1"}
 
 
 def _failure(said: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """The build of the selected images: from bases and locks to tags in the engine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -86,15 +86,21 @@ class ImageBuild:
         return sorted(results, key=lambda result: order[result.id])
 
     def _store(self, engine: Engine) -> Store:
-        kept, layout = self.request.reproducible, None
-        if engine.containerd_store:
-            layout = Layout(folder=self.project.layout if kept else self.project.exports)
-        elif kept:
-            raise EngineError(
-                "This engine takes images apart: what it tests would be another image than the one that is packed.",
-                hint=f"{CONTAINERD_STORE}: nox -s setup",
-            )
-        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, kept=kept)
+        layout = None
+        if self.request.reproducible:
+            if not engine.containerd_store:
+                raise EngineError(
+                    "This engine takes images apart: what it tests would be another image than the one that is packed.",
+                    hint=f"{CONTAINERD_STORE}: nox -s setup",
+                )
+            layout = Layout(folder=self.project.layout)
+        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout)
+
+    def _building(self, store: Store) -> Store:
+        """The store for images that are built: an engine that keeps layers as they are gets them from a layout."""
+        if store.layout or not store.engine.containerd_store:
+            return store
+        return replace(store, layout=Layout(folder=self.project.exports), kept=False)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
@@ -117,7 +123,7 @@ class ImageBuild:
 
     def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
         """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
-        if not store.layout or not store.kept:
+        if not store.layout:
             return {}
         return {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
 
@@ -131,6 +137,7 @@ class ImageBuild:
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
         check_buildx()
+        store = self._building(store)
         request, options = self.request, self._options(store)
         build = BuildRun(
             store=store, preparation=preparation, builder=request.builder, prune=request.prune,

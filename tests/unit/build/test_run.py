@@ -109,7 +109,7 @@ def test_what_was_built_has_all_its_tags_and_says_what_it_is(site: Site) -> None
 def test_its_logs_and_its_bake_file_are_kept(site: Site) -> None:
     site.build(RUNTIME)
     assert "RUN install: 3.0 s" in (site.folder / f"{RUNTIME}.log").read_text()
-    assert '"BASE_DIGEST"' in (site.folder / "bake.json").read_text()
+    assert '"BASE_DIGEST"' in (site.folder / f"{RUNTIME}.bake.json").read_text()
 
 
 def test_one_failure_ends_one_image_and_leaves_its_tags_where_they_were(site: Site) -> None:
