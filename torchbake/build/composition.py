@@ -1,10 +1,18 @@
-"""An image put together: what BuildKit exported, with the layers that were packed beside it, in their order."""
+"""An image put together: what BuildKit exports, with the layers that are packed beside it, in their order."""
 
 import re
+import shutil
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from torchbake.build.bakefile import Job
+from torchbake.build.buildx import Outcome
+from torchbake.build.host_layers import HostLayers, packed_layers
 from torchbake.build.layer_store import LayerStore, linked
 from torchbake.errors import BuildError
+from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.oci.layer_order import Layer, ordered
 from torchbake.oci.layout import Layout
@@ -16,12 +24,47 @@ _ABOVE_TORCH = re.compile(r"COPY (?:/links /pytorch|/headers /\S+) # buildkit")
 _CUDA, _LIBRARIES, _TORCH, _LINKS, _COMPILERS = range(5)
 
 
-def rank_by(lock: Lock | None) -> Callable[[str], int | None]:
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """How the images of a project are put together. Without ``host`` BuildKit packs all layers.
+
+    ``lend`` puts into an export's folder what need not be packed again.
+    """
+
+    root: Path
+    host: HostLayers | None
+    lend: Callable[[Path], None] = lambda export: None
+    say: Callable[[str], None] = lambda text: None
+
+    def build(self, job: Job, export: Path, build: Callable[[Job], Outcome]) -> Outcome:
+        """What became of an image that ``build`` exports into a folder, where it is put together."""
+        try:
+            return self._build(job, export, build, self.host)
+        except BuildError as error:  # of what is packed here: BuildKit can do without
+            self.say(f"{job.spec.id}: BuildKit packs all its layers, for {error.message}")
+            return self._build(job, export, build, None)
+
+    def _build(self, job: Job, export: Path, build: Callable[[Job], Outcome], host: HostLayers | None) -> Outcome:
+        work = host.begin(job) if host else None
+        shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
+        self.lend(export)
+        outcome = build(work.job if work else job)
+        lock = find_lock(self.root, job.spec) if outcome.ok else None
+        if lock is None:
+            return outcome
+        started = time.monotonic()
+        layers = packed_layers(work.layers) if work else {}
+        store = host.store if host else LayerStore(folder=export)
+        digest = compose(Layout(folder=export), outcome.digests[0], store, layers, rank_by(lock))
+        return replace(outcome, digests=(digest,), seconds=outcome.seconds + time.monotonic() - started)
+
+
+def rank_by(lock: Lock) -> Callable[[str], int | None]:
     """Where a layer stands, by the command that made it: what more images have in common is lower.
 
     None for what is not a wheel's: the base, Debian's packages and all that stands on them.
     """
-    shared = {pin.name for pin in lock.layers["nvidia"]} if lock else set()
+    shared = {pin.name for pin in lock.layers["nvidia"]}
 
     def rank(command: str) -> int | None:
         wheel = _WHEEL.fullmatch(command)
@@ -49,5 +92,5 @@ def compose(
     export.path(new.config.digest).write_bytes(config)
     export.path(new.digest).write_bytes(new.data)
     if export.find(new.digest) is None:
-        raise BuildError("The store of layers changed meanwhile.", hint="Build it again.")
+        raise BuildError("the store of layers changed meanwhile.", hint="Build it again.")
     return new.digest

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from torchbake.build.bakefile import Job, Options, bake_file, packed, target_name
 from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.composition import Composition
+from torchbake.build.host_layers import HostLayers
+from torchbake.build.layer_store import LayerStore
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.core.files import write_text
@@ -74,19 +77,34 @@ class Reproduction:
 
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
         options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
-        root, log = self.preparation.project.root, self._log(job, which)
-        with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
+        running, host = Builder(builder), self._host(exports)
+        composition = Composition(root=self.preparation.project.root, host=host)
+
+        def build(job: Job) -> Outcome:
+            log = self._log(job, which)
             bake = log.with_suffix(".bake.json")
-            write_text(bake, json.dumps(bake_file([job], options, root, secrets), indent=2) + "\n")
-            running = Builder(builder)
+            write_text(bake, json.dumps(bake_file([job], options, composition.root, secrets), indent=2) + "\n")
+            return running.build(bake, target_name(job.spec), log, shown_on(shown, job.spec.id))
+
+        def stop() -> None:
+            running.stop()
+            if host:
+                host.stop()
+
+        with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             # In a thread of its own, so that Ctrl-C ends the build in order.
             (outcome,) = run_all(
-                [target_name(job.spec)],
-                lambda target: running.build(bake, target, log, shown_on(shown, job.spec.id)),
-                jobs=1,
-                stop=running.stop,
+                [job], lambda job: composition.build(job, exports / target_name(job.spec), build), jobs=1, stop=stop
             )
         return outcome
+
+    def _host(self, exports: Path) -> HostLayers | None:
+        """Layers are packed anew for each build, as every step is run anew."""
+        if self.compression != "zstd":
+            return None
+        store = LayerStore(folder=exports.with_name(f"{exports.name}-layers"))
+        project = self.preparation.project
+        return HostLayers(store=store, pip=self.preparation.pip, root=project.root, folder=project.state / "stand-ins")
 
     def _log(self, job: Job, which: str) -> Path:
         return self.logs / f"{job.spec.id}-{which}.log"

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +10,8 @@ from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.buildx import Builder, Outcome, prune
-from torchbake.build.composition import compose, rank_by
-from torchbake.build.host_layers import HostLayers, Packing, packed_layers
+from torchbake.build.composition import Composition
+from torchbake.build.host_layers import HostLayers
 from torchbake.build.image_store import Store, result_of
 from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan
@@ -21,12 +20,9 @@ from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.core.files import write_text
 from torchbake.core.parallel import run_all
-from torchbake.errors import BuildError, TorchbakeError
+from torchbake.errors import TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
-from torchbake.lock.image_lock import find_lock
-from torchbake.oci.layer_order import Layer
-from torchbake.oci.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -46,13 +42,13 @@ class _Site:
     options: Options
     secrets: Mapping[str, Mapping[str, Path]]
     exports: Path | None
-    host: HostLayers | None
+    composition: Composition
 
     def stop(self) -> None:
         """End all builds, and what is packed beside them."""
         console.say("stopping; what is finished is kept …", style="yellow")
-        if self.host:
-            self.host.stop()
+        if self.composition.host:
+            self.composition.host.stop()
         self.builder.stop()
 
 
@@ -81,7 +77,9 @@ class BuildRun:
                 options=replace(options, exports=exports),
                 secrets=secrets,
                 exports=exports,
-                host=self._host() if exports else None,
+                composition=Composition(
+                    root=self.preparation.project.root, host=self._host(), lend=self.store.lend, say=console.say
+                ),
             )
             run_all(
                 ready,
@@ -120,34 +118,19 @@ class BuildRun:
 
     def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
         site.shown.start(job.spec.id, reason)
-        try:
-            outcome = self._with_host(site, job)
-        except BuildError as error:  # of what is packed here: the build can do without
-            console.say(f"{job.spec.id}: BuildKit packs all its layers, for {error.message}")
-            outcome = self._exported(site, job, {})
+        export = site.exports / target_name(job.spec) if site.exports else None
+        if export is None:
+            outcome = self._built(site, job)
+        else:
+            outcome = site.composition.build(job, export, lambda job: self._built(site, job))
+            outcome = self._taken_in(outcome, export, job, site.shown) if outcome.ok else outcome
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
         return outcome
 
-    def _with_host(self, site: _Site, job: Job) -> Outcome:
-        """Build an image, and pack some of its layers here meanwhile, where that can be. Raises BuildError."""
-        work = site.host.begin(job) if site.host else None
-        return self._exported(site, work.job if work else job, work.layers if work else {})
-
-    def _exported(self, site: _Site, job: Job, layers: Packing) -> Outcome:
-        """Build an image and hand it to the engine, where that did not get it from BuildKit."""
-        export = site.exports / target_name(job.spec) if site.exports else None
-        if export:
-            shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
-            self.store.lend(export)
-        outcome = self._built(site, job)
-        if not export or not outcome.ok:
-            return outcome
-        return self._taken_in(outcome, export, job, site.shown, layers)
-
     def _built(self, site: _Site, job: Job) -> Outcome:
-        """Build an image, twice where BuildKit fails by a fault of its own."""
+        """Build an image, once more where BuildKit fails by a fault of its own."""
         bake = site.folder / f"{job.spec.id}.bake.json"
         root = self.preparation.project.root
         write_text(bake, json.dumps(bake_file([job], site.options, root, site.secrets), indent=2) + "\n")
@@ -162,25 +145,17 @@ class BuildRun:
         log = site.folder / f"{job.spec.id}.log"
         return site.builder.build(bake, target_name(job.spec), log, shown_on(site.shown, job.spec.id))
 
-    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board, layers: Packing) -> Outcome:
-        """The image put together, kept and handed to the engine. Raises BuildError for layers that were not packed."""
+    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
+        """The image, kept and handed to the engine."""
         started = time.monotonic()
-        shown.look(job.spec.id, "waiting for the layers of NVIDIA's wheels")
-        packed = packed_layers(layers)
         shown.look(job.spec.id, "handing it to the engine")
         try:
-            digest = self._composed(outcome.digests[0], export, job, packed)
-            self.store.take_in(digest, export)
+            self.store.take_in(outcome.digests[0], export)
             shown.look(job.spec.id, "reading what it holds")
-            self.store.remember(digest, self.preparation.project.memory)
+            self.store.remember(outcome.digests[0], self.preparation.project.memory)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(str(error),))
-        return replace(outcome, digests=(digest,), seconds=outcome.seconds + time.monotonic() - started)
-
-    def _composed(self, digest: str, export: Path, job: Job, layers: Mapping[str, Layer]) -> str:
-        lock = find_lock(self.preparation.project.root, job.spec)
-        store = self.layers or LayerStore(folder=export)
-        return compose(Layout(folder=export), digest, store, layers, rank_by(lock)) if lock else digest
+        return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
