@@ -1,7 +1,7 @@
 """What the unit tier stands on: small matrices and locks as values, and a refusal of all that is not pure.
 
-These tests run in seconds, with no engine, no network and no other process: an attempt is an error. `pythons` is the
-one exception, for what must be the same in another process.
+These tests run in seconds, with no engine, no network and no other process: an attempt is an error. `pythons` and
+`own_processes` are the exceptions: for what must be the same in another process, and for Python and uv themselves.
 """
 
 import os
@@ -132,6 +132,12 @@ def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Complete
             )  # fmt: skip
 
     return run
+
+
+@pytest.fixture
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a test start the toolkit's own tools, Python and uv, without a network."""
+    monkeypatch.setattr(subprocess.Popen, "__init__", _START)
 
 
 @pytest.fixture(scope="session")

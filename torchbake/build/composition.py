@@ -3,7 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +43,15 @@ class Composition:
         except BuildError as error:  # of what is packed here: BuildKit can do without
             self.say(f"{job.spec.id}: BuildKit packs all its layers, for {error.message}")
             return self._build(job, export, build, None)
+
+    def stop(self) -> None:
+        """End what is being packed here."""
+        if self.host:
+            self.host.stop()
+
+    def drop_damaged(self, job: Job) -> Sequence[str]:
+        """The wheels of an image whose layers were packed before, and have changed on disk: they are forgotten."""
+        return self.host.drop_damaged(job) if self.host else ()
 
     def _build(self, job: Job, export: Path, build: Callable[[Job], Outcome], host: HostLayers | None) -> Outcome:
         work = host.begin(job) if host else None

@@ -88,7 +88,22 @@ class HostLayers:
         pins = _packable(spec, lock, dockerfile_path(self.root, spec).read_text())
         if not pins:
             return None
-        packer = WheelPacker(
+        packer = self._packer(spec)
+        layers = {pin.name: self.pool.submit(packer.packed, pin) for pin in pins}
+        files = {name: layer.result() for name, layer in layers.items()} if spec.headers else {}
+        stand_in = StandIn(folder=self._stand_in(layers, files), rest=self._rest(lock, pins))
+        return HostWork(job=replace(job, stand_in=stand_in), layers=layers)
+
+    def drop_damaged(self, job: Job) -> list[str]:
+        """The wheels of an image whose layers were kept, and have changed since; they are packed anew when asked for."""
+        spec, lock = job.spec, find_lock(self.root, job.spec)
+        if not isinstance(spec, ImageSpec) or lock is None:
+            return []
+        packer = self._packer(spec)
+        return [pin.name for pin in lock.layers["nvidia"] if self.store.drop_damaged(packer.key(pin))]
+
+    def _packer(self, spec: ImageSpec) -> WheelPacker:
+        return WheelPacker(
             store=self.store,
             pip=self.pip,
             python=spec.base.python,
@@ -97,10 +112,6 @@ class HostLayers:
             indexes=self.pip.instead(spec) or spec.indexes,
             stopping=self.stopping,
         )
-        layers = {pin.name: self.pool.submit(packer.packed, pin) for pin in pins}
-        files = {name: layer.result() for name, layer in layers.items()} if spec.headers else {}
-        stand_in = StandIn(folder=self._stand_in(layers, files), rest=self._rest(lock, pins))
-        return HostWork(job=replace(job, stand_in=stand_in), layers=layers)
 
     def _stand_in(self, layers: Mapping[str, object], files: Mapping[str, Packed]) -> Path:
         """A folder as the stage would be, with empty files; without ``files`` only what is in each layer for sure."""

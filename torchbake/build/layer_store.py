@@ -5,6 +5,7 @@ layer that is being packed waits for it.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -63,12 +64,15 @@ class LayerStore:
             file.replace(self.path(digest))
         write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
 
-    def drop(self, key: str) -> None:
-        """Forget a layer and its blobs, which were found to be damaged."""
+    def drop_damaged(self, key: str) -> bool:
+        """Drop a layer some of whose bytes changed, so that it is packed anew; whether it was one."""
         packed = self.find(key)
+        if packed is None or all(_sha256(self.path(blob.digest)) == blob.digest for blob in packed.blobs):
+            return False
         self._record(key).unlink(missing_ok=True)
-        for blob in packed.blobs if packed else ():
+        for blob in packed.blobs:
             self.path(blob.digest).unlink(missing_ok=True)
+        return True
 
     @contextlib.contextmanager
     def turn(self, key: str) -> Iterator[Path]:
@@ -89,6 +93,11 @@ class LayerStore:
 
     def _record(self, key: str) -> Path:
         return self.folder / "wheels" / f"{key.removeprefix('sha256:')}.json"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def linked(source: Path, target: Path) -> None:

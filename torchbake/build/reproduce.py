@@ -77,8 +77,8 @@ class Reproduction:
 
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
         options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
-        running, host = Builder(builder), self._host(exports)
-        composition = Composition(root=self.preparation.project.root, host=host)
+        running = Builder(builder)
+        composition = Composition(root=self.preparation.project.root, host=self._host(exports))
 
         def build(job: Job) -> Outcome:
             log = self._log(job, which)
@@ -88,8 +88,7 @@ class Reproduction:
 
         def stop() -> None:
             running.stop()
-            if host:
-                host.stop()
+            composition.stop()
 
         with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             # In a thread of its own, so that Ctrl-C ends the build in order.

@@ -47,8 +47,7 @@ class _Site:
     def stop(self) -> None:
         """End all builds, and what is packed beside them."""
         console.say("stopping; what is finished is kept …", style="yellow")
-        if self.composition.host:
-            self.composition.host.stop()
+        self.composition.stop()
         self.builder.stop()
 
 
@@ -119,15 +118,24 @@ class BuildRun:
     def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
         site.shown.start(job.spec.id, reason)
         export = site.exports / target_name(job.spec) if site.exports else None
-        if export is None:
-            outcome = self._built(site, job)
-        else:
-            outcome = site.composition.build(job, export, lambda job: self._built(site, job))
-            outcome = self._taken_in(outcome, export, job, site.shown) if outcome.ok else outcome
+        outcome = self._handed_over(site, job, export) if export else self._built(site, job)
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
         return outcome
+
+    def _handed_over(self, site: _Site, job: Job, export: Path) -> Outcome:
+        """Build an image and hand it to the engine; once more where a layer that was kept turns out to be damaged."""
+        outcome = self._composed(site, job, export)
+        damaged = site.composition.drop_damaged(job) if not outcome.ok and not site.builder.stopped else ()
+        if not damaged:
+            return outcome
+        console.say(f"{job.spec.id}: packing again what was damaged on disk: {', '.join(damaged)}")
+        return self._composed(site, job, export)
+
+    def _composed(self, site: _Site, job: Job, export: Path) -> Outcome:
+        outcome = site.composition.build(job, export, lambda job: self._built(site, job))
+        return self._taken_in(outcome, export, job, site.shown) if outcome.ok else outcome
 
     def _built(self, site: _Site, job: Job) -> Outcome:
         """Build an image, once more where BuildKit fails by a fault of its own."""

@@ -1,0 +1,149 @@
+"""A wheel as a layer, by the real uv, from a folder of wheels: its files, its digests, and what decides them."""
+
+import base64
+import hashlib
+import io
+import tarfile
+import threading
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from torchbake.build.layer_store import LayerStore, Packed
+from torchbake.build.wheel_packer import WheelPacker
+from torchbake.errors import BuildError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.lockfile import Pin
+
+NAME, VERSION = "nvidia-cublas-cu12", "12.8.4.1"
+FILES = {
+    "nvidia/__init__.py": b"",
+    "nvidia/cublas/lib/libcublas.so.12": b"\x7fELF" + bytes(3_000_000),
+    "nvidia/cublas/include/cublas.h": b"#define CUBLAS",
+    "nvidia/cusolver/lib/libcusolverMg.so.11": b"dropped",
+}
+
+pytestmark = pytest.mark.usefixtures("own_processes")
+
+
+def wheel(folder: Path, files: Mapping[str, bytes] = FILES) -> Pin:
+    """A wheel in a folder, and its pin."""
+    info = f"{NAME.replace('-', '_')}-{VERSION}.dist-info"
+    whole = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {VERSION}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux2014_x86_64\n",
+    }
+    rows = [f"{name},sha256={_hash(data)},{len(data)}" for name, data in whole.items()]
+    whole[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{NAME.replace('-', '_')}-{VERSION}-py3-none-manylinux2014_x86_64.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in whole.items():
+            archive.writestr(name, data)
+    return Pin(name=NAME, version=VERSION, hashes=(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",))
+
+
+def _hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def packer(folder: Path, name: str = "layers") -> WheelPacker:
+    pip = PipConfig(find_links=(str(folder / "wheels"),), no_index=True)
+    return WheelPacker(store=LayerStore(folder=folder / name), pip=pip, python="3.11", root="/nvidia", trim=True)
+
+
+def members(packer: WheelPacker, digest: str) -> list[tarfile.TarInfo]:
+    data = zstandard.ZstdDecompressor().decompressobj().decompress(packer.store.path(digest).read_bytes())
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return archive.getmembers()
+
+
+def names(packer: WheelPacker, packed: Packed) -> set[str]:
+    return {info.name for info in members(packer, packed.layer.blob.digest) if info.isfile()}
+
+
+def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    packed = packs.packed(pin)
+    found = names(packs, packed)
+    assert {"nvidia/nvidia/__init__.py", "nvidia/nvidia/cublas/lib/libcublas.so.12"} < found
+    assert not [name for name in found if "cusolverMg" in name or "include" in name or "uv_cache" in name]
+    assert {f"nvidia/{name}" for name in packed.names} == found
+
+
+def test_headers_are_kept_aside(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    aside = packs.packed(pin).headers
+    assert aside
+    files = [info.name for info in members(packs, aside.digest) if info.isfile()]
+    assert files == ["headers/nvidia/cublas/include/cublas.h"]
+
+
+def test_untrimmed_it_has_all_files_and_nothing_aside(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=False)
+    packed = packs.packed(pin)
+    assert {f"nvidia/{name}" for name in FILES} < names(packs, packed)
+    assert packed.headers is None
+
+
+def test_every_member_is_roots_and_of_one_time_and_in_order(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    found = members(packs, packs.packed(pin).layer.blob.digest)
+    assert {(info.uid, info.gid, info.uname, info.gname, info.mtime) for info in found} == {(0, 0, "", "", 315532800)}
+    assert {(info.isdir(), info.mode) for info in found} == {(True, 0o755), (False, 0o644)}
+    assert found[0].name == "nvidia"
+    assert [info.name for info in found] == sorted((info.name for info in found), key=lambda name: name.split("/"))
+
+
+def test_the_digests_are_those_of_the_blob_and_of_its_archive(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    layer = packs.packed(pin).layer
+    blob = packs.store.path(layer.blob.digest).read_bytes()
+    archive = zstandard.ZstdDecompressor().decompressobj().decompress(blob)
+    assert layer.blob.digest == f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    assert layer.diff_id == f"sha256:{hashlib.sha256(archive).hexdigest()}"
+    assert layer.blob.size == len(blob)
+
+
+def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) -> None:
+    pin = wheel(tmp_path / "wheels")
+    assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
+
+
+def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    packed = packs.packed(pin)
+    for path in (tmp_path / "wheels").iterdir():
+        path.unlink()
+    assert packs.packed(pin) == packed
+
+
+def test_another_hash_python_root_or_trimming_is_another_layer(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    others = [replace(packs, python="3.13"), replace(packs, root="/other"), replace(packs, trim=False)]
+    keys = {packs.key(pin), packs.key(replace(pin, hashes=("sha256:" + "0" * 64,))), *(one.key(pin) for one in others)}
+    assert len(keys) == 5
+
+
+def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels")
+    packs, pin = packer(tmp_path), Pin(name=NAME, version=VERSION, hashes=("sha256:" + "0" * 64,))
+    with pytest.raises(BuildError, match=rf"(?s){NAME} {VERSION} cannot be installed by uv: .*Hash mismatch"):
+        packs.packed(pin)
+    assert packs.store.find(packs.key(pin)) is None
+    assert not list(packs.store.folder.glob(".packing-*"))
+
+
+def test_a_packer_that_is_to_stop_packs_nothing(tmp_path: Path) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    packs = replace(packer(tmp_path), stopping=stopping)
+    pin = wheel(tmp_path / "wheels")
+    with pytest.raises(KeyboardInterrupt):
+        packs.packed(pin)
+    assert packs.store.find(packs.key(pin)) is None
