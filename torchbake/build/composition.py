@@ -40,8 +40,9 @@ class Composition:
         """What became of an image that ``build`` exports into a folder, where it is put together."""
         try:
             return self._build(job, export, build, self.host)
-        except BuildError as error:  # of what is packed here: BuildKit can do without
-            self.say(f"{job.spec.id}: BuildKit packs all its layers, for {error.message}")
+        except (BuildError, OSError) as error:  # of what is packed here: BuildKit can do without
+            why = error.message if isinstance(error, BuildError) else str(error)
+            self.say(f"{job.spec.id}: BuildKit makes all layers, as this machine cannot: {why}")
             return self._build(job, export, build, None)
 
     def stop(self) -> None:

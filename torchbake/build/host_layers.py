@@ -95,7 +95,7 @@ class HostLayers:
         return HostWork(job=replace(job, stand_in=stand_in), layers=layers)
 
     def drop_damaged(self, job: Job) -> list[str]:
-        """The wheels of an image whose layers were kept, and have changed since; they are packed anew when asked for."""
+        """The wheels of an image whose layers were kept, and have changed since: they will be packed anew."""
         spec, lock = job.spec, find_lock(self.root, job.spec)
         if not isinstance(spec, ImageSpec) or lock is None:
             return []

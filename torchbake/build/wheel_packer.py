@@ -44,8 +44,9 @@ from wheels.trim import read_trim, trim
 
 trim(Path("staging"), read_trim(Path(sys.argv[1]) if sys.argv[1:] else None), Path("headers"))
 separate(Path("staging"), Path("layers"))
-for folder in Path("layers").iterdir():
-    normalise(folder)
+for folder in (*Path("layers").iterdir(), Path("headers")):
+    if folder.is_dir():
+        normalise(folder)
 """
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOOLKIT / "layers"), "PYTHONDONTWRITEBYTECODE": "1"}
 
