@@ -14,7 +14,7 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.build.unchanged import Question
-from torchbake.core.paths import cache_folder
+from torchbake.core.paths import layers_folder
 from torchbake.engine.ahead import Asked
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
 from torchbake.engine.image import Image
@@ -151,7 +151,7 @@ class ImageBuild:
     def _layers(self) -> LayerStore | None:
         """The store of packed layers, which are compressed by zstd."""
         zstd = not self.request.reproducible or self.request.compression == "zstd"
-        return LayerStore(folder=cache_folder() / "layers") if zstd else None
+        return LayerStore(folder=layers_folder()) if zstd else None
 
     def _options(self, store: Store) -> Options:
         request, root = self.request, self.project.root

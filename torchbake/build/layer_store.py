@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,14 +75,19 @@ class LayerStore:
 
     @contextlib.contextmanager
     def turn(self, key: str) -> Iterator[Path]:
-        """A new folder to pack in, which goes with all that is left in it; one run at a time for each key."""
+        """An empty folder to pack in, which goes with all that is left in it; one run at a time for each key."""
         from filelock import FileLock  # noqa: PLC0415 - it brings asyncio, and layers are hardly ever packed
 
-        locks = self.folder / "locks"
+        name = key.removeprefix("sha256:")
+        locks, work = self.folder / "locks", self.folder / f"{_WORK}{name[:16]}"
         locks.mkdir(parents=True, exist_ok=True)
-        own = tempfile.TemporaryDirectory(prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True)
-        with FileLock(locks / key.removeprefix("sha256:")), own as work:
-            yield Path(work)
+        with FileLock(locks / name):
+            shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+            work.mkdir()
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
 
     def clean(self) -> int:
         """Remove the store; the bytes that this frees."""

@@ -24,6 +24,12 @@ def templates_of(root: Path) -> Path | None:
     return folder if folder.is_dir() and root != TOOLKIT else None
 
 
+def layers_folder() -> Path:
+    """Where layers are kept that this machine has packed, for all projects; TORCHBAKE_LAYERS names another place."""
+    named = os.environ.get("TORCHBAKE_LAYERS")
+    return Path(named).absolute() if named else cache_folder() / "layers"
+
+
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:

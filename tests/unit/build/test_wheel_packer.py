@@ -1,18 +1,16 @@
 """A wheel as a layer, by the real uv, from a folder of wheels: its files, its digests, and what decides them."""
 
-import base64
 import hashlib
 import io
 import tarfile
 import threading
-import zipfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.errors import BuildError
@@ -30,26 +28,9 @@ FILES = {
 pytestmark = pytest.mark.usefixtures("own_processes")
 
 
-def wheel(folder: Path, files: Mapping[str, bytes] = FILES) -> Pin:
+def wheel(folder: Path) -> Pin:
     """A wheel in a folder, and its pin."""
-    info = f"{NAME.replace('-', '_')}-{VERSION}.dist-info"
-    whole = {
-        **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {VERSION}\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux2014_x86_64\n",
-    }
-    rows = [f"{name},sha256={_hash(data)},{len(data)}" for name, data in whole.items()]
-    whole[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{NAME.replace('-', '_')}-{VERSION}-py3-none-manylinux2014_x86_64.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in whole.items():
-            archive.writestr(name, data)
-    return Pin(name=NAME, version=VERSION, hashes=(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",))
-
-
-def _hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return Pin(name=NAME, version=VERSION, hashes=(write_wheel(folder, NAME, VERSION, FILES),))
 
 
 def packer(folder: Path, name: str = "layers") -> WheelPacker:

@@ -1,0 +1,238 @@
+"""Layers that are packed beside BuildKit: the same files as by hand, shared by images, whole after any end of a run.
+
+The wheels are small ones of this test's own, so that a build takes seconds; all else is real.
+"""
+
+import concurrent.futures
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.e2e.conftest import ROOT, Completed, images_of, torchbake
+from tests.e2e.waiting import until
+from tests.wheels import write_wheel
+
+pytestmark = pytest.mark.build
+
+REPOSITORY = "torchbake-test/layers/pytorch"
+RUNTIME, DEVEL = (f"2.99.0-cuda12.8-cudnn9-{flavor}-debian12" for flavor in ("runtime", "devel"))
+MATRIX = """\
+defaults: {cudnn: 9, constraints: false}
+flavors: {runtime: {}, devel: {headers: true}}
+rows:
+  - {torch: 2.99.0, accelerator: cuda12.8, base: debian12, flavor: [runtime, devel]}
+"""
+NVIDIA = {
+    "nvidia-cublas-cu12": "12.8.4.99",
+    "nvidia-cuda-runtime-cu12": "12.8.99",
+    "nvidia-cudnn-cu12": "9.99.0.1",
+    "nvidia-nccl-cu12": "2.99.3",
+}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels: torch, which has a module of the name alone, and what it needs of NVIDIA's."""
+    folder = tmp_path_factory.mktemp("wheels")
+    library = Path("/bin/true").read_bytes()  # NCCL's is stripped, which takes a real one
+    for name, version in NVIDIA.items():
+        part = name.removeprefix("nvidia-").removesuffix("-cu12").replace("-", "_")
+        write_wheel(
+            folder, name, version,
+            {
+                "nvidia/__init__.py": b"",
+                f"nvidia/{part}/lib/lib{part}.so.12": library + os.urandom(4_000_000),
+                f"nvidia/{part}/include/{part}.h": b"#pragma once\n",
+            },
+        )  # fmt: skip
+    torch = {"torch/__init__.py": b"__version__ = '2.99.0'\n", "torch/lib/libtorch.so": library}
+    write_wheel(folder, "torch", "2.99.0", torch, needs=[f"{name}=={version}" for name, version in NVIDIA.items()])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, wheels: Path, bases: Path) -> "Site":
+    folder = tmp_path_factory.mktemp("layers")
+    (folder / ".torchbake").mkdir()
+    (folder / ".torchbake/bases").symlink_to(bases)
+    head = {
+        "repository": REPOSITORY,
+        "bases": {"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}},
+        "tags": {"defaults": {"accelerator": "cuda12.8", "base": "debian12"}, "rolling": ["{torch}-{cuda}"]},
+    }
+    lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
+    (folder / "matrix.yaml").write_text("\n".join([*lines, MATRIX]))
+    return Site(folder, wheels)
+
+
+class Site:
+    """A project of its own, with its own store of layers."""
+
+    def __init__(self, folder: Path, wheels: Path) -> None:
+        self.folder = folder
+        self.store = folder / "cache/torchbake/layers"
+        links = " ".join((os.environ.get("PIP_FIND_LINKS", ""), str(wheels))).strip()
+        self.env = {"PIP_FIND_LINKS": links, "TORCHBAKE_LAYERS": str(self.store)}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return ("--matrix", str(self.folder / "matrix.yaml"))
+
+    def build(self, *words: str) -> Completed:
+        return torchbake("build", *words, *self.words, "--format", "json", env=self.env)
+
+    def built(self, name: str, *words: str) -> dict[str, Any]:
+        done = self.build(name, *words)
+        assert done.returncode == 0, done.stderr
+        image = images_of(done)[name]
+        assert "BuildKit makes all layers" not in done.stderr
+        return image
+
+    def blobs(self) -> list[Path]:
+        return list((self.store / "blobs/sha256").iterdir()) if self.store.exists() else []
+
+    def records(self) -> list[Path]:
+        return list((self.store / "wheels").glob("*.json"))
+
+
+@pytest.fixture
+def empty(site: Site) -> Site:
+    """A machine that has packed nothing, and an engine without these images."""
+    shutil.rmtree(site.store, ignore_errors=True)
+    for name in (RUNTIME, DEVEL):
+        subprocess.run(["docker", "image", "rm", "--force", f"{REPOSITORY}:{name}"], capture_output=True, check=False)
+    return site
+
+
+def layers_of(engine: docker.DockerClient, image: dict[str, Any]) -> list[str]:
+    layers: list[str] = engine.api.inspect_image(image["digest"])["RootFS"]["Layers"]
+    return layers
+
+
+def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]:
+    """What the wheels' folders and the environment hold in an image: type, mode, owner, link and content of each."""
+    container = engine.api.create_container(ref, ["true"])["Id"]
+    try:
+        found: dict[str, tuple[Any, ...]] = {}
+        for place in ("/nvidia", "/pytorch", "/opt/venv"):
+            pieces, _ = engine.api.get_archive(container, place)
+            with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as archive:  # type: ignore[call-overload]
+                for member in archive:
+                    file = archive.extractfile(member)
+                    content = file.read() if file else member.linkname
+                    found[f"{place}:{member.name}"] = (member.type, member.mode, member.uid, member.gid, content)
+        return found
+    finally:
+        engine.api.remove_container(container, force=True)
+
+
+class _Pieces:
+    """What the engine sends, as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._rest) < size and (piece := next(self._pieces, b"")):
+            self._rest += piece
+        whole, self._rest = self._rest[:size], self._rest[size:]
+        return whole
+
+
+@pytest.mark.parametrize("name", [RUNTIME, DEVEL])
+def test_the_files_are_those_of_the_dockerfile_built_by_hand(
+    empty: Site, engine: docker.DockerClient, wheels: Path, name: str
+) -> None:
+    image = empty.built(name)
+    by_hand = f"{REPOSITORY}-by-hand:{name}"
+    plan = next(iter((empty.folder / ".torchbake/runs").glob(f"*/{name}.bake.json")))
+    target = json.loads(plan.read_text())["target"][name.replace(".", "_")]
+    contexts = {key: value for key, value in target["contexts"].items() if key != "nvidia"}
+    words = [f"--build-context={key}={value}" for key, value in contexts.items()]
+    file = empty.folder / "images" / name / "Dockerfile"
+    done = subprocess.run(
+        ["docker", "build", "-f", str(file), "-t", by_hand, *_host_secrets(), *words, str(empty.folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    ours, theirs = tree_of(engine, image["digest"]), tree_of(engine, by_hand)
+    assert sorted(ours) == sorted(theirs)
+    assert [path for path in ours if ours[path] != theirs[path]] == []
+    assert any("libcublas" in path for path in ours)
+
+
+def _host_secrets() -> list[str]:
+    """The build's own network settings, as a user by hand would give them; none where the host has none."""
+    return []
+
+
+def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
+    first = layers_of(engine, empty.built(RUNTIME))
+    blobs = {path.name: path.stat().st_mtime_ns for path in empty.blobs()}
+    second = layers_of(engine, empty.built(DEVEL))
+    shared = len(NVIDIA) + 2  # torch, and the links to NVIDIA's
+    assert first[:shared] == second[:shared]
+    assert {path.name: path.stat().st_mtime_ns for path in empty.blobs()} == blobs
+
+
+def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: Site) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torchbake", "build", RUNTIME, *empty.words],
+        cwd=ROOT, env={**os.environ, **empty.env}, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    until(lambda: any(empty.store.glob(".packing-*")), 60)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+    for record in empty.records():
+        packed = json.loads(record.read_text())["layer"]["blob"]
+        assert (empty.store / "blobs/sha256" / packed["digest"].removeprefix("sha256:")).stat().st_size == packed[
+            "size"
+        ]
+    empty.built(RUNTIME)
+    assert len(empty.records()) == len(NVIDIA) - 1  # NCCL's is stripped, which the build does
+    assert not list(empty.store.glob(".packing-*"))
+
+
+def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        done = list(pool.map(empty.build, (RUNTIME, DEVEL)))
+    assert [each.returncode for each in done] == [0, 0], done[0].stderr + done[1].stderr
+    assert len(empty.records()) == len(NVIDIA) - 1
+    assert not list(empty.store.glob(".packing-*"))
+
+
+def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker.DockerClient) -> None:
+    before = empty.built(RUNTIME)
+    (blob,) = [path for path in empty.blobs() if path.stat().st_size > 1_000_000][:1]
+    sound = blob.read_bytes()
+    subprocess.run(["docker", "image", "rm", "--force", before["digest"]], check=True, capture_output=True)
+    blob.write_bytes(sound[:-9] + bytes(9))
+    done = empty.build(RUNTIME)
+    assert done.returncode == 0, done.stderr
+    assert images_of(done)[RUNTIME]["digest"] == before["digest"]
+    if "packing again" in done.stderr:  # the engine may still have had the layer
+        assert blob.read_bytes() == sound
+
+
+def test_an_index_that_has_no_such_wheel_is_told_by_the_builds_own_words(empty: Site, wheels: Path) -> None:
+    moved = wheels / "nvidia_cublas_cu12-12.8.4.99-py3-none-manylinux2014_x86_64.whl"
+    aside = moved.rename(wheels / "gone")
+    shutil.rmtree(empty.folder / ".torchbake/wheels", ignore_errors=True)
+    try:
+        done = empty.build(RUNTIME, "--no-cache")
+    finally:
+        aside.rename(moved)
+    assert done.returncode == 9
+    assert "BuildKit makes all layers, as this machine cannot" in done.stderr
+    assert "nvidia-cublas-cu12" in done.stderr
+    assert "Traceback" not in done.stderr
