@@ -20,7 +20,7 @@ from typing import IO, Any
 import pytest
 
 from entrypoints.pytorch.launch.health import started
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.entrypoints

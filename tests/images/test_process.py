@@ -67,7 +67,7 @@ def group_of(subject: Subject) -> str:
 
 @check("process.size", "it weighs no more than its budget, which is its last release and a little", kinds=KINDS)
 def test_size(subject: Subject, figures: dict[str, Any]) -> None:
-    megabytes = subject.unpacked_bytes / 1e6
+    megabytes = subject.uncompressed_bytes / 1e6
     budget = budget_of(subject.id, group_of(subject))
     figures["megabytes"] = round(megabytes, 2)
     if budget is None:

@@ -43,7 +43,7 @@ def _within(
 
 
 def _files(registry: Registry, manifest: Manifest) -> dict[str, Any]:
-    """Chart.yaml and values.yaml as they are packed. Raises UnsoundError for what is no chart."""
+    """Chart.yaml and values.yaml as they are packaged. Raises UnsoundError for what is no chart."""
     types = (manifest.config.media_type, *(layer.media_type for layer in manifest.layers))
     if types != (CONFIG, CONTENT):
         raise UnsoundError(f"{registry.repository}: {manifest.digest} is no chart, but {', '.join(types)}.")
@@ -95,6 +95,6 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
 
 
 def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
-    problem = None if verifier.hindrance else verifier.problem(repository, digest)
+    problem = None if verifier.skip_reason else verifier.problem(repository, digest)
     if problem:  # an unknown one is cosign's own failure, before it had seen a signature
         yield f"{repository}@{digest}{':' if problem.unknown else ' is'} {problem.sentence.removesuffix('.')}"

@@ -83,8 +83,8 @@ def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> En
         return Ended(id=spec.id, problem=sentence_of(error))
     if decision is None:
         return Ended(id=spec.id)
-    kept = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.kept)
-    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, kept=kept)
+    held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)
+    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, held_back=held_back)
     return Ended(id=spec.id, shift=shift_)
 
 
@@ -133,7 +133,7 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
 
 def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:
     what = [", ".join(move.tag for move in moved.due) + (" would be moved" if dry else "")] if moved.due else []
-    what += [f"{tag} stays: {reason}" for tag, reason in moved.kept.items()]
+    what += [f"{tag} stays: {reason}" for tag, reason in moved.held_back.items()]
     before = f"r{moved.current.revision}" if moved.current else "no release"
     return before, f"r{moved.target.revision}", "; ".join(what) or "are there already"
 
@@ -145,6 +145,6 @@ def _entry(one: Ended, *, dry: bool) -> dict[str, Any]:
             "from": str(one.shift.current) if one.shift.current else None,
             "to": str(one.shift.target),
             "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in one.shift.due],
-            "kept": one.shift.kept,
+            "held_back": one.shift.held_back,
         }
     return entry

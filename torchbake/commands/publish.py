@@ -275,7 +275,7 @@ def _moves(decision: Decision, tested: str) -> str:
     if decision.action == "held":
         return "rolled back by hand; `nox -s promote` takes it forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
-    words += [f"{tag} stays: {reason}" for tag, reason in decision.kept.items()]
+    words += [f"{tag} stays: {reason}" for tag, reason in decision.held_back.items()]
     if decision.digest != tested:
         words.append(f"another build of the same inputs ({decision.digest}) stays")
     return "; ".join(words) or "where they belong"

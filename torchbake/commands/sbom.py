@@ -20,7 +20,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import VERSION_LABEL
 from torchbake.oci.layout import Layout
-from torchbake.sbom.image_scan import bill_of, look_into
+from torchbake.sbom.image_scan import look_into, sbom_of_contents
 from torchbake.sbom.licenses import Licenses, licenses_of
 from torchbake.sbom.packages import Contents, Package
 from torchbake.ui import console
@@ -93,7 +93,7 @@ def run(args: Arguments) -> int:
 
 
 def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Source, folder: Path) -> Listed:
-    """Read an image and write its bill. Its failure is its own, but for a disk's: that raises OSError."""
+    """Read an image and write its SBOM. Its failure is its own, but for a disk's: that raises OSError."""
     ref = ref_of(spec, project.tags[spec.id])
     image = images.get(ref)
     if image is None:
@@ -103,7 +103,7 @@ def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Sou
         content, contents = look_into(source, image.digest, project.memory)
     except TorchbakeError as error:
         return _failed(Listed(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
-    text = bill_of(
+    text = sbom_of_contents(
         content.manifest,
         contents,
         name=spec.repository,

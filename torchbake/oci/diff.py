@@ -1,4 +1,4 @@
-"""Two packed images that should be one: the first thing in which they differ, layer by layer."""
+"""Two images that should be one: the first thing in which they differ, layer by layer."""
 
 import hashlib
 import itertools
@@ -110,7 +110,7 @@ def first_difference(one: Path, other: Path) -> str:
                 return _told(mine, theirs)
     except UNREADABLE as error:
         raise ReproduceError(f"{one} or {other} is no layer: {error}") from None
-    return "the same entries, packed otherwise"
+    return "the same entries, compressed differently"
 
 
 def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:

@@ -39,7 +39,7 @@ class Verifier(Protocol):
     """Verifies signatures."""
 
     @property
-    def hindrance(self) -> str:
+    def skip_reason(self) -> str:
         """Why nothing is verified, or signed; empty when it is."""
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
@@ -64,11 +64,11 @@ class Signer(Verifier, Protocol):
 class Idle:
     """Signs and verifies nothing, for a reason."""
 
-    hindrance: str
+    skip_reason: str
 
     @property
     def how(self) -> str:
-        return f"not-run: {self.hindrance}"
+        return f"not-run: {self.skip_reason}"
 
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
         """Nothing."""
@@ -77,7 +77,7 @@ class Idle:
         return False
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
-        return unknown(self.hindrance)
+        return unknown(self.skip_reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Cosign:
     program: str
     plain: bool = False
     log: bool = True
-    hindrance: str = ""
+    skip_reason: str = ""
 
     def run(self, *arguments: str, host: str = "") -> str:
         """Its standard output. Raises SignatureError with what it says of its failure."""
@@ -151,7 +151,7 @@ class CosignSigner:
     cosign: Cosign
     key: str = ""
     trust: Trust = Trust()
-    hindrance: str = ""
+    skip_reason: str = ""
 
     @property
     def how(self) -> str:
@@ -211,7 +211,7 @@ class CosignVerifier:
 
     cosign: Cosign
     trust: Trust
-    hindrance: str = ""
+    skip_reason: str = ""
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
         arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
@@ -231,7 +231,7 @@ class CosignVerifier:
 def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
     """The program on the PATH."""
     program = shutil.which("cosign")
-    return Cosign(program=program, plain=plain, log=log) if program else Idle(hindrance=_MISSING)
+    return Cosign(program=program, plain=plain, log=log) if program else Idle(skip_reason=_MISSING)
 
 
 def _complaint(text: str) -> str:

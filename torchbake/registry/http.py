@@ -155,7 +155,7 @@ class _Session(requests.Session):
         super().__init__()
         self.auth = _AsItIs()
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        self.headers["Accept-Encoding"] = "identity"  # a packed answer could unpack to any size
+        self.headers["Accept-Encoding"] = "identity"  # a compressed answer could decompress to any size
         for scheme in ("http://", "https://"):
             self.mount(scheme, HTTPAdapter(pool_maxsize=4))
 
@@ -173,11 +173,11 @@ class _AsItIs(requests.auth.AuthBase):
 def _read(answer: requests.Response, call: Call, who: str) -> bytes:
     """The body of an answer, as it was sent. Of one that is no success, its beginning."""
     good = answer.status_code // 100 == 2
-    packed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
-    if packed and good and call.method != "HEAD":
+    compressed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
+    if compressed and good and call.method != "HEAD":
         raise RegistryError(f"{who} packs its answer ({answer.headers['Content-Encoding']}), which nobody asked for.")
     try:
-        data = b"" if packed else _pieces(answer.raw, call.most if good else _WORDS)
+        data = b"" if compressed else _pieces(answer.raw, call.most if good else _WORDS)
     except TimeoutError:
         raise RegistryError(f"{who} has not ended its answer after {_LONGEST} s.") from None
     except HTTPError as error:

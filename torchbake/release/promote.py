@@ -13,21 +13,21 @@ from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.verification import Verification
 
-_NOBODY = Idle(hindrance="no key was given")  # verifies
+_NOBODY = Idle(skip_reason="no key was given")  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
     """What moving an image's rolling tags to one of its releases means. ``current`` is where they are now.
 
-    ``digest`` is the target's. ``kept`` are tags that stay where they are, with the reason.
+    ``digest`` is the target's. ``held_back`` are tags that stay where they are, with the reason.
     """
 
     current: ImmutableTag | None
     target: ImmutableTag
     digest: str
     moves: tuple[Move, ...]
-    kept: dict[str, str]
+    held_back: dict[str, str]
 
     @property
     def due(self) -> tuple[Move, ...]:
@@ -78,8 +78,8 @@ def _plan(
     if held is None:
         raise RegistryError(f"{registry.repository}:{target} is gone.")
     Verification(registry=registry, verifier=verifier).record(target, held)
-    moves, kept = moves_to(held.digest, held.labels, rolling)
-    return Shift(current=current, target=target, digest=held.digest, moves=moves, kept=kept), revisions[-1]
+    moves, held_back = moves_to(held.digest, held.labels, rolling)
+    return Shift(current=current, target=target, digest=held.digest, moves=moves, held_back=held_back), revisions[-1]
 
 
 def _target(

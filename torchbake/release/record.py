@@ -1,4 +1,4 @@
-"""A release record: what was released, moved and known then, as JSON beside the image in its registry."""
+"""A release record: what was released, moved and known then, as JSON attached to the image in its registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ NOT_SIGNED = "not-run"  # and the reason
 class Record(BaseModel):
     """One release. ``state`` is ``begun`` until its rolling tags are where they belong.
 
-    ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the packed bytes of all
-    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the artifacts
-    beside it by name; ``signature`` says how all of them and the image are signed, or why they are not.
+    ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
+    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the
+    artifacts attached to it by name; ``signature`` says how all of them and the image are signed, or why they are not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class Record(BaseModel):
     layers: int = Field(ge=0, lt=2**63)
     labels: Mapping[str, str]
     rolling: tuple[Moved, ...]
-    kept: Mapping[str, str] = Field(default_factory=dict)
+    held_back: Mapping[str, str] = Field(default_factory=dict)
     verdict: Judgement | None = None
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
@@ -131,7 +131,7 @@ def parse_record(data: bytes, where: str) -> Record:
 def write_record(
     registry: Registry, record: Record, subject: Manifest, sign: Callable[[str], None] = lambda digest: None
 ) -> str:
-    """Put it beside its image; its digest, by which it is signed before its tag shows it."""
+    """Attach it to its image; its digest, by which it is signed before its tag shows it."""
     artifact = Artifact(name=RECORD, media_type=ARTIFACT, text=record.text(), created=record.released)
     manifest = put_artifact(registry, artifact, subject)
     sign(manifest.digest)

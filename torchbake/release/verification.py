@@ -47,7 +47,7 @@ class Verification:
         return PublishError(f"{self.registry.repository}:{tag} holds {digest}, and {reason}.", hint=_HINT)
 
     def misplaced(self, record: Record) -> str:
-        """Which artifact beside an image is not the one that the record names; empty where all are."""
+        """Which artifact attached to an image is not the one that the record names; empty where all are."""
         for name in ARTIFACTS:
             place = artifact_tag(record.tag, name)
             found, wanted = self.registry.digest(place), record.attached.get(name)
@@ -57,7 +57,7 @@ class Verification:
 
     def _unsigned(self, found: Found) -> str:
         """What has no signature that we trust; empty also where none is verified."""
-        if self.verifier.hindrance:
+        if self.verifier.skip_reason:
             return ""
         parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}
         for name, digest in parts.items():

@@ -79,7 +79,7 @@ READER = _own_digest()
 
 
 def read_layer(file: IO[bytes], digest: str) -> Findings:
-    """Read a layer (tar, alone or packed by gzip or zstd; its first bytes tell).
+    """Read a layer (tar, alone or compressed by gzip or zstd; its first bytes tell).
 
     Raises EngineError for what is no layer or is not what ``digest`` says, and OSError where the file cannot be read.
     """
@@ -95,7 +95,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
 
 
 class _Hashed:
-    """A file that hashes what is read of it: a packed stream that was cut off need not look so."""
+    """A file that hashes what is read of it: a compressed stream that was cut off need not look so."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()

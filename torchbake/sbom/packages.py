@@ -19,7 +19,7 @@ _SYSTEM = ("etc/os-release", "usr/lib/os-release")
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A packed layer by its digest; its file need not be there where it is remembered."""
+    """A compressed layer by its digest; its file need not be there where it is remembered."""
 
     digest: str
     path: Path
@@ -64,27 +64,27 @@ class Contents:
         )
 
 
-def packages_in(layers: Sequence[Layer], memory: Path | None = None) -> Contents:
-    """What the layers hold, lowest first. ``memory`` is a folder that remembers each layer by its digest.
+def packages_in(layers: Sequence[Layer], cache: Path | None = None) -> Contents:
+    """What the layers hold, lowest first. ``cache`` is a folder that remembers each layer by its digest.
 
     Raises EngineError for a layer that cannot be read or is not what its digest says.
     """
-    return contents_of(_findings(layer, memory) for layer in layers)
+    return contents_of(_findings(layer, cache) for layer in layers)
 
 
-def remembered(digest: str, memory: Path | None) -> Findings | None:
+def remembered(digest: str, cache: Path | None) -> Findings | None:
     """What is known of a layer; None where nothing is, or only what another version of the toolkit read."""
-    if memory is None:
+    if cache is None:
         return None
     try:
-        known = Findings.model_validate_json(_note_of(digest, memory).read_bytes())
+        known = Findings.model_validate_json(_note_of(digest, cache).read_bytes())
     except (OSError, ValueError):
         return None
     return known if known.reader == READER else None
 
 
-def _findings(layer: Layer, memory: Path | None) -> Findings:
-    known = remembered(layer.digest, memory)
+def _findings(layer: Layer, cache: Path | None) -> Findings:
+    known = remembered(layer.digest, cache)
     if known is not None:
         return known
     try:
@@ -92,14 +92,14 @@ def _findings(layer: Layer, memory: Path | None) -> Findings:
             findings = read_layer(file, layer.digest)
     except FileNotFoundError:
         raise EngineError(f"The layer {layer.digest} is not at hand.", hint="Build the image again.") from None
-    if memory is not None:
-        with contextlib.suppress(OSError):  # only a memory: without it the layer is read again
-            write_text(_note_of(layer.digest, memory), findings.model_dump_json())
+    if cache is not None:
+        with contextlib.suppress(OSError):  # only a cache: without it the layer is read again
+            write_text(_note_of(layer.digest, cache), findings.model_dump_json())
     return findings
 
 
-def _note_of(digest: str, memory: Path) -> Path:
-    return memory / f"{digest.replace(':', '-')}.json"
+def _note_of(digest: str, cache: Path) -> Path:
+    return cache / f"{digest.replace(':', '-')}.json"
 
 
 def contents_of(layers: Iterable[Findings]) -> Contents:

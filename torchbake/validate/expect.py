@@ -53,7 +53,7 @@ def most_exact(promised: Versions, labels: Mapping[str, str]) -> dict[str, str |
     A version that only a label names is trusted to be inside too.
     """
     told = versions_in(labels)
-    kept = {
+    exact = {
         key: told[key] if key in told and agree(key, wanted, told[key]) else wanted for key, wanted in promised.items()
     }
-    return {**told, **kept}
+    return {**told, **exact}

@@ -11,7 +11,7 @@ from torchbake.oci.tag_names import ARTIFACTS, RECORD, ImmutableTag, artifact_ta
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.client import Registry
 from torchbake.release.record import parse_record
-from torchbake.validate.facts import Beside, Image, Piece, Revision, Served, Shelf
+from torchbake.validate.facts import Attached, Image, Piece, Revision, Served, Shelf
 
 _WANTED = ("linux", "amd64")
 
@@ -59,27 +59,27 @@ class Survey:
     def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
         served, record = self.look_up(str(tag), look), None
         places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
-        beside = {name: self._beside(place) for name, place in places.items() if place in there}
-        said = beside.get(RECORD, Beside())
-        problem = said.problem
-        if said.digest and not problem:
+        attached = {name: self._attached(place) for name, place in places.items() if place in there}
+        text = attached.get(RECORD, Attached())
+        problem = text.problem
+        if text.digest and not problem:
             try:
-                record = parse_record(said.data, f"{self._registry.repository}:{places[RECORD]}")
+                record = parse_record(text.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
                 problem = problem_of(error)
-        return Revision(tag=tag, served=served, record=record, problem=problem, beside=beside)
+        return Revision(tag=tag, served=served, record=record, problem=problem, attached=attached)
 
-    def _beside(self, tag: str) -> Beside:
+    def _attached(self, tag: str) -> Attached:
         """An artifact by its own tag."""
         digest = None
         try:
             manifest = self._registry.manifest(tag)
             if manifest is None:
-                return Beside()
+                return Attached()
             digest, subject = manifest.digest, subject_of(manifest)
-            return Beside(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
+            return Attached(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
         except RegistryError as error:
-            return Beside(digest=digest, problem=problem_of(error))
+            return Attached(digest=digest, problem=problem_of(error))
 
     def _content(self, digest: str) -> Image | Problem:
         if digest not in self._images:

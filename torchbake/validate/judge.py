@@ -136,7 +136,7 @@ class _Judging:
         yield from _inside(served, self.inside, stop)
 
     def _described(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
-        """What is said of the image beside it."""
+        """What is attached to the image."""
         served, where = revision.served, self.shelf.repository
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
         stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
@@ -172,8 +172,10 @@ class _Judging:
         if self._is_newer(image.labels):
             return unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
         held = Held(digest=image.digest, labels=image.labels)
-        kept = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
-        first = f"Remove it in the registry, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
+        held_back = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
+        first = (
+            f"Remove it in the registry, as promote leaves it alone ({held_back[served.tag]}). " if held_back else ""
+        )
         return Problem(
             reason=f"points at {served.who}, and should point at {current.name}",
             remedy=f"{first}{self._put_it_at(current)}",

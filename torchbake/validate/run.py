@@ -28,7 +28,7 @@ from torchbake.validate.pull import Look, Looker, Question
 
 SUITE = "validate"
 _NO_DIGEST = "none"
-_NOBODY = Idle(hindrance=UNASKED)  # verifies
+_NOBODY = Idle(skip_reason=UNASKED)  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +125,8 @@ class Foreign:
 
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
     """Ask for each digest once."""
-    if verifier.hindrance:
-        return Signatures(problem=unknown(verifier.hindrance))
+    if verifier.skip_reason:
+        return Signatures(problem=unknown(verifier.skip_reason))
     problems: dict[str, Problem | None] = {}
     for digest in digests:
         look(f"signature of {short(digest)}")

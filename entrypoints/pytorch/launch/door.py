@@ -139,7 +139,7 @@ class Door:
         if proof is None:
             self._remark(
                 f"a connection from {guest.wire.address} says that it is node {hello['node']}, "
-                "but has another JOB_TOKEN, or none: it is not believed"
+                "but has another JOB_TOKEN, or none: it is not trusted"
             )
             if len(self.unproven) < STRANGERS:
                 self.unproven.add(hello["node"])

@@ -45,7 +45,7 @@ _MEANINGS = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - it is no error of ours, but what `run` answers
+class LaunchError(Exception):
     """Ends `run` with `code`; `sentence` says what is wrong, where, and what to do next."""
 
     def __init__(self, code: Code, sentence: str) -> None:
