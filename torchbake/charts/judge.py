@@ -81,17 +81,19 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
         image: Any = files.get("values.yaml")
         for key in place:
             image = image.get(key) if isinstance(image, dict) else None
-        said = {key: str(image.get(key) or "") for key in ("registry", "repository", "tag", "digest")} if image else {}
+        pinned = (
+            {key: str(image.get(key) or "") for key in ("registry", "repository", "tag", "digest")} if image else {}
+        )
         where = ".".join(place)
-        if not all(said.values()) or not said or not parse_immutable(said["tag"]):
+        if not all(pinned.values()) or not pinned or not parse_immutable(pinned["tag"]):
             yield f"its {where} is not pinned to an immutable tag and a digest"
             continue
-        repository = Repository(host=said["registry"], path=said["repository"])
-        there = registry_of(repository).digest(said["tag"])
-        if there != said["digest"]:
-            yield f"its {where} is {repository}:{said['tag']} as {said['digest']}, which is {there or 'not there'}"
+        repository = Repository(host=pinned["registry"], path=pinned["repository"])
+        served = registry_of(repository).digest(pinned["tag"])
+        if served != pinned["digest"]:
+            yield f"its {where} is {repository}:{pinned['tag']} as {pinned['digest']}, which is {served or 'not there'}"
         else:
-            yield from (f"its {where}: {problem}" for problem in _unsigned(repository, there, verifier))
+            yield from (f"its {where}: {problem}" for problem in _unsigned(repository, served, verifier))
 
 
 def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:

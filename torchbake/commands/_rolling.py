@@ -94,7 +94,7 @@ def _registry(args: Shifting, spec: Spec) -> Registry:
 
 def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
     _show(ended, args.format, dry=args.dry_run)
-    bad = [one.id for one in ended if one.problem]
+    bad = [image.id for image in ended if image.problem]
     if bad:
         raise PublishError(
             f"{len(bad)} of {len(ended)} were not moved: {', '.join(bad)}.", hint="Read the table above."
@@ -122,11 +122,11 @@ def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, ba
 
 def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
-        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+        console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
         return
     rows = [
-        (one.id, *_words(one.shift, dry=dry)) if one.shift else (one.id, "", "", one.problem or "no release")
-        for one in ended
+        (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
+        for image in ended
     ]
     console.show_table(("image", "from", "to", "rolling tags"), rows)
 
@@ -138,13 +138,13 @@ def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:
     return before, f"r{moved.target.revision}", "; ".join(what) or "are there already"
 
 
-def _entry(one: Ended, *, dry: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"id": one.id, "problem": one.problem, "dry_run": dry}
-    if one.shift:
+def _entry(image: Ended, *, dry: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": image.id, "problem": image.problem, "dry_run": dry}
+    if image.shift:
         entry |= {
-            "from": str(one.shift.current) if one.shift.current else None,
-            "to": str(one.shift.target),
-            "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in one.shift.due],
-            "held_back": one.shift.held_back,
+            "from": str(image.shift.current) if image.shift.current else None,
+            "to": str(image.shift.target),
+            "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in image.shift.due],
+            "held_back": image.shift.held_back,
         }
     return entry

@@ -212,34 +212,34 @@ def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, 
     if args.dry_run:
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
         return 0
-    found = group.ansible.play(request, variables, group.names)
-    _show(found, args.format)
-    _judge(group, found)
+    played = group.ansible.play(request, variables, group.names)
+    _show(played, args.format)
+    _judge(group, played)
     return 0
 
 
-def _judge(group: Group, found: Sequence[HostResult]) -> None:
+def _judge(group: Group, played: Sequence[HostResult]) -> None:
     """Raises HostError where not every host is as it should be."""
-    bad = [result for result in found if not result.good]
+    bad = [result for result in played if not result.good]
     if bad:
         names = ", ".join(f"{result.host} ({result.state})" for result in bad)
         raise HostError(
-            f"{len(bad)} of {len(found)} hosts did not end well: {names}.",
+            f"{len(bad)} of {len(played)} hosts did not end well: {names}.",
             hint="Put right what the table says, then run the same again: it goes on where it stopped.",
         )
-    different = [result.host for result in found if result.state is State.CHANGED]
+    different = [result.host for result in played if result.state is State.CHANGED]
     if group.action == "check" and different:
         raise HostError(
-            f"{len(different)} of {len(found)} hosts would be changed: {', '.join(different)}.",
+            f"{len(different)} of {len(played)} hosts would be changed: {', '.join(different)}.",
             hint=f"Change them: nox -s host -- apply {group.inventory}",
         )
 
 
-def _show(found: Sequence[HostResult], form: str) -> None:
+def _show(played: Sequence[HostResult], form: str) -> None:
     if form == "json":
-        console.show_json({"hosts": results.as_json(found)})
+        console.show_json({"hosts": results.as_json(played)})
         return
-    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in found]
+    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in played]
     console.show_table(("host", "state", "ok", "changed", "remark"), rows)
 
 
@@ -259,11 +259,11 @@ def _smoke(args: Arguments, group: Group) -> int:
     if args.dry_run:
         _show_commands([shlex.join(host.words) for host in hosts], args.format)
         return 0
-    found = _smoke_run(args, group, hosts, chosen).run()
-    show_each(found, args.format)
-    bad = [each.name for each in found if each.outcome is not Outcome.PASSED]
+    tested = _smoke_run(args, group, hosts, chosen).run()
+    show_each(tested, args.format)
+    bad = [each.name for each in tested if each.outcome is not Outcome.PASSED]
     if bad:
-        raise CheckError(f"{len(bad)} of {len(found)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
+        raise CheckError(f"{len(bad)} of {len(tested)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
     return 0
 
 

@@ -66,12 +66,14 @@ class Registry:
             )  # fmt: skip
             if answer.status == 404:
                 return None
-            found = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
-            told = answer.headers.get("Docker-Content-Digest", found.digest)
+            manifest = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
+            told = answer.headers.get("Docker-Content-Digest", manifest.digest)
             wanted = key if key.startswith("sha256:") else told
-            if found.digest == wanted == told:
-                return found
-        raise UnsoundError(f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {found.digest}.")
+            if manifest.digest == wanted == told:
+                return manifest
+        raise UnsoundError(
+            f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {manifest.digest}."
+        )
 
     def digest(self, tag: str) -> str | None:
         """What a tag points at, without fetching it; None where there is no such tag."""
@@ -86,8 +88,8 @@ class Registry:
             raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is no digest.")
         if told:
             return told
-        found = self.manifest(tag)  # a registry that does not say it for a HEAD
-        return found.digest if found else None
+        manifest = self.manifest(tag)  # a registry that does not say it for a HEAD
+        return manifest.digest if manifest else None
 
     def put(self, manifest: Manifest, key: str) -> None:
         """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
@@ -100,9 +102,9 @@ class Registry:
             ),
             self._push,
         )  # fmt: skip
-        found = self.digest(key)
-        if found != manifest.digest:
-            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {found}.")
+        served = self.digest(key)
+        if served != manifest.digest:
+            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
 
     def has(self, blob: Blob) -> bool:
         """Whether the blob is there, in its whole size."""
@@ -204,17 +206,17 @@ class Registry:
 
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted; none where the repository does not exist."""
-        found, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
-        while path not in asked and len(asked) < _MOST_PAGES and len(found) < _MOST_TAGS:
+        tags, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
+        while path not in asked and len(asked) < _MOST_PAGES and len(tags) < _MOST_TAGS:
             asked.add(path)
             request = Request(method="GET", path=path, good=(200, 404), most=_LARGEST_LIST)
             answer = self._transport.send(request, self._pull)
             if answer.status == 404:
                 return ()
-            found.update(_tags_in(answer, self.repository))
+            tags.update(_tags_in(answer, self.repository))
             path = _next(answer, self.repository)
             if not path:
-                return tuple(sorted(found))
+                return tuple(sorted(tags))
         raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
 
     def _path(self, kind: str, name: str) -> str:

@@ -66,11 +66,11 @@ def _plan(
     registry: Registry, verifier: Verifier, tags: Sequence[str], to: int | None, *, back: bool
 ) -> tuple[Shift, ImmutableTag]:
     """What is to be moved, and the newest release."""
-    name, there, holdings = tags[0], registry.tags(), Holdings(registry)
-    revisions = revisions_of(name, there)
+    name, served, holdings = tags[0], registry.tags(), Holdings(registry)
+    revisions = revisions_of(name, served)
     if not revisions:
         raise PublishError(f"{registry.repository} has no release of {name}.", hint="See: nox -s publish -- --help")
-    rolling = holdings.rolling(tags, there)
+    rolling = holdings.rolling(tags, served)
     own = rolling[name]
     current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)
     target = _target(revisions, current, to, back=back)
@@ -86,11 +86,11 @@ def _target(
     revisions: Sequence[ImmutableTag], current: ImmutableTag | None, to: int | None, *, back: bool
 ) -> ImmutableTag:
     if to is not None:
-        found = next((tag for tag in revisions if tag.revision == to), None)
-        if found is None:
-            there = ", ".join(f"r{tag.revision}" for tag in revisions)
-            raise PublishError(f"{revisions[0].name} has no release r{to}.", hint=f"There are {there}.")
-        return found
+        wanted = next((tag for tag in revisions if tag.revision == to), None)
+        if wanted is None:
+            names = ", ".join(f"r{tag.revision}" for tag in revisions)
+            raise PublishError(f"{revisions[0].name} has no release r{to}.", hint=f"There are {names}.")
+        return wanted
     if not back:
         return revisions[-1]
     before = [tag for tag in revisions if current and tag < current]

@@ -104,65 +104,65 @@ def _note_of(digest: str, cache: Path) -> Path:
 
 def contents_of(layers: Iterable[Findings]) -> Contents:
     """What is left when the layers lie upon each other, lowest first. Pure."""
-    there = overlay(layers)
-    system = next((found for path in _SYSTEM if isinstance(found := follow(path, there), System)), System())
-    packages = [*_wheels(there), *_debs(there)]
+    files = overlay(layers)
+    system = next((found for path in _SYSTEM if isinstance(found := follow(path, files), System)), System())
+    packages = [*_wheels(files), *_debs(files)]
     return Contents(packages=_merged(packages), system=system)
 
 
 def overlay(layers: Iterable[Findings]) -> dict[str, Found]:
     """What tells of packages in the image, by path: an upper layer's word counts, and what it hides is gone."""
-    there: dict[str, Found] = {}
+    files: dict[str, Found] = {}
     for layer in layers:
         taken, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
-        there = {
-            path: found
-            for path, found in there.items()
+        files = {
+            path: entry
+            for path, entry in files.items()
             if path not in folders and not (_with_parents(path) & taken) and not (_parents(path) & opaque)
         }
-        there.update(layer.found)
-    return there
+        files.update(layer.found)
+    return files
 
 
-def follow(path: str, there: Mapping[str, Found]) -> Found | None:
+def follow(path: str, files: Mapping[str, Found]) -> Found | None:
     """What is at a path, through links of it and of its folder."""
     for _ in range(_HOPS):
-        found, parent = there.get(path), there.get(posixpath.dirname(path))
-        if isinstance(found, Link):
-            path = found.target
-        elif found is None and isinstance(parent, Link):
+        entry, parent = files.get(path), files.get(posixpath.dirname(path))
+        if isinstance(entry, Link):
+            path = entry.target
+        elif entry is None and isinstance(parent, Link):
             path = posixpath.join(parent.target, posixpath.basename(path))
         else:
-            return found
+            return entry
     return None
 
 
-def _wheels(there: Mapping[str, Found]) -> Iterable[Package]:
-    for path in there:
+def _wheels(files: Mapping[str, Found]) -> Iterable[Package]:
+    for path in files:
         if not path.endswith(_METADATA):
             continue
-        found = follow(path, there)
-        if not isinstance(found, Wheel):  # a link to where nobody looked: the folder's name tells what it is
-            found = read_wheel("", posixpath.basename(posixpath.dirname(path)))
-        if found.name:
+        wheel = follow(path, files)
+        if not isinstance(wheel, Wheel):  # a link to where nobody looked: the folder's name tells what it is
+            wheel = read_wheel("", posixpath.basename(posixpath.dirname(path)))
+        if wheel.name:
             yield Package(
                 kind="python",
-                name=found.name,
-                version=found.version,
-                licenses=found.licenses,
+                name=wheel.name,
+                version=wheel.version,
+                licenses=wheel.licenses,
                 locations=(root_of(path),),
             )
 
 
-def _debs(there: Mapping[str, Found]) -> Iterable[Package]:
-    for found in there.values():
-        for deb in found.packages if isinstance(found, Debs) else ():
-            yield Package(kind="debian", licenses=_licenses_of(deb, there), **deb.model_dump())
+def _debs(files: Mapping[str, Found]) -> Iterable[Package]:
+    for entry in files.values():
+        for deb in entry.packages if isinstance(entry, Debs) else ():
+            yield Package(kind="debian", licenses=_licenses_of(deb, files), **deb.model_dump())
 
 
-def _licenses_of(deb: Deb, there: Mapping[str, Found]) -> tuple[str, ...]:
-    found = follow(f"usr/share/doc/{deb.name}/copyright", there)
-    return found.licenses if isinstance(found, Copyright) else ()
+def _licenses_of(deb: Deb, files: Mapping[str, Found]) -> tuple[str, ...]:
+    copyright_ = follow(f"usr/share/doc/{deb.name}/copyright", files)
+    return copyright_.licenses if isinstance(copyright_, Copyright) else ()
 
 
 def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:

@@ -31,14 +31,14 @@ class Survey:
         repository = str(self._registry.repository)
         look("its tags")
         try:
-            there, problem = self._registry.tags(), None
+            listed, problem = self._registry.tags(), None
         except RegistryError as error:
-            there, problem = (), problem_of(error)
+            listed, problem = (), problem_of(error)
             if not hasattr(error, "status"):  # nothing answers at all: asking for each tag would only take time
                 silent = {tag: Served(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
-        revisions = tuple(self._revision(tag, there, look) for tag in recorded_of(tags[0], there))
+        revisions = tuple(self._revision(tag, listed, look) for tag in recorded_of(tags[0], listed))
         return Shelf(repository=repository, tags=served, revisions=revisions, list_problem=problem)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
@@ -47,19 +47,19 @@ class Survey:
         digest = None
         try:
             digest = self._registry.digest(key)
-            found = self._content(digest) if digest else None
+            image = self._content(digest) if digest else None
         except UnsoundError as error:
             return Served(tag=key, digest=digest or "", manifest_problem=problem_of(error))
         except RegistryError as error:
             return Served(tag=key, answer_problem=problem_of(error))
-        if isinstance(found, Problem):
-            return Served(tag=key, digest=digest, manifest_problem=found)
-        return Served(tag=key, digest=digest, image=found)
+        if isinstance(image, Problem):
+            return Served(tag=key, digest=digest, manifest_problem=image)
+        return Served(tag=key, digest=digest, image=image)
 
-    def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
+    def _revision(self, tag: ImmutableTag, listed: Iterable[str], look: Look) -> Revision:
         served, record = self.look_up(str(tag), look), None
         places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
-        attached = {name: self._attached(place) for name, place in places.items() if place in there}
+        attached = {name: self._attached(place) for name, place in places.items() if place in listed}
         text = attached.get(RECORD, Attached())
         problem = text.problem
         if text.digest and not problem:
