@@ -76,7 +76,7 @@ def test_size(subject: Subject, figures: dict[str, Any]) -> None:
         figures["since release"] = round(megabytes - budget.released["megabytes"], 2)
     assert megabytes <= budget.megabytes, (
         f"{megabytes:.1f} MB of at most {budget.megabytes:.1f} MB; "
-        "drop something, raise it in tests/images/budgets.toml, or say why it is good so (--waive, or matrix.yaml)"
+        "drop something, raise it in tests/images/budgets.toml, or say why that is acceptable (--waive, or matrix.yaml)"
     )
 
 

@@ -135,7 +135,9 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
         parse_reference(word)
         return [(word, word)]
     if project is None:
-        raise UsageError(f"{word!r} is of a matrix, and there is none here.", hint="Name it by --matrix FILE.")
+        raise UsageError(
+            f"{word!r} names an image of a matrix, but there is no matrix here.", hint="Name it by --matrix FILE."
+        )
     specs = pytorch_of(project.expansion.specs)
     holder = [spec for spec in specs if word in project.tags[spec.id]]
     chosen = holder or pytorch_of(select(project.expansion.specs, word.split(), project.tags).specs)

@@ -46,7 +46,7 @@ def _files(registry: Registry, manifest: Manifest) -> dict[str, Any]:
     """Chart.yaml and values.yaml as they are packaged. Raises UnsoundError for what is no chart."""
     types = (manifest.config.media_type, *(layer.media_type for layer in manifest.layers))
     if types != (CONFIG, CONTENT):
-        raise UnsoundError(f"{registry.repository}: {manifest.digest} is no chart, but {', '.join(types)}.")
+        raise UnsoundError(f"{registry.repository}: {manifest.digest} is not a chart, but {', '.join(types)}.")
     try:
         with tarfile.open(fileobj=io.BytesIO(registry.read(manifest.layers[0])), mode="r:gz") as archive:
             return {name: yaml.safe_load(text) for name, text in _texts(archive)}

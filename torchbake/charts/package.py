@@ -51,7 +51,7 @@ def package(folder: Path, images: Mapping[Place, Reference], version: str = "") 
     tag = next(iter(images.values())).tag
     version = version or f"{yaml.safe_load(chart)['version']}+{tag.replace('_', '-')}"
     if not _VERSION.fullmatch(version):
-        raise PublishError(f"{version!r} is no version of a chart.", hint="Write one as 1.2.3 (SemVer 2).")
+        raise PublishError(f"{version!r} is not a version of a chart.", hint="Write one as 1.2.3 (SemVer 2).")
     chart = with_texts(chart, {("version",): version, ("appVersion",): tag})
     values = with_texts(values, {(*place, key): text for place, image in images.items() for key, text in _parts(image)})
     metadata = yaml.safe_load(chart)

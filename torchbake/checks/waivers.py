@@ -13,7 +13,7 @@ def parse_waivers(words: Sequence[str]) -> dict[str, str]:
         check, _, reason = (part.strip() for part in word.partition("="))
         if "." not in check or not reason:
             what = "has no reason" if "." in check else "names no check"
-            raise UsageError(f"--waive {word!r} {what}.", hint="Write --waive 'process.size=why it is good so'")
+            raise UsageError(f"--waive {word!r} {what}.", hint="Write --waive 'process.size=why that is acceptable'")
         waivers[check] = reason
     return waivers
 

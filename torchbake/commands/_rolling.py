@@ -105,7 +105,7 @@ def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
 def _revision(text: str) -> int:
     number = text.removeprefix("r")
     if not number.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no release; write 3 or r3")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a release; write 3 or r3")
     return int(number)
 
 

@@ -69,7 +69,8 @@ def mover_of(args: Signing, signer: Signer) -> Signer:
 
 def _unverifiable(reason: str) -> SignatureError:
     return SignatureError(
-        f"What tags are moved to cannot be verified: {reason}.", hint="Install cosign: docs/supply-chain.md"
+        f"The release that tags would move to cannot be verified: {reason}.",
+        hint="Install cosign: docs/supply-chain.md",
     )
 
 

@@ -45,11 +45,11 @@ class Arguments(Signing):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", action=Words, metavar="WORD",
-        help=f"{', '.join(_ACTIONS)}; and which image the chart has, which must be one: cpu runtime",
+        help=f"{', '.join(_ACTIONS)}; and the image that the chart gets, one alone: cpu runtime",
     )  # fmt: skip
     add_registry(parser)
     folder = TOOLKIT / "charts/pytorch"
-    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a chart that began as this one")
+    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a changed copy of charts/pytorch")
     parser.add_argument(
         "--chart-version",
         default="",

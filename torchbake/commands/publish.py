@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
     add_registry(parser)
-    add_waive(parser, "release although this check failed; the reason stays in the release record; again for more")
+    add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -175,7 +175,7 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
             f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
-            hint="Correct it, or say why it is good so: --waive CHECK=REASON",
+            hint="Correct it, or waive it and say why: --waive CHECK=REASON",
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
     waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
@@ -209,7 +209,7 @@ def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
 
 def _tell_of_stopping() -> None:
     """A release that was begun goes on to its end; the next publish does the rest."""
-    console.say("stopping; what was begun is finished by the next publish …", style="yellow")
+    console.say("stopping; the next publish resumes what was begun …", style="yellow")
 
 
 def _one(due: Due, shown: Board) -> Ended:

@@ -122,7 +122,7 @@ def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
     if host.engine and not host.engine.containerd_store:
         yield "this engine stores images by a graph driver: no zstd layers and no OCI export; all else works"
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
-        yield f"use this engine by: export DOCKER_HOST={paths.endpoint}"
+        yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
     if host.engine and host.supported and not host.mmdebstrap:
         yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
 

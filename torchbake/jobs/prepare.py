@@ -59,7 +59,9 @@ def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
 def _of_words(text: str, project: Project | None) -> ImageSpec:
     """The one image that a rolling tag or the words of a selector mean."""
     if project is None:
-        raise UsageError(f"{text!r} is of a matrix, and there is none here: name the matrix, or write a reference")
+        raise UsageError(
+            f"{text!r} names an image of a matrix, but there is no matrix here: name it, or write a reference"
+        )
     specs = pytorch_of(project.expansion.specs)
     holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
     if holder:
@@ -132,7 +134,7 @@ def _stop(error: OSError) -> None:
 
 def _file(path: Path) -> Path:
     if not path.is_file():
-        what = "leads to no file" if path.is_symlink() else "is no file"
+        what = "does not lead to a file" if path.is_symlink() else "is not a file"
         raise OSError(0, f"{what}, and only files are carried", str(path))
     if not path.name.isprintable():
         raise OSError(0, "its name is not UTF-8, or holds control characters", str(path))

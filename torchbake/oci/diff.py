@@ -109,7 +109,7 @@ def first_difference(first: Path, second: Path) -> str:
             if mine != theirs:
                 return _told(mine, theirs)
     except UNREADABLE as error:
-        raise ReproduceError(f"{first} or {second} is no layer: {error}") from None
+        raise ReproduceError(f"{first} or {second} is not a layer: {error}") from None
     return "the same entries, compressed differently"
 
 

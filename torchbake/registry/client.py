@@ -85,7 +85,7 @@ class Registry:
             return None
         told = answer.headers.get("Docker-Content-Digest")
         if told and not DIGEST.fullmatch(told):
-            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is no digest.")
+            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is not a digest.")
         if told:
             return told
         manifest = self.manifest(tag)  # a registry that does not say it for a HEAD
@@ -119,7 +119,7 @@ class Registry:
             return None
         size = answer.headers.get("Content-Length", "")
         if not _SIZE.fullmatch(size):
-            raise UnsoundError(f"{self.repository} has {digest}, and says of its size: {size[:200]!r}.")
+            raise UnsoundError(f"{self.repository} has {digest}, and gives an impossible size: {size[:200]!r}.")
         return int(size)
 
     def mount(self, blob: Blob, source: str) -> bool:
@@ -175,7 +175,7 @@ class Registry:
         try:
             place = led_to(began.url, began.headers["Location"])
         except (KeyError, ValueError) as error:
-            why = "names no place for it" if isinstance(error, KeyError) else str(error)
+            why = "names no address for it" if isinstance(error, KeyError) else str(error)
             raise RegistryError(f"{self.repository} begins an upload, and {why}.", hint=MISCALLED) from None
         self._transport.send(
             Request(
@@ -241,7 +241,7 @@ def _tags_in(answer: Answer, repository: Repository) -> list[str]:
     try:
         tags = read_object(answer.data).get("tags") or []
     except ValueError as error:
-        raise UnsoundError(f"{repository} answers with what is no list of tags: {error}.") from None
+        raise UnsoundError(f"{repository} answers with something that is not a list of tags: {error}.") from None
     odd = (
         [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
     )
@@ -257,4 +257,6 @@ def _next(answer: Answer, repository: Repository) -> str:
     try:
         return path_of(answer.url, url) if url else ""
     except ValueError as error:
-        raise UnsoundError(f"{repository} lists more tags at {url[:200]!r}, which is no address: {error}.") from None
+        raise UnsoundError(
+            f"{repository} continues its list of tags at {url[:200]!r}, which is not an address: {error}."
+        ) from None

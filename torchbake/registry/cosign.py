@@ -28,10 +28,10 @@ _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifes
 _OTHERS = "no matching signatures"
 _PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
 _HINTS = {  # by what cosign says
-    "inappropriate ioctl": "The key's password is to be in COSIGN_PASSWORD (set, and empty, for a key without one).",
+    "inappropriate ioctl": "Put the key's password into COSIGN_PASSWORD (set, but empty, for a key without one).",
     "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
-    "TUF remote mirror": "Without a way to the public transparency log: --no-transparency-log",
-    "rekor": "Without a way to the public transparency log: --no-transparency-log",
+    "TUF remote mirror": "Where the public transparency log cannot be reached: --no-transparency-log",
+    "rekor": "Where the public transparency log cannot be reached: --no-transparency-log",
 }
 
 
@@ -167,7 +167,7 @@ class CosignSigner:
                 problem = verifier.problem(repository, digest)
                 if problem:
                     raise SignatureError(
-                        f"{repository}@{digest} was signed, and it does not verify: {problem.sentence}"
+                        f"{repository}@{digest} was signed, but the signature does not verify: {problem.sentence}"
                     )
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:

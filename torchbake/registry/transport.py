@@ -129,7 +129,7 @@ class Transport:
         try:
             return origin_of(self.base)
         except ValueError as error:
-            raise RegistryError(f"{self.host} is no registry: {error}.") from None
+            raise RegistryError(f"{self.host} is not a registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
         with self._lock:
@@ -169,7 +169,7 @@ class Transport:
         try:
             realm = origin_of(challenge.realm)
         except ValueError as error:
-            raise RegistryError(f"{self.host} wants a token, and where to get it, {error}.") from None
+            raise RegistryError(f"{self.host} wants a token, but names no usable address for it: {error}.") from None
         if not may_log_in(self._home, realm):
             raise RegistryError(
                 f"{self.host} wants the login to go to {challenge.realm} in clear; nothing was sent.",

@@ -46,7 +46,7 @@ class Planner:
         decision = self.decide(candidate)
         if decision.digest != candidate.digest and decision.action != "held":
             if decision.action == "finish" and self._signer.skip_reason:
-                reason = f"{candidate.digest} is what was tested here; without a key nothing tells whose the other is"
+                reason = f"{candidate.digest} was tested here; without a key nobody can tell who made the other image"
                 raise self._verification.refusal(decision.tag, decision.digest, reason)
             self.record(decision)
         return decision

@@ -82,7 +82,7 @@ class Record(BaseModel):
         true = {"tag": tag, "digest": digest, "id": labels.get(ID), "inputs": labels.get(INPUTS, ""), "labels": labels}
         wrong = next((key for key, value in told.items() if value != true[key]), "")
         if wrong in ("", "labels"):
-            return wrong and "its record tells of other labels than it has"
+            return wrong and "its record has other labels than the image"
         return f"its record says that its {wrong} is {told[wrong] or 'none'}"
 
 
@@ -125,7 +125,7 @@ def parse_record(data: bytes, where: str) -> Record:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-        raise UnsoundError(f"{where} is no release record: {shown(problem)}.") from None
+        raise UnsoundError(f"{where} is not a release record: {shown(problem)}.") from None
 
 
 def write_record(

@@ -31,7 +31,7 @@ class Delivery:
                 candidate.digest, Path(folder), lambda digest: supply.needs(digest) or not self._there(digest)
             )
             if content.manifest.digest != candidate.digest:
-                raise EngineError(f"{candidate.digest} was tested, and is handed out as {content.manifest.digest}.")
+                raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
             tell("sending layers")
             blobs = content.manifest.blobs
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:

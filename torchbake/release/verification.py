@@ -33,7 +33,7 @@ class Verification:
         try:
             release = find_record(self.registry, str(tag))
         except UnsoundError as error:
-            raise self.refusal(tag, held.digest, f"its record is none: {error.message}") from None
+            raise self.refusal(tag, held.digest, f"its record cannot be read: {error.message}") from None
         if release is None:
             raise self.refusal(tag, held.digest, "it has no record: its release was interrupted, or is not ours")
         problem = release.record.flaw(str(tag), held.digest, held.labels)

@@ -165,7 +165,7 @@ def make_plan(host: Host, paths: EnginePaths) -> Plan:
     packages = _missing_packages(host)
     steps = (*_files(host, packages), *_install(host, packages), *_start(host, paths))
     if not steps:
-        return Plan(problem=problem, advice="All of it is installed, yet does not work together: see `docker info`.")
+        return Plan(problem=problem, advice="Everything is installed, but does not work together: see `docker info`.")
     if host.root == "no":
         titles = "; ".join(step.title for step in steps)
         return Plan(problem=problem, advice=f"Run this as root, or let somebody who may do this: {titles}")
@@ -200,7 +200,7 @@ def _for_a_person(host: Host) -> str | None:
         (silent and host.chosen_by, f"Start that engine, or choose another one: {host.chosen_by}."),
         (
             silent and host.socket == "forbidden",
-            "An engine is there, but not for you: sudo usermod -aG docker $USER, then log in again.",
+            "An engine runs, but your user may not use it: sudo usermod -aG docker $USER, then log in again.",
         ),
         (silent and host.socket == "hangs", f"Stop what holds {host.endpoint} without answering."),
         (second or not host.supported, _elsewhere(host)),

@@ -17,7 +17,7 @@ from torchbake.validate.judge_attestations import IMAGE, NO_RECORD, signed_parts
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 
 NOTHING_EXPECTED = unknown("nothing is expected: say --expect torch=VERSION")
-_STRANGER = unknown("it is no release of this image")
+_STRANGER = unknown("it is not a release of this image")
 _OTHER = unknown("it is not what was released")
 _UNASKED = Signatures(problem=unknown(UNASKED))
 

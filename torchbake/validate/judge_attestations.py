@@ -26,7 +26,7 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> P
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         trust = f"Trust the image: nox -s sbom -- {record.id}"
         if content.get("bomFormat") != "CycloneDX":
-            return Problem(reason="is no CycloneDX SBOM", remedy=trust)
+            return Problem(reason="is not a CycloneDX SBOM", remedy=trust)
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
             return None
@@ -42,7 +42,7 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
 
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         if (content.get("_type"), content.get("predicateType")) != (STATEMENT, PREDICATE):
-            return Problem(reason="is no SLSA provenance", remedy=trust)
+            return Problem(reason="is not SLSA provenance", remedy=trust)
         algorithm, _, value = record.digest.partition(":")
         about = [one.get("digest") for one in _entries(content.get("subject"))]
         if about != [{algorithm: value}]:

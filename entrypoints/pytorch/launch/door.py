@@ -126,7 +126,7 @@ class Door:
             hello = self._proven(guest, said[0])
         if guest.wire.gone:
             if "speak" in guest.wire.gone:
-                self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is not heard")
+                self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is ignored")
             self.drop(guest)
             return None
         return hello

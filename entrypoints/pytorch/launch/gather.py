@@ -121,7 +121,7 @@ class Gathering:
         for node, guest in [*self._nodes.items(), *self._rivals.items()]:
             self._tell(guest, node, error)
         if not self.over:
-            self._say(f"the job cannot start, and the nodes that come are told why: {error.sentence}")
+            self._say(f"the job cannot start; nodes that check in are told why: {error.sentence}")
 
     def _tell(self, guest: Guest, node: int, error: LaunchError) -> None:
         guest.wire.send("refused", code=int(error.code), sentence=error.sentence[:LONGEST_SENTENCE])

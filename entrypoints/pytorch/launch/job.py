@@ -34,7 +34,7 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
     except OSError as error:  # a folder that this user may not enter, a name that is too long, no working folder
         raise LaunchError(
             Code.NO_JOB,
-            f"{_name(words)} cannot be looked for ({error.strerror}): "
+            f"{_name(words)} cannot be searched for ({error.strerror}): "
             f"correct its path, or let uid {os.geteuid()} into its folder.",
         ) from None
     if here:

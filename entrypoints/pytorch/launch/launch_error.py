@@ -29,7 +29,7 @@ class Code(IntEnum):
 
 _MEANINGS = {
     Code.USAGE: "The command line is wrong.",
-    Code.BAD_VALUE: "A variable's value cannot be: not a number, out of range, unknown, or missing.",
+    Code.BAD_VALUE: "A variable has an impossible value: not a number, out of range, unknown, or missing.",
     Code.CONFLICT: "Two variables say different things about the job.",
     Code.LOOPBACK_MASTER: "A node other than node 0 was told that the master is itself.",
     Code.NO_NAME: "The master's name did not resolve in time.",

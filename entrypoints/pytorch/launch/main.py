@@ -105,7 +105,7 @@ def _parse(arguments: list[str]) -> tuple[list[str], bool]:
             raise LaunchError(Code.USAGE, f"unknown option {option}; see `run --help`.")
         dry_run = True
     if not words or words == ["-m"]:
-        raise LaunchError(Code.USAGE, "what shall be run? Name a script, or -m MODULE; see `run --help`.")
+        raise LaunchError(Code.USAGE, "nothing was named to run: name a script, or -m MODULE; see `run --help`.")
     if words[0] == "-m" and not all(name.isidentifier() for name in words[1].split(".")):
         raise LaunchError(Code.USAGE, f"{words[1]!a} is not the name of a module, such as package.train.")
     return words, dry_run

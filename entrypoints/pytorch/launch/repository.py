@@ -106,9 +106,7 @@ def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
     Only that revision where the server allows it, else everything: some servers hand out no single commit.
     """
     if not shutil.which("git", path=env.get("PATH")):
-        raise LaunchError(
-            Code.NO_JOB, f"{source} needs git, which this image has not: add it to the row's apt packages."
-        )
+        raise LaunchError(Code.NO_JOB, f"{source} needs git, which this image lacks: add it to the row's apt packages.")
     seconds = values.seconds(env, "GIT_TIMEOUT", DEFAULT_SECONDS)
     settings = {name: value for name, value in env.items() if name not in _ELSEWHERE}
     settings |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": source.protocols}
@@ -151,7 +149,7 @@ _NEXT_STEPS = (
     (r"Host key verification failed", "mount a known_hosts file in ~/.ssh, or name one by GIT_SSH_COMMAND"),
     (r"Permission denied \(", "mount a key that the server knows in ~/.ssh, or name one by GIT_SSH_COMMAND"),
     (r"could not read (?:Username|Password)|Authentication failed|returned error: 40[13]",
-     "it wants a login: https://USER:TOKEN@HOST/… in GIT_REPOSITORY, or a mounted ~/.netrc"),
+     "it needs a login: https://USER:TOKEN@HOST/… in GIT_REPOSITORY, or a mounted ~/.netrc"),
     (r"(?i)could not resolve host|name or service not known|name resolution",
      "correct the host's name, or the DNS of this container"),
     (r"(?i)connection refused|timed out|failed to connect|could not connect|unreachable|no route to host",

@@ -162,7 +162,7 @@ def broken(data: bytes) -> Callable[[Served], None]:
         (gone, "which is not there"),
         (others, f"its image: ghcr.io/acme/pytorch@{IMAGE.digest} is not signed"),
         (repointed, "its Chart.yaml says version 9.9.9"),
-        (altered(layers=[]), "is no chart"),
+        (altered(layers=[]), "is not a chart"),
         (unpinned, "its image is not pinned to an immutable tag and a digest"),
         (broken(b"no archive"), "holds no chart"),
         (broken(gzip.compress(b"no archive")), "holds no chart"),

@@ -117,7 +117,7 @@ def test_images_that_are_not_as_promised_are_so_for_validate_too(
 
 
 def test_a_chart_of_ones_own_is_packaged(released: Registries, capsys: Streams, tmp_path: Path) -> None:
-    assert "is no version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
+    assert "is not a version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
     assert "Chart.yaml cannot be read" in told(capsys, "package", CPU, "--chart", str(tmp_path), code=16)[1]
     assert told(capsys, "package", CPU, "--chart-version", "2.0.0", "--output", "dist")[0] == "dist/pytorch-2.0.0.tgz\n"
 

@@ -171,7 +171,7 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
     assert "The manifest fits the schema of: " in err
     assert "fits the schema of: The Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
-    assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
+    assert "no schema for docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 
 def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
@@ -181,7 +181,7 @@ def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
     (here / "train.py").write_text("print('longer')")
     (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
     out, _ = told(capsys, "check", "job.yaml")
-    assert "docker: can say all of it" in out
+    assert "docker: can express all of it" in out
     assert "kubernetes: job.yaml:5: files.folder: " in out
 
 

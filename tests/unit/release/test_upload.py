@@ -139,7 +139,7 @@ def test_another_image_than_the_tested_one_is_not_sent(post: Post, monkeypatch: 
         return post.small.take_out(other.digest, folder, wanted)
 
     monkeypatch.setattr(post, "take_out", exchange)
-    with pytest.raises(EngineError, match=f"is handed out as {other.digest}"):
+    with pytest.raises(EngineError, match=f"the engine hands out {other.digest}"):
         post.send()
     assert post.store.blobs == {}
 

@@ -132,8 +132,8 @@ def test_the_artifact_of_an_older_revision_is_put_back_by_hand() -> None:
 @pytest.mark.parametrize(
     ("sbom", "words"),
     [
-        ({**SBOM_TEXT, "bomFormat": "SPDX"}, "is no CycloneDX"),
-        ([], "is no CycloneDX"),
+        ({**SBOM_TEXT, "bomFormat": "SPDX"}, "is not a CycloneDX"),
+        ([], "is not a CycloneDX"),
         ({**SBOM_TEXT, "components": []}, "says that torch is not there, the image's label 2.10.0"),
         ({**SBOM_TEXT, "components": "none"}, "says that torch is not there"),
         ({**SBOM_TEXT, "components": [{"name": "torch", "version": "2.10.0+cpu"}]}, "says that torch is 2.10.0+cpu"),
@@ -152,7 +152,7 @@ def test_an_sbom_that_is_not_the_images(sbom: object, words: str) -> None:
 
 def test_an_sbom_that_nobody_can_walk_through_is_none() -> None:
     deep = Attached(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
-    assert "is no CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
+    assert "is not a CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
 
 
 def test_an_image_without_torch_needs_none_in_its_sbom() -> None:
@@ -176,8 +176,8 @@ def _changed(*keys: str, to: object) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nonsense", "is no SLSA provenance"),
-        (_changed("predicateType", to="https://slsa.dev/provenance/v0.2"), "is no SLSA provenance"),
+        ("nonsense", "is not SLSA provenance"),
+        (_changed("predicateType", to="https://slsa.dev/provenance/v0.2"), "is not SLSA provenance"),
         (_changed("subject", to=[{"name": "x", "digest": {"sha256": "r9"}}]), "r9"),
         (_changed("subject", to="nobody"), "is a statement about nothing"),
         (_changed("predicate", to=[]), "says that the inputs are none, the release record sha256:a"),
@@ -291,7 +291,7 @@ def test_what_was_not_asked_is_no_pass() -> None:
 def test_the_signature_of_a_tag_that_is_at_no_release_is_not_judged() -> None:
     found = shelf(release(), points={"cuda12": served("cuda12", "sha256:other")})
     signatures = _signatures(release())
-    assert judged(found, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is no release of this image"
+    assert judged(found, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is not a release of this image"
     assert judged(found, Outcome.FAILED, signatures).keys() == {"cuda12"}
 
 

@@ -69,7 +69,7 @@ def rdzv_id(env: Mapping[str, str], otherwise: str) -> str:
     """The name of an elastic job at its rendezvous."""
     name = values.text(env, "PET_RDZV_ID") or otherwise
     if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,253}", name):
-        raise values.bad("PET_RDZV_ID", name, "is no name of a job: use letters, digits and _ . : - in it.")
+        raise values.bad("PET_RDZV_ID", name, "is not the name of a job: use letters, digits and _ . : - in it.")
     return name
 
 

@@ -120,10 +120,10 @@ def node_range(env: Mapping[str, str], variable: str) -> tuple[int, int] | None:
     if not value:
         return None
     if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", value):
-        raise bad(variable, value, "is no range of nodes: write it as MIN:MAX.")
+        raise bad(variable, value, "is not a range of nodes: write it as MIN:MAX.")
     least, most = int(value.partition(":")[0]), int(value.rpartition(":")[2])
     if not 1 <= least <= most:
-        raise bad(variable, value, "cannot be: MIN:MAX needs at least 1 node, and MAX no lower than MIN.")
+        raise bad(variable, value, "is impossible: MIN:MAX needs at least 1 node, and MAX no lower than MIN.")
     return least, most
 
 
