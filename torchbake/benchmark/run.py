@@ -15,6 +15,7 @@ from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Record, Records, key_of
 from torchbake.checks.smoke_run import Session
 from torchbake.core.parallel import run_all
+from torchbake.core.problem import Problem
 from torchbake.engine.client import Engine
 from torchbake.ui.progress_board import Board, board
 
@@ -41,20 +42,20 @@ class Begun:
 
 
 def begin(
-    cases: Sequence[Case], places: Mapping[str, Place | str], measured: Mapping[str, Record]
+    cases: Sequence[Case], places: Mapping[str, Place | Problem], measured: Mapping[str, Record]
 ) -> list[Begun]:  # fmt: skip
     """What is to be measured. ``places`` are by name, or why one cannot be used; ``measured`` are by key."""
     return [_begun(case, places[case.place.name], measured) for case in cases]
 
 
-def _begun(case: Case, place: Place | str, measured: Mapping[str, Record]) -> Begun:
+def _begun(case: Case, place: Place | Problem, measured: Mapping[str, Record]) -> Begun:
     if case.excluded:
         return Begun(case=case, place=None, done=Done(case=case, state="excluded", reason=case.excluded))
-    if isinstance(place, str):
-        return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place))
+    if isinstance(place, Problem):
+        return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place.sentence))
     problem = place.problem(case.experiment)
     if problem:
-        return Begun(case=case, place=place, done=Done(case=case, state="not-run", reason=problem))
+        return Begun(case=case, place=place, done=Done(case=case, state="not-run", reason=problem.sentence))
     record = measured.get(key_of(case.experiment, place.where))
     return Begun(case=case, place=place, done=Done(case=case, state="kept", record=record) if record else None)
 

@@ -84,7 +84,8 @@ def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: st
     """
     able, left_out = list[Experiment](), list[str]()
     for each in experiments:
-        problems = [f"{each.name} in {place.named.name}: {why}" for place in places if (why := place.problem(each))]
+        found = [(place, place.problem(each)) for place in places]
+        problems = [f"{each.name} in {place.named.name}: {problem.sentence}" for place, problem in found if problem]
         if problems and (gpu == "require" or len(problems) < len(places)):
             raise BenchmarkError(f"{problems[0]}.", hint=_GPUS)
         if problems:

@@ -20,6 +20,7 @@ from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused
 from torchbake.commands._benchmarks import check_files, clean_up, engine_of, folder_of
 from torchbake.core.files import write_text
+from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
 from torchbake.matrix.schema import editor_schema
@@ -83,12 +84,12 @@ def _run_plan(args: Arguments, file: str) -> None:
     _judge(done, args.gpu)
 
 
-def _found(finder: Finder, named: Named, what: str | Host) -> Place | str:
+def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
     """A place, or why it cannot be used: one that is missing is no reason to leave the others."""
     try:
         return finder.place(named, what)
     except BenchmarkError as error:
-        return error.sentence
+        return problem_of(error)
 
 
 def _show_commands(begun: Sequence[Begun], form: str) -> None:

@@ -219,9 +219,9 @@ def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, se
 
 
 def _required(args: Arguments, gpu: Gpu) -> None:
-    problem = gpu.why_not(args.gpu)
+    problem = gpu.problem(args.gpu)
     if args.gpu == "require" and problem:
-        raise CheckError(f"{problem[0].upper()}{problem[1:]}.", hint="See docs/gpu.md.")
+        raise CheckError(f"{problem.reason[0].upper()}{problem.reason[1:]}.", hint="See docs/gpu.md.")
 
 
 def _host(host: str, args: Arguments, session: Session) -> Subject:
