@@ -52,7 +52,7 @@ def test_transports_that_could_run_a_command_are_refused(repository: str) -> Non
 
 def test_who_allows_other_protocols_gets_these_alone() -> None:
     assert source_of({"GIT_REPOSITORY": "ftp://a/b", "GIT_ALLOW_PROTOCOL": "ftp"}).protocols == "ftp"
-    assert "understood are ftp" in launch_error("https://a/b", GIT_ALLOW_PROTOCOL="ftp").sentence
+    assert "supported are ftp" in launch_error("https://a/b", GIT_ALLOW_PROTOCOL="ftp").sentence
 
 
 @pytest.mark.parametrize(

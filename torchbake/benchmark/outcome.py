@@ -97,7 +97,7 @@ def read_outcome(done: Finished) -> Result | str:
         return f"Its last line cannot be read: {error}."
     except ValidationError as error:
         first = error.errors()[0]
-        return f"Its result has no right {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        return f"Its result has an invalid {'.'.join(map(str, first['loc']))}: {first['msg']}."
 
 
 def _judged(said: dict[str, Any], done: Finished) -> Result | str:

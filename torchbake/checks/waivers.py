@@ -29,7 +29,7 @@ def idle(checks: Iterable[CheckResult], waivers: Mapping[str, str]) -> Iterator[
     for name in waivers:
         if outcomes.get(name, Outcome.PASSED) is Outcome.PASSED:
             yield f"the waiver of {name} waives nothing: " + (
-                "it passed" if name in outcomes else "no check is so named"
+                "it passed" if name in outcomes else "there is no check of that name"
             )
 
 

@@ -32,7 +32,7 @@ class InventoryHost:
         """
         value = next((self.variables[name] for name in names if self.variables.get(name) not in (None, "")), "")
         if "{{" in str(value) or isinstance(value, Mapping):
-            kind = f"a template: {value}" if isinstance(value, str) else "no plain value."
+            kind = f"a template: {value}" if isinstance(value, str) else "not a plain value."
             raise HostError(
                 f"The variable {names[0]} of {self.name} is {kind}",
                 hint="Write the value itself there, or in ~/.ssh/config.",

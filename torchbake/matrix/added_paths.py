@@ -88,7 +88,7 @@ def target(text: str) -> str:
 def taken(path: str) -> str:
     """Why nothing may be put at a path of an image; empty where it may."""
     place = next((place for place in _TAKEN if path == place or path.startswith(f"{place}/")), None)
-    return f"{path} cannot be: {place} is {_TAKEN[place]}" if place else ""
+    return f"{path} is not allowed: {place} is {_TAKEN[place]}" if place else ""
 
 
 def standard_folder(path: str) -> bool:

@@ -246,7 +246,7 @@ def _tags_in(answer: Answer, repository: Repository) -> list[str]:
         [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
     )
     if odd:
-        raise UnsoundError(f"{repository} lists among its tags {shown(odd)}, which are none.")
+        raise UnsoundError(f"{repository} lists names that are not tags: {shown(odd)}.")
     return list(tags)
 
 

@@ -54,6 +54,6 @@ class Delivery:
             return False
         path = content.path(blob)
         if not path.exists():
-            raise RegistryError(f"{self._registry.repository} had {blob.digest}, and now it has not.", hint="Again.")
+            raise RegistryError(f"{self._registry.repository} had {blob.digest}, and no longer has it.", hint="Again.")
         self._registry.upload(blob, path, partial(count, blob))
         return True

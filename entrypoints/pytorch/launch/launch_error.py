@@ -41,7 +41,7 @@ _MEANINGS = {
     Code.NODE_LOST: "A node vanished while the job ran.",
     Code.NO_SPACE: "There is no writable temporary folder.",
     Code.NO_PROCESS: "A rank's process cannot be started.",
-    Code.OPEN_FILES: "Node 0 may not have as many files open as the job has nodes.",
+    Code.OPEN_FILES: "Node 0's limit of open files is too low for the number of nodes.",
 }
 
 

@@ -13,7 +13,7 @@ def meet(contract: Contract, commit: str, say: Say) -> Nodes:
     """Returns when all nodes are there. Raises LaunchError, in a static job on every node."""
     if contract.elastic:
         if contract.job_token:
-            say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no such thing")
+            say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no authentication")
         return Nodes(master_addr=find_rendezvous(contract, say))
     if contract.nnodes == 1:
         check_port(contract)

@@ -84,7 +84,7 @@ def _check_repository(repository: str, protocols: list[str]) -> None:
         raise values.bad("GIT_REPOSITORY", shown, why)
     scheme, helper = re.match(r"([A-Za-z0-9+.-]*)(::|://|)", repository).groups()  # type: ignore[union-attr]
     if helper and (helper == "::" or scheme not in protocols):
-        why = f"uses the transport {scheme or helper!a}; understood are {', '.join(protocols)}, and a path."
+        why = f"uses the transport {scheme or helper!a}; supported are {', '.join(protocols)}, and a path."
         raise values.bad("GIT_REPOSITORY", shown, why)
     if helper and _is_ambiguous(repository.partition("://")[2]):
         why = "has a user or password (not shown) that git would read otherwise: write @ as %40, / as %2F, : as %3A, "

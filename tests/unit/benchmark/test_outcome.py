@@ -40,8 +40,8 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
         (finished(code=1, stderr="Traceback\nKeyError: 'x'"), "It ended with 1 and no result: KeyError: 'x'"),
         (finished('{"bench": 2}'), "Its `bench` speaks version 2 of the contract, and this toolkit 1."),
         (finished('{"bench": 1'), "Its last line cannot be read: it is not JSON"),
-        (finished(printed(times=[])), "Its result has no right times:"),
-        (finished(printed(throughput=None)), "Its result has no right throughput:"),
+        (finished(printed(times=[])), "Its result has an invalid times:"),
+        (finished(printed(throughput=None)), "Its result has an invalid throughput:"),
         (finished(printed().replace("0.1", "NaN")), "NaN is not a number"),
     ],
 )

@@ -75,5 +75,5 @@ def test_the_first_of_several_variables_counts_and_a_template_is_refused() -> No
     with pytest.raises(HostError, match="made of a is a template: "):
         host.text("made")
     locked = InventoryHost(name="a", variables={"ansible_port": {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256"}})
-    with pytest.raises(HostError, match="ansible_port of a is no plain value"):
+    with pytest.raises(HostError, match="ansible_port of a is not a plain value"):
         locked.text("ansible_port")

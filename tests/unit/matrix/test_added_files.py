@@ -141,7 +141,7 @@ def test_folders_that_come_with_files_are_the_matrixs_too_but_never_the_users_ow
         ("files: [{source: conf, target: /x}]", "conf: is a folder; write it with a slash"),
         ("files: [{source: job.py/, target: /x}]", "job.py/: is not a folder"),
         ("files: [{source: links/, target: /x}]", "holds away, which is neither a file nor a folder"),
-        ("files: [{source: opt/, target: /opt}]", "holds venv, and /opt/venv cannot be"),
+        ("files: [{source: opt/, target: /opt}]", "holds venv, and /opt/venv is not allowed"),
     ],
 )
 def test_what_is_wrong_with_files_is_told(line: str, words: str, folder: Path) -> None:

@@ -235,7 +235,7 @@ OWN = [
     file("job.py", "/a/../b", ".target", "single slashes"),
     file("job.py", "'/a b'", ".target", "not a path such as"),
     *(
-        file("job.py", taken, ".target", f"{taken} cannot be")
+        file("job.py", taken, ".target", f"{taken} is not allowed")
         for taken in ("/proc/x", "/sys/x", "/dev/x", "/opt/venv/x", "/opt/torchbake", "/pytorch/x", "/bin/tini")
     ),
     file("job.py", "/etc/ssl/certs/x.pem", ".target", "name yours in `certificates`"),
@@ -247,8 +247,12 @@ OWN = [
         )
         for folder in ("/etc", "/usr/bin", "/app", "/home/torch", "/opt", "/var/lib", "/usr/local/lib", "/etc/ssl")
     ),
-    own("files: [{source: a, target: /x}, {source: b/, target: /x/y/z}]", "rows.0.files", "/x/y/z cannot be, as /x is"),
-    own("files: [{source: a, target: /x/y}, {source: b, target: /x}]", "rows.0.files", "/x/y cannot be, as /x is"),
+    own(
+        "files: [{source: a, target: /x}, {source: b/, target: /x/y/z}]",
+        "rows.0.files",
+        "/x/y/z is impossible, as /x is",
+    ),
+    own("files: [{source: a, target: /x/y}, {source: b, target: /x}]", "rows.0.files", "/x/y is impossible, as /x is"),
     file("job.py", "/x, mode: 4755", ".mode", "form"),
     file("job.py", "/x, mode: 0648", ".mode", "form"),
     file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),
