@@ -1,4 +1,4 @@
-"""``python FOLDER VERB``, with this folder: the toolkit from wherever one stands, as the noxfile starts it."""
+"""``python FOLDER COMMAND``, with this folder: the toolkit from wherever one stands, as the noxfile starts it."""
 
 from torchbake.__main__ import run
 

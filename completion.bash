@@ -4,7 +4,7 @@ eval "$(register-python-argcomplete nox)"
 
 _torchbake_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-_torchbake_verb() {
+_torchbake_command() {
     local python
     for python in "$_torchbake_here"/.nox/torchbake-*/bin/python; do
         [[ -x $python ]] && exec "$python" "$_torchbake_here"  # it asks in a subshell, so nothing else ends
@@ -16,7 +16,7 @@ _torchbake_nox() {
     if [[ $before =~ \ (-s|-e|--sessions?)[\ =]([a-z]+)\ --\ (.*)$ ]]; then
         local COMP_LINE="torchbake ${BASH_REMATCH[2]} ${BASH_REMATCH[3]}"
         local COMP_POINT=${#COMP_LINE}
-        _python_argcomplete _torchbake_verb
+        _python_argcomplete _torchbake_command
     else
         _python_argcomplete "$@"
     fi

@@ -1,4 +1,4 @@
-"""Images of a few bytes, made as they are asked for, with all that lies beside an image in a registry."""
+"""Images of a few bytes, made as they are asked for, with all that is attached to an image in a registry."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ class TorchbakeError(Exception):
 
 class UsageError(TorchbakeError):
     exit_code = 2
-    meaning = "wrong command line: unknown option, no selector, or a value that cannot be"
+    meaning = "wrong command line: unknown option, no selector, or an impossible value"
 
 
 class MatrixError(TorchbakeError):
@@ -128,7 +128,9 @@ class InstallError(TorchbakeError):
 
 class JobError(TorchbakeError):
     exit_code = 21
-    meaning = "a job file is not valid, or says what the launcher cannot, with line and key; or no launcher takes it"
+    meaning = (
+        "a job file is not valid, or asks for what the launcher cannot do, with line and key; or no launcher takes it"
+    )
 
 
 class HostError(TorchbakeError):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.clusters.lowering import lowered
 from tests.clusters.node import Node
 from tests.clusters.space import Ended, Space, is_ready, rank_of

@@ -29,7 +29,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 # Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
 LONGEST = (
     "broken_images", "reproduce", "newcomer", "hosts", "hosts_door", "payloads", "package", "ladder", "images",
-    "publish", "ci", "examples", "dialects", "signature", "make_own", "extending", "mirrors", "test_verb", "job",
+    "publish", "ci", "examples", "dialects", "signature", "make_own", "extending", "mirrors", "test_command", "job",
     "chart", "validate", "base", "elastic", "launchers", "run", "cluster", "bench", "benchmark", "host",
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def container_names(engine: docker.DockerClient) -> set[str]:
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
-    """Run a verb as a user would, and return how it ended."""
+    """Run a command as a user would, and return how it ended."""
     return subprocess.run(
         [sys.executable, "-m", "torchbake", *arguments],
         cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=timeout, check=False,
@@ -248,6 +248,6 @@ def bare(shared: Path) -> Bare:
 
 @pytest.fixture(scope="session")
 def first(bare: Bare, shared: Path) -> Completed:
-    """The first call of a verb there, which installs what the verbs need; others have it from then on."""
+    """The first call of a command there, which installs what the commands need; others have it from then on."""
     done = once(shared, "first", lambda: vars(bare.nox("-s", "list", "--", "all", "--format", "json")))
     return subprocess.CompletedProcess(**done)

@@ -126,7 +126,7 @@ def test_images_are_read_and_a_run_that_loading_binds_is_told(execute: Exec, wor
         (("--model", NET, "--device", "gpu"), "This torch, 2.13.0+cpu, is built without CUDA"),
         (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
         (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),
-        (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is no Datum of Caffe"),
+        (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is not a Datum of Caffe"),
     ],
 )
 def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tuple[str, ...], sentence: str) -> None:
@@ -178,7 +178,7 @@ wait $!
 def test_a_measurement_that_is_told_to_end_says_so(execute: Exec) -> None:
     said = execute("timeout", "120", "sh", "-c", TOLD_TWICE)
     assert (said.code, said.result["status"]) == (1, "failure")
-    assert "told to end by SIGTERM" in said.result["reason"]
+    assert "was ended by SIGTERM" in said.result["reason"]
 
 
 def test_a_container_whose_memory_is_too_small_says_so(

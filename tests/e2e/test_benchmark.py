@@ -179,8 +179,8 @@ def test_an_image_that_is_slower_than_its_release_is_not_released(own_matrix: Pa
         there = Registry(Transport(running.host), Repository(host=running.host, path="team/benchmark-pytorch"))
 
         def release(*, code: int) -> Completed:
-            for verb in ("build", "test"):
-                done = torchbake(verb, CPU, "--matrix", str(own_matrix))
+            for command in ("build", "test"):
+                done = torchbake(command, CPU, "--matrix", str(own_matrix))
                 assert done.returncode == 0, done.stderr
             words = ("--registry", f"{running.host}/team", "--benchmark", str(plan), "--matrix", str(own_matrix))
             done = torchbake("publish", CPU, *words)

@@ -129,7 +129,7 @@ def toolbox(tmp_path: Path) -> Toolbox:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start the verb; what still runs at the end of the test is killed."""
+    """Start the command; what still runs at the end of the test is killed."""
     processes: list[subprocess.Popen[str]] = []
 
     def begin(*words: str) -> "subprocess.Popen[str]":
@@ -339,7 +339,9 @@ def cluster_lives(engine: docker.DockerClient) -> bool:
     )
 
 
-def test_the_verb_runs_three_nodes_in_both_orders(image: str, toolbox: Toolbox, left: Callable[[], list[str]]) -> None:
+def test_the_command_runs_three_nodes_in_both_orders(
+    image: str, toolbox: Toolbox, left: Callable[[], list[str]]
+) -> None:
     folder = toolbox("")
     done = torchbake(
         "smoke", "--image", image, "--nodes", "3", "--nproc", "1", "--payload", "tensor", "--payload", "ddp",
@@ -360,7 +362,7 @@ def test_the_verb_runs_three_nodes_in_both_orders(image: str, toolbox: Toolbox, 
     assert left() == []
 
 
-def test_the_verb_fails_with_the_workers_own_code_and_words(
+def test_the_command_fails_with_the_workers_own_code_and_words(
     image: str, toolbox: Toolbox, left: Callable[[], list[str]]
 ) -> None:
     folder = toolbox("if os.environ.get('RANK') == '2': sys.exit('rank 2 has had enough')")

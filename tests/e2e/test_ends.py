@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.test_run import RUN, Start, address, job, script, start, wait_for  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.entrypoints

@@ -218,7 +218,7 @@ def read_until(terminal: int, word: bytes) -> bytes:
     return text
 
 
-def test_ctrl_c_reaches_a_verb_once_and_its_code_is_kept(watched: tuple[int, int]) -> None:
+def test_ctrl_c_reaches_a_command_once_and_its_code_is_kept(watched: tuple[int, int]) -> None:
     pid, terminal = watched
     read_until(terminal, b"ready")
     os.write(terminal, b"\x03")
@@ -236,7 +236,7 @@ def test_a_signal_for_nox_alone_is_handed_on(watched: tuple[int, int], number: s
 
 
 @pytest.mark.parametrize(("ends", "code"), [("sys.exit(42)", 42), ("os.kill(os.getpid(), 15)", 143), ("pass", 0)])
-def test_the_end_of_a_verb_is_the_end_of_nox(ends: str, code: int) -> None:
+def test_the_end_of_a_command_is_the_end_of_nox(ends: str, code: int) -> None:
     text = (
         "import os, sys, pathlib\nfrom torchbake.environment import run\n"
         f"sys.exit(run([sys.executable, '-c', 'import os, sys; {ends}'], folder=pathlib.Path('/'), env=os.environ))"

@@ -95,7 +95,7 @@ def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) ->
 def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Completed) -> None:
     done = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
     assert done.returncode == 13
-    assert "nowhere: failed, ssh does not get in as pytorch: ssh: connect to host 127.0.0.1" in done.stdout
+    assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in done.stdout
     assert "these cannot take part: nowhere" in done.stdout
 
 

@@ -14,7 +14,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import SLOW, Job, new_job
 

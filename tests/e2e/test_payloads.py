@@ -205,4 +205,4 @@ def test_versions_are_held_against_what_was_promised(smoke: Smoke) -> None:
 def test_a_word_that_is_no_payload_is_refused(smoke: Smoke) -> None:
     said = smoke("nothing")
     assert (said.code, said.out) == (64, "")
-    assert "there is no payload 'nothing', there are tensor, autograd" in said.err
+    assert "unknown payload 'nothing', choose from tensor, autograd" in said.err

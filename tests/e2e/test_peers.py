@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.peers import Peer, connections, hello, simulate
 from tests.e2e.test_run import Start, address, job, script, start  # noqa: F401 - fixtures
 
@@ -123,7 +123,7 @@ def test_without_the_token_nothing_is_trusted(start: Start, script: Script, addr
     worker = start(script(text), **job(address, port, 2, JOB_TOKEN="correct horse")[1])
     ends = [master.end(), worker.end()]
     assert [code for code, _, _ in ends] == [0, 0], ends
-    assert "says that it is node 1, but has another JOB_TOKEN, or none: it is not believed" in ends[0][2]
+    assert "says that it is node 1, but has another JOB_TOKEN, or none: it is not trusted" in ends[0][2]
 
 
 def test_what_was_heard_once_proves_nothing_again(start: Start, script: Script, address: str, port: int) -> None:

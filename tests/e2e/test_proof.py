@@ -37,7 +37,7 @@ def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
     images = images_of(done)
     assert {name: image["state"] for name, image in images.items()} == {CPU: "failed", INIT: "passed"}
     assert images[CPU]["problem"].startswith("build: ")
-    assert images[INIT]["packed_bytes"] > 0
+    assert images[INIT]["compressed_bytes"] > 0
     assert images[INIT]["counts"]["passed"] > 20
     assert images[INIT]["tag"] == "9.9.9-r0"
     page = (path.parent / "docs/images.md").read_text()

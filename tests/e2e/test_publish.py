@@ -51,7 +51,7 @@ class Place:
         return Registry(Transport(host, **options), Repository(host=host, path=self.path))
 
     def state(self) -> dict[str, str | None]:
-        """Digests by tag, without what lies beside images."""
+        """Digests by tag, without what is attached to images."""
         there = self.registry()
         return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(BESIDE)}
 
@@ -355,7 +355,7 @@ def _end(work: Callable[[], object]) -> NoReturn:
 
 
 @pytest.mark.usefixtures("judged")  # only what has passed is released
-def test_the_verbs_release_real_images(running: Running, built: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+def test_the_commands_release_real_images(running: Running, built: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     where = ("--registry", f"{running.host}/real")
     planned = json.loads(torchbake("publish", CPU, INIT, *where, "--dry-run", "--format", "json").stdout)["images"]
     assert [one["action"] for one in planned] == ["release", "release"]

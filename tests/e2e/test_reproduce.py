@@ -58,7 +58,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def own(project: Project, tmp_path: Path, small: None) -> Own:
-    """A project with a toolkit of its own, whose init images are made by the given steps; runs its verbs."""
+    """A project with a toolkit of its own, whose init images are made by the given steps; runs its commands."""
 
     def made(repository: str, **steps: str) -> Callable[..., Completed]:
         toolkit = tmp_path / "toolkit"
@@ -69,9 +69,9 @@ def own(project: Project, tmp_path: Path, small: None) -> Own:
         rows = "\n  ".join(f"{name}: {{version: 1.0.0, base: debian12}}" for name in steps)
         matrix = str(project(ROWS % rows, repository=f"torchbake-test/{repository}/pytorch"))
 
-        def run(verb: str, *arguments: str) -> Completed:
+        def run(command: str, *arguments: str) -> Completed:
             return subprocess.run(
-                [sys.executable, "-m", "torchbake", verb, *arguments, "--matrix", matrix],
+                [sys.executable, "-m", "torchbake", command, *arguments, "--matrix", matrix],
                 cwd=toolkit, env=NO_EPOCH, capture_output=True, text=True, timeout=300, check=False,
             )  # fmt: skip
 

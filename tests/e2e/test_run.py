@@ -20,7 +20,7 @@ from typing import IO, Any
 import pytest
 
 from entrypoints.pytorch.launch.health import started
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.entrypoints
@@ -121,7 +121,7 @@ def test_a_name_that_nothing_can_be_looked_for_by_is_refused_on_all_nodes(
     nodes = [start(script(""), **one), start("x" * 300 + ".py", **other)]
     for code, _, err in [node.end(60) for node in nodes]:
         assert code == Code.NO_JOB
-        assert "cannot be looked for (File name too long)" in err
+        assert "cannot be searched for (File name too long)" in err
         assert "Traceback" not in err
 
 

@@ -33,14 +33,14 @@ print(json.dumps(sorted(found)))
 
 @pytest.fixture(scope="module")
 def folder(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bills of the three images, their memory being that of the project."""
-    folder = tmp_path_factory.mktemp("bills")
+    """The SBOMs of the three images, with the project's own cache of layers."""
+    folder = tmp_path_factory.mktemp("sboms")
     done = torchbake("sbom", CPU, CUDA, INIT, "--output", str(folder))
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def bill(folder: Path, name: str) -> dict[str, Any]:
+def sbom(folder: Path, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / name / "sbom.cdx.json").read_text())
     return found
 
@@ -56,7 +56,7 @@ def places(component: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("name", [CPU, CUDA])
 def test_what_was_locked_is_there_and_nothing_else_but_what_that_bundles(folder: Path, name: str) -> None:
     lock = parse_lock((ROOT / "images" / name / "requirements.lock").read_text(), name)
-    wheels = of_type(bill(folder, name), "pypi")
+    wheels = of_type(sbom(folder, name), "pypi")
     installed = [part for part in wheels if any("/_vendor" not in place for place in places(part))]
     assert {part["name"]: part["version"] for part in installed} == {p.name: p.version for p in lock.pins.values()}
     assert len(installed) == len(lock.pins)
@@ -64,7 +64,7 @@ def test_what_was_locked_is_there_and_nothing_else_but_what_that_bundles(folder:
 
 @pytest.mark.parametrize("name", [CPU, CUDA])
 def test_the_distributions_are_those_that_python_finds(folder: Path, built: Built, run: Run, name: str) -> None:
-    wheels = of_type(bill(folder, name), "pypi")
+    wheels = of_type(sbom(folder, name), "pypi")
     found = sorted([place, part["name"], part["version"]] for part in wheels for place in places(part))
     assert found == json.loads(run(built[name]["ref"], "python", "-c", DISTRIBUTIONS, user="0"))
 
@@ -75,7 +75,7 @@ def test_the_debian_packages_are_those_that_dpkg_lists(folder: Path, built: Buil
     listed = [line.split() for line in run(built[name]["ref"], "dpkg-query", "-W", "-f", form).splitlines()]
     assert {line[5] for line in listed} == {"installed"}
     wanted = sorted((line[0], line[1], line[2]) for line in listed)
-    parts = of_type(bill(folder, name), "deb")
+    parts = of_type(sbom(folder, name), "deb")
     assert sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts) == wanted
     assert all("distro=debian-12" in part["purl"] for part in parts)
     sources = {(line[0], f"{line[3]} {line[4]}") for line in listed if line[3:5] != line[0:2]}
@@ -89,7 +89,7 @@ def source(purl: str) -> str:
 
 
 def test_licenses_are_what_packages_say(folder: Path) -> None:
-    parts = {part["name"]: part for part in bill(folder, CUDA)["components"]}
+    parts = {part["name"]: part for part in sbom(folder, CUDA)["components"]}
 
     def said(name: str) -> list[str]:
         stated = parts[name]["licenses"]
@@ -103,7 +103,7 @@ def test_licenses_are_what_packages_say(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [CPU, CUDA, INIT])
-def test_the_bill_is_valid_and_of_the_image(folder: Path, built: Built, name: str) -> None:
+def test_the_sbom_is_valid_and_of_the_image(folder: Path, built: Built, name: str) -> None:
     text = (folder / name / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     subject = json.loads(text)["metadata"]["component"]
@@ -112,7 +112,7 @@ def test_the_bill_is_valid_and_of_the_image(folder: Path, built: Built, name: st
 
 
 def test_an_image_of_one_program_has_no_packages(folder: Path) -> None:
-    assert bill(folder, INIT)["components"] == []
+    assert sbom(folder, INIT)["components"] == []
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
@@ -130,14 +130,14 @@ def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
     matrix = project("rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]", repository="torchbake/pytorch")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    arguments = ("sbom", CPU, "--matrix", str(matrix), "--output", str(tmp_path / "bills"))
+    arguments = ("sbom", CPU, "--matrix", str(matrix), "--output", str(tmp_path / "sboms"))
     done = torchbake(*arguments, env={"TMPDIR": str(temporary)})
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "bills" / CPU / "sbom.cdx.json").read_bytes() == (folder / CPU / "sbom.cdx.json").read_bytes()
+    assert (tmp_path / "sboms" / CPU / "sbom.cdx.json").read_bytes() == (folder / CPU / "sbom.cdx.json").read_bytes()
     assert list(temporary.iterdir()) == []
-    memory = {path.name: path.stat().st_size for path in (tmp_path / ".torchbake/packages").iterdir()}
-    assert len([name for name in memory if name.endswith(".manifest.json")]) == 1
-    assert sum(memory.values()) < 4_000_000
+    cache = {path.name: path.stat().st_size for path in (tmp_path / ".torchbake/packages").iterdir()}
+    assert len([name for name in cache if name.endswith(".manifest.json")]) == 1
+    assert sum(cache.values()) < 4_000_000
 
 
 def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(folder: Path, built: Built) -> None:
@@ -150,7 +150,7 @@ def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(fold
     assert "torch" in rows["Apache-2.0 WITH LLVM-exception"]
     without = {package["name"] for package in cpu["packages_without"]}
     assert cpu["unsaid"] == len(cpu["packages_without"])
-    everything = {part["name"] for part in bill(folder, CPU)["components"]}
+    everything = {part["name"] for part in sbom(folder, CPU)["components"]}
     assert without | {name for names in rows.values() for name in names} == everything
     assert not without & {name for names in rows.values() for name in names}
     assert (init["python"], init["debian"], init["licenses"]) == (0, 0, [])

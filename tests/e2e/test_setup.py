@@ -183,13 +183,13 @@ def test_two_setups_at_once_start_one_engine(second: Second) -> None:
 
 @needs_root
 def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
-    for verb in ("setup", "teardown"):
+    for command in ("setup", "teardown"):
         assert second.run("setup").code == 0
         crashed = leftovers.daemon(second.paths)
         assert crashed is not None
         os.kill(crashed, signal.SIGKILL)
         until(lambda: leftovers.daemon(second.paths) is None)
-        again = second.run(verb)
+        again = second.run(command)
         assert again.code == 0, again.err
     assert second.leftovers() == []
 

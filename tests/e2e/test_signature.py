@@ -234,8 +234,8 @@ def test_what_is_done_by_hand_is_found_and_the_next_publish_puts_it_right(
     assert read_record(place.registry(), TAG) == good
 
 
-def test_what_lies_beside_an_unsigned_release_is_put_back_too(place: Place, ours: Keys, cosign: Path) -> None:
-    unsigned = Idle(hindrance="no key was given")
+def test_what_is_attached_to_an_unsigned_release_is_put_back_too(place: Place, ours: Keys, cosign: Path) -> None:
+    unsigned = Idle(skip_reason="no key was given")
     publish(place, unsigned)
     good = place.registry().digest(f"{TAG}.release")
     _overwrite(place, "sbom")
@@ -246,7 +246,7 @@ def test_what_lies_beside_an_unsigned_release_is_put_back_too(place: Place, ours
 
 
 def test_a_release_without_a_signature_is_signed_when_there_is_a_key(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(hindrance="no key was given"))
+    publish(place, Idle(skip_reason="no key was given"))
     before = read_record(place.registry(), TAG)
     assert before
     assert before.signature == "not-run: no key was given"
@@ -266,7 +266,7 @@ def test_a_new_key_signs_what_the_old_one_has(place: Place, ours: Keys, theirs: 
 
 
 def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(hindrance="no key was given"))
+    publish(place, Idle(skip_reason="no key was given"))
     before = place.registry().tags()
     candidate = place.candidate(NEW)
     other = place.small.make(candidate.labels, [b"another build of the same inputs"])
@@ -276,7 +276,7 @@ def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, o
 
 
 def test_an_older_release_is_judged_by_its_own_signatures(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(hindrance="no key was given"))
+    publish(place, Idle(skip_reason="no key was given"))
     publish(place, signer(ours, cosign), place.candidate(NEW, "b"))
     wrong = failed(place, verifier(ours, cosign))
     assert wrong.keys() == {TAG}
@@ -402,11 +402,11 @@ def test_a_wrong_password_of_the_key_is_told_with_what_to_do(
     assert publish(place, signer(ours, cosign)).decision.action == "finish"
 
 
-def test_the_verbs_refuse_before_anything_is_written(
+def test_the_commands_refuse_before_anything_is_written(
     running: Running, ours: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(verb: str, *words: str) -> tuple[int, str]:
-        done = torchbake(verb, INIT, "--registry", f"{running.host}/refused", *words)
+    def ended(command: str, *words: str) -> tuple[int, str]:
+        done = torchbake(command, INIT, "--registry", f"{running.host}/refused", *words)
         return done.returncode, done.stderr
 
     code, said = ended("publish", "--require-signature")
@@ -417,14 +417,14 @@ def test_the_verbs_refuse_before_anything_is_written(
     assert (code, "no --key and no --identity was given" in said) == (18, True)
     without = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "cosign").exists()]
     monkeypatch.setenv("PATH", ":".join(without))
-    for verb, key in (("publish", ours.private), ("validate", ours.public)):
-        code, said = ended(verb, "--key", key, "--require-signature")
+    for command, key in (("publish", ours.private), ("validate", ours.public)):
+        code, said = ended(command, "--key", key, "--require-signature")
         assert (code, "cosign is not installed" in said) == (18, True)
     catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
     assert not [name for name in catalogue if name.startswith("refused/")]
 
 
-def test_the_verbs_sign_and_trust_a_real_image(
+def test_the_commands_sign_and_trust_a_real_image(
     running: Running, built: dict[str, object], ours: Keys, theirs: Keys
 ) -> None:
     where = ("--registry", f"{running.host}/real")
@@ -461,7 +461,7 @@ def test_the_verbs_sign_and_trust_a_real_image(
 
 
 def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
-    """An image with our public labels, all that lies beside one, and a record that is true of it."""
+    """An image with our public labels, all that is attached to one, and a record that is true of it."""
     candidate = place.candidate(NEW)
     planted = replace(candidate, digest=place.small.make(candidate.labels, [b"not what was tested"]).digest)
     stranger = Publisher(place.registry(), signer=signer(theirs, cosign), keep_rolling=True)

@@ -44,8 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpu", choices=MODES, default="auto", help="checks that need a GPU")
     group.addoption("--nodes", type=int, metavar="N", help="containers of a distributed job")
     group.addoption("--nproc", type=int, metavar="N", help="processes in each of them")
-    group.addoption("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
-    group.addoption("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
+    group.addoption("--only", action="append", default=[], metavar="GLOB", help="checks by id; repeat for more")
+    group.addoption("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; repeat for more")
     group.addoption("--results", type=Path, metavar="FILE", help="write a JSON list of results")
     group.addoption(
         "--layers-cache", type=Path, metavar="DIR", default=cache_folder() / "layers",

@@ -94,7 +94,7 @@ class Subject:
         return list(self.attributes["RootFS"].get("Layers") or ())
 
     @property
-    def unpacked_bytes(self) -> int:
+    def uncompressed_bytes(self) -> int:
         """The bytes of all layers on disk."""
         return sum(int(step["Size"]) for step in self.history)
 

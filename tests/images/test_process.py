@@ -67,7 +67,7 @@ def group_of(subject: Subject) -> str:
 
 @check("process.size", "it weighs no more than its budget, which is its last release and a little", kinds=KINDS)
 def test_size(subject: Subject, figures: dict[str, Any]) -> None:
-    megabytes = subject.unpacked_bytes / 1e6
+    megabytes = subject.uncompressed_bytes / 1e6
     budget = budget_of(subject.id, group_of(subject))
     figures["megabytes"] = round(megabytes, 2)
     if budget is None:
@@ -76,7 +76,7 @@ def test_size(subject: Subject, figures: dict[str, Any]) -> None:
         figures["since release"] = round(megabytes - budget.released["megabytes"], 2)
     assert megabytes <= budget.megabytes, (
         f"{megabytes:.1f} MB of at most {budget.megabytes:.1f} MB; "
-        "drop something, raise it in tests/images/budgets.toml, or say why it is good so (--waive, or matrix.yaml)"
+        "drop something, raise it in tests/images/budgets.toml, or say why that is acceptable (--waive, or matrix.yaml)"
     )
 
 

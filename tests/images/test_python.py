@@ -74,7 +74,10 @@ def test_requirements(packages: dict[str, Any]) -> None:
     assert not wrong, some(wrong)
 
 
-@check("python.records", "each file that a wheel says it installed is there, with its size: trimming kept its books")
+@check(
+    "python.records",
+    "each file that a wheel says it installed is there, with its size: trimming updated the wheel's record",
+)
 def test_records(packages: dict[str, Any]) -> None:
     wrong = [reason for package in packages["packages"] for reason in package["wrong_records"]]
     assert not wrong, some(wrong)

@@ -32,7 +32,7 @@ class Command:
 
 
 def commands(page: str, text: str) -> Iterator[Command]:
-    """Every complete command: none that TAB is still to complete, nor one that stands for any verb."""
+    """Every complete command: none that TAB is still to complete, nor one that stands for any command."""
     for line in re.findall(r"nox -s ((?:\\\n|'[^'\n]*'|[^`|;&>\n])*)", text):
         if "<TAB" in line:
             continue

@@ -82,7 +82,7 @@ class MemorySigner:
 
     store: Store
     key: str = "ours"
-    hindrance: str = ""
+    skip_reason: str = ""
 
     @property
     def how(self) -> str:

@@ -84,8 +84,8 @@ def test_float_is_float32() -> None:
     [
         ([], "--model is missing"),
         (["--model", "resnet50"], "--batch_size is missing"),
-        ([*LEAST, "--batch_size", "0"], "'0' is no whole number from 1 up"),
-        ([*LEAST, "--num_batches", "1.5"], "'1.5' is no whole number from 1 up"),
+        ([*LEAST, "--batch_size", "0"], "'0' is not a whole number from 1 up"),
+        ([*LEAST, "--num_batches", "1.5"], "'1.5' is not a whole number from 1 up"),
         ([*LEAST, "--forward_only", "perhaps"], "'perhaps' is neither true nor false"),
         ([*LEAST, "--dtype", "float64"], "invalid choice: 'float64'"),
         ([*LEAST, "--num_batch", "3"], "unrecognized arguments: --num_batch 3"),

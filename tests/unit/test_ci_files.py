@@ -538,12 +538,12 @@ def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project)
     )
     assert tuple(row[0] for row in rows) == SIZES
     proofs = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")
-    for size, packed, unpacked, disk, minutes in rows:
+    for size, compressed, uncompressed, disk, minutes in rows:
         found = [proofs[spec.id] for spec in project.expansion.specs if spec.size == size and spec.id in proofs]
         assert found
-        assert max(proof.packed_bytes for proof in found) <= int(packed) * 10**9
-        assert max(proof.unpacked_bytes for proof in found) <= int(unpacked) * 10**9
-        assert int(packed) + int(unpacked) < int(disk)
+        assert max(proof.compressed_bytes for proof in found) <= int(compressed) * 10**9
+        assert max(proof.uncompressed_bytes for proof in found) <= int(uncompressed) * 10**9
+        assert int(compressed) + int(uncompressed) < int(disk)
         seconds = (proof.seconds for proof in found)
         assert max(one.build + one.test + one.publish for one in seconds) <= int(minutes) * 60
         for path in (CHECK, RELEASE, CHILD):

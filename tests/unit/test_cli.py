@@ -1,4 +1,4 @@
-"""The command line: its verbs, its answers to what is wrong, and what it gives to programs."""
+"""The command line: its commands, its answers to what is wrong, and what it gives to programs."""
 
 import ast
 import errno
@@ -25,7 +25,7 @@ from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
 MATRIX = str(TOOLKIT / "matrix.yaml")
-every_verb = pytest.mark.parametrize("verb", COMMANDS)
+every_command = pytest.mark.parametrize("command", COMMANDS)
 every_error = pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.__name__)
 Streams = pytest.CaptureFixture[str]
 
@@ -54,33 +54,33 @@ def err(capsys: Streams, *argv: str, code: int) -> str:
     return seen.err
 
 
-@every_verb
-def test_a_verb_says_what_it_is_for_and_shows_examples(verb: str, capsys: Streams) -> None:
-    module = cli.load_command(verb)
-    help_text = out(capsys, verb, "--help")
-    assert COMMANDS[verb] in " ".join(help_text.split())
+@every_command
+def test_a_command_says_what_it_is_for_and_shows_examples(command: str, capsys: Streams) -> None:
+    module = cli.load_command(command)
+    help_text = out(capsys, command, "--help")
+    assert COMMANDS[command] in " ".join(help_text.split())
     assert module.EXAMPLES
     assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES)
 
 
-@every_verb
-def test_every_option_of_a_verb_has_help(verb: str) -> None:
-    assert [action.dest for action in cli.make_parser(verb)._actions if not action.help] == []
+@every_command
+def test_every_option_of_a_command_has_help(command: str) -> None:
+    assert [action.dest for action in cli.make_parser(command)._actions if not action.help] == []
 
 
-@every_verb
-def test_the_examples_of_a_verb_are_lines_that_it_takes(verb: str) -> None:
-    for example in cli.load_command(verb).EXAMPLES:
-        line = re.search(rf"nox -s {verb}(?: -- ([^|>)]*))?", example)
+@every_command
+def test_the_examples_of_a_command_are_lines_that_it_takes(command: str) -> None:
+    for example in cli.load_command(command).EXAMPLES:
+        line = re.search(rf"nox -s {command}(?: -- ([^|>)]*))?", example)
         assert line
         words = shlex.split(line[1] or "", comments=True)
-        assert cli.make_parser(verb).parse_args([*words, "--matrix", "x"]).matrix == Path("x")
+        assert cli.make_parser(command).parse_args([*words, "--matrix", "x"]).matrix == Path("x")
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h"]])
-def test_the_overview_names_every_verb(argv: list[str], capsys: Streams) -> None:
+def test_the_overview_names_every_command(argv: list[str], capsys: Streams) -> None:
     text = out(capsys, *argv)
-    assert all(f"  {verb} " in text and summary in text for verb, summary in COMMANDS.items())
+    assert all(f"  {command} " in text and summary in text for command, summary in COMMANDS.items())
 
 
 def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Streams) -> None:
@@ -121,9 +121,11 @@ def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(
     assert all(word in text for word in words)
 
 
-@pytest.mark.parametrize("verb", ["list", "tags", "lock", "render", "build"])
-def test_no_selector_is_never_everything_but_the_list_of_what_there_is(verb: str, small: str, capsys: Streams) -> None:
-    text = err(capsys, verb, "--matrix", small, code=2)
+@pytest.mark.parametrize("command", ["list", "tags", "lock", "render", "build"])
+def test_no_selector_is_never_everything_but_the_list_of_what_there_is(
+    command: str, small: str, capsys: Streams
+) -> None:
+    text = err(capsys, command, "--matrix", small, code=2)
     assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in text
     assert "volume-permissions" in text
     assert "all" in text.splitlines()[0]

@@ -1,4 +1,4 @@
-"""The contract: what follows from the image's own variables, and the refusal of what cannot be."""
+"""The contract: what follows from the image's own variables, and the errors for what cannot be."""
 
 import itertools
 import string
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of, without_distributed
 from entrypoints.pytorch.launch.dialects import DIALECTS
-from entrypoints.pytorch.launch.refusal import Code, Refusal
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 
 THREE = {"NNODES": "3", "NODE_RANK": "1", "MASTER_ADDR": "node0"}
 
 
-def refusal(env: Mapping[str, str], *, gpus: int = 0) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def launch_error(env: Mapping[str, str], *, gpus: int = 0) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
         contract_of(env, gpus=gpus)
     return caught.value
 
@@ -38,7 +38,7 @@ class TestStandalone:
         "more", [{"NNODES": "3"}, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:2"}, {"WORLD_SIZE": "2"}]
     )
     def test_cannot_have_several_processes(self, more: dict[str, str]) -> None:
-        found = refusal({"MODE": "standalone", **more})
+        found = launch_error({"MODE": "standalone", **more})
         assert found.code is Code.CONFLICT
         assert "MODE=standalone" in found.sentence
         assert "=".join(*more.items()) in found.sentence
@@ -142,7 +142,7 @@ def test_times() -> None:
     ],
 )
 def test_a_value_that_cannot_be_is_named(variable: str, value: str) -> None:
-    found = refusal(THREE | {variable: value})
+    found = launch_error(THREE | {variable: value})
     assert found.code is Code.BAD_VALUE
     assert found.sentence.startswith(f"{variable}=")
     assert value in found.sentence or ascii(value)[1:30] in found.sentence
@@ -162,19 +162,19 @@ def test_an_empty_variable_is_not_set(empty: str) -> None:
 
 class TestNodes:
     def test_a_rank_out_of_range_is_named_with_the_count(self) -> None:
-        found = refusal(THREE | {"NODE_RANK": "3"})
+        found = launch_error(THREE | {"NODE_RANK": "3"})
         assert (found.code, "NODE_RANK" in found.sentence, "NNODES" in found.sentence) == (Code.BAD_VALUE, True, True)
-        assert refusal({"NODE_RANK": "1"}).code is Code.BAD_VALUE
-        assert refusal({"RANK": "1"}).code is Code.BAD_VALUE
+        assert launch_error({"NODE_RANK": "1"}).code is Code.BAD_VALUE
+        assert launch_error({"RANK": "1"}).code is Code.BAD_VALUE
 
     def test_a_node_must_know_which_it_is(self) -> None:
-        found = refusal({"NNODES": "3", "MASTER_ADDR": "node0"})
+        found = launch_error({"NNODES": "3", "MASTER_ADDR": "node0"})
         assert (found.code, "NODE_RANK is not set" in found.sentence) == (Code.BAD_VALUE, True)
-        assert "WORLD_SIZE counts nodes" in refusal({"WORLD_SIZE": "3", "MASTER_ADDR": "node0"}).sentence
+        assert "WORLD_SIZE counts nodes" in launch_error({"WORLD_SIZE": "3", "MASTER_ADDR": "node0"}).sentence
 
     def test_several_nodes_must_know_their_master(self) -> None:
         for rank in ("0", "1"):
-            found = refusal({"NNODES": "3", "NODE_RANK": rank})
+            found = launch_error({"NNODES": "3", "NODE_RANK": rank})
             assert (found.code, "MASTER_ADDR is not set" in found.sentence) == (Code.BAD_VALUE, True)
         assert contract_of({"NPROC_PER_NODE": "3"}).master_addr == "127.0.0.1"
 
@@ -193,7 +193,7 @@ class TestNodes:
         ],
     )
     def test_only_the_master_may_be_itself(self, master: str) -> None:
-        found = refusal(THREE | {"MASTER_ADDR": master})
+        found = launch_error(THREE | {"MASTER_ADDR": master})
         assert found.code is Code.LOOPBACK_MASTER
         assert "MASTER_ADDR=" in found.sentence
         assert "node 1" in found.sentence
@@ -223,15 +223,15 @@ class TestElastic:
     def test_a_number_of_nodes_must_lie_in_the_range(self) -> None:
         env = {"ELASTIC": "2:4", "MASTER_ADDR": "node0"}
         assert contract_of(env | {"NNODES": "3"}).elastic == (2, 4)
-        found = refusal(env | {"NNODES": "5"})
+        found = launch_error(env | {"NNODES": "5"})
         assert (found.code, "NNODES=5, but ELASTIC=2:4" in found.sentence) == (Code.CONFLICT, True)
 
     def test_two_ranges_must_agree(self) -> None:
-        found = refusal({"ELASTIC": "2:4", "PET_NNODES": "1:4", "MASTER_ADDR": "node0"})
+        found = launch_error({"ELASTIC": "2:4", "PET_NNODES": "1:4", "MASTER_ADDR": "node0"})
         assert (found.code, "ELASTIC=2:4, but PET_NNODES=1:4" in found.sentence) == (Code.CONFLICT, True)
 
     def test_needs_a_place_to_meet(self) -> None:
-        assert "MASTER_ADDR" in refusal({"ELASTIC": "1:2"}).sentence
+        assert "MASTER_ADDR" in launch_error({"ELASTIC": "1:2"}).sentence
 
 
 # Properties.
@@ -299,7 +299,7 @@ def test_a_pair_that_differs_is_always_refused_and_a_pair_that_agrees_never(
     if values[0] == values[1]:
         assert contract_of(env).nnodes >= 2
         return
-    found = refusal(env)
+    found = launch_error(env)
     assert found.code is Code.CONFLICT
     assert f"{one}={said[0]}, but {other}={said[1]}" in found.sentence
 
@@ -317,10 +317,10 @@ garbage = st.dictionaries(
 )
 
 
-def outcome(env: Mapping[str, str], *, gpus: int) -> Contract | Refusal:
+def outcome(env: Mapping[str, str], *, gpus: int) -> Contract | LaunchError:
     try:
         return contract_of(env, gpus=gpus)
-    except Refusal as refused:
+    except LaunchError as refused:
         return refused
 
 
@@ -334,8 +334,8 @@ plausible = st.dictionaries(
 )
 
 
-def valid(found: Contract | Refusal) -> bool:
-    if isinstance(found, Refusal):
+def valid(found: Contract | LaunchError) -> bool:
+    if isinstance(found, LaunchError):
         known = found.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
         return known and found.sentence.isprintable() and found.sentence.endswith(".")
     of_last = found.rank_environment(found.nproc_per_node - 1)

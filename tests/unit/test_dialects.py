@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
-from entrypoints.pytorch.launch.dialects import DIALECTS, listen
+from entrypoints.pytorch.launch.dialects import DIALECTS, detect
 from entrypoints.pytorch.launch.dialects.slurm import first_host
-from entrypoints.pytorch.launch.refusal import Code, Refusal
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from torchbake.core.paths import TOOLKIT
 
 FIXTURES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "dialects").glob("*.json")}
@@ -55,8 +55,8 @@ def node(name: str, index: int, **changes: str) -> dict[str, str]:
     return environments(FIXTURES[name])[index] | changes
 
 
-def refusal(env: Mapping[str, str], *, gpus: int = 0) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def launch_error(env: Mapping[str, str], *, gpus: int = 0) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
         contract_of(env, gpus=gpus)
     return caught.value
 
@@ -94,14 +94,14 @@ def test_all_other_nodes_are_sent_to_the_same_master(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "indexed-job"}))
 def test_another_count_of_nodes_is_a_conflict_that_names_both(name: str) -> None:
-    found = refusal(node(name, 1, NNODES="4"), gpus=2)
+    found = launch_error(node(name, 1, NNODES="4"), gpus=2)
     assert found.code is Code.CONFLICT
     assert "4" in found.sentence
 
 
 @pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "bitnami-statefulset"}))
 def test_another_node_rank_is_a_conflict_that_names_both(name: str) -> None:
-    found = refusal(node(name, 1, NODE_RANK="2"), gpus=2)
+    found = launch_error(node(name, 1, NODE_RANK="2"), gpus=2)
     assert (found.code, "NODE_RANK=2" in found.sentence) == (Code.CONFLICT, True), found.sentence
 
 
@@ -174,7 +174,7 @@ def test_world_size_counts_nodes_only_where_nothing_else_does() -> None:
     rank = {"RANK": "1", "MASTER_ADDR": "a"}
     assert contract_of(rank | {"WORLD_SIZE": "6"}).nnodes == 6
     assert contract_of(rank | {"WORLD_SIZE": "6", "NNODES": "3", "NPROC_PER_NODE": "2"}).nnodes == 3
-    found = refusal(rank | {"WORLD_SIZE": "6", "NNODES": "3"})
+    found = launch_error(rank | {"WORLD_SIZE": "6", "NNODES": "3"})
     assert found.code is Code.CONFLICT
     assert "NPROC_PER_NODE=2 would fit" in found.sentence
 
@@ -182,10 +182,13 @@ def test_world_size_counts_nodes_only_where_nothing_else_does() -> None:
 def test_a_rank_of_another_launcher_is_left_alone() -> None:
     found = contract_of({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "NNODES": "9", "PET_NNODES": "x"})
     assert (found.already_rank, found.mode, found.world_size) == (True, "distributed", 4)
-    assert refusal({"RANK": "3", "LOCAL_RANK": "1"}).code is Code.BAD_VALUE
+    assert launch_error({"RANK": "3", "LOCAL_RANK": "1"}).code is Code.BAD_VALUE
     uneven = {"RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "3"}
-    assert refusal(uneven).sentence.startswith("RANK=3 is out of range with WORLD_SIZE=3")
-    assert refusal({"RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}).code is Code.BAD_VALUE
+    assert launch_error(uneven).sentence.startswith("RANK=3 is out of range with WORLD_SIZE=3")
+    assert (
+        launch_error({"RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}).code
+        is Code.BAD_VALUE
+    )
 
 
 def test_a_rank_of_run_itself_is_recognised() -> None:
@@ -220,13 +223,13 @@ class TestTorchrun:
 
     @pytest.mark.parametrize("endpoint", ["node0:x", "node0:70000", ":29400", "tcp://node0:1", "a b:1"])
     def test_bad_endpoints(self, endpoint: str) -> None:
-        found = refusal({"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ENDPOINT": endpoint})
+        found = launch_error({"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ENDPOINT": endpoint})
         assert found.code is Code.BAD_VALUE
         assert "PET_RDZV_ENDPOINT" in found.sentence
 
     def test_a_static_endpoint_and_a_master_must_agree(self) -> None:
         env = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ENDPOINT": "a:1", "PET_MASTER_ADDR": "b"}
-        found = refusal(env)
+        found = launch_error(env)
         assert found.code is Code.CONFLICT
         assert "PET_RDZV_ENDPOINT=a" in found.sentence
         assert "PET_MASTER_ADDR=b" in found.sentence
@@ -239,40 +242,40 @@ class TestTorchrun:
             assert contract_of({variable: words}, gpus=gpus, cpus=8).nproc_per_node == count
 
     def test_gpu_without_one_is_refused(self) -> None:
-        assert refusal({"PET_NPROC_PER_NODE": "gpu"}).code is Code.BAD_VALUE
-        assert refusal({"PET_NPROC_PER_NODE": "xpu"}).code is Code.BAD_VALUE
+        assert launch_error({"PET_NPROC_PER_NODE": "gpu"}).code is Code.BAD_VALUE
+        assert launch_error({"PET_NPROC_PER_NODE": "xpu"}).code is Code.BAD_VALUE
 
     def test_auto_gives_way_to_a_number(self) -> None:
         assert contract_of({"PET_NPROC_PER_NODE": "auto", "NPROC_PER_NODE": "3"}, gpus=2).nproc_per_node == 3
 
     def test_other_backends_are_refused(self) -> None:
-        found = refusal({"PET_NNODES": "2", "PET_RDZV_BACKEND": "etcd-v2"})
+        found = launch_error({"PET_NNODES": "2", "PET_RDZV_BACKEND": "etcd-v2"})
         assert (found.code, "PET_RDZV_BACKEND=etcd-v2" in found.sentence) == (Code.BAD_VALUE, True)
 
 
 class TestPyTorchJob:
     def test_rank_is_the_nodes(self) -> None:
-        found = refusal(node("pytorchjob", 1, RANK="2"))
+        found = launch_error(node("pytorchjob", 1, RANK="2"))
         assert found.code is Code.CONFLICT
         assert "RANK=2, but PET_NODE_RANK=1" in found.sentence
 
     @pytest.mark.parametrize("world", ["3", "12"])
     def test_world_size_counts_processes(self, world: str) -> None:
-        found = refusal(node("pytorchjob", 1, WORLD_SIZE=world))
+        found = launch_error(node("pytorchjob", 1, WORLD_SIZE=world))
         assert found.code is Code.CONFLICT
         assert f"WORLD_SIZE={world}" in found.sentence
 
     def test_auto_counts_as_one(self) -> None:
         assert contract_of(node("pytorchjob-auto", 1), gpus=8).world_size == 24
-        assert refusal(node("pytorchjob-auto", 1, WORLD_SIZE="6"), gpus=2).code is Code.CONFLICT
+        assert launch_error(node("pytorchjob-auto", 1, WORLD_SIZE="6"), gpus=2).code is Code.CONFLICT
 
     def test_nodes_are_reckoned_where_the_operator_does_not_count_them(self) -> None:
         assert contract_of(node("pytorchjob", 1, PET_NNODES="")).nnodes == 3
-        assert refusal(node("pytorchjob", 1, PET_NNODES="", WORLD_SIZE="7")).code is Code.CONFLICT
+        assert launch_error(node("pytorchjob", 1, PET_NNODES="", WORLD_SIZE="7")).code is Code.CONFLICT
 
     def test_processes_that_do_not_divide_the_world_are_a_conflict(self) -> None:
         for world, each in (("4", "8"), ("12", "8"), ("1", "3")):
-            found = refusal({"WORLD_SIZE": world, "PET_NPROC_PER_NODE": each})
+            found = launch_error({"WORLD_SIZE": world, "PET_NPROC_PER_NODE": each})
             assert found.code is Code.CONFLICT
             assert f"WORLD_SIZE={world}, but PET_NPROC_PER_NODE={each}" in found.sentence
         assert contract_of({"WORLD_SIZE": "8", "PET_NPROC_PER_NODE": "8"}).nnodes == 1
@@ -289,7 +292,7 @@ class TestPyTorchJob:
 
 
 def test_a_trainjob_says_its_node_twice() -> None:
-    found = refusal(node("trainjob", 1, PET_NODE_RANK="2"))
+    found = launch_error(node("trainjob", 1, PET_NODE_RANK="2"))
     assert (found.code, "PET_NODE_RANK=2, but JOB_COMPLETION_INDEX=1" in found.sentence) == (Code.CONFLICT, True)
 
 
@@ -303,7 +306,7 @@ class TestIndexedJob:
         assert (found.nnodes, found.node_rank) == (3, 2)
 
     def test_the_master_cannot_be_known(self) -> None:
-        found = refusal(node("indexed-job", 2, MASTER_ADDR=""))
+        found = launch_error(node("indexed-job", 2, MASTER_ADDR=""))
         assert found.code is Code.BAD_VALUE
         assert "MASTER_ADDR is not set" in found.sentence
         assert "train-0.SERVICE" in found.sentence
@@ -325,7 +328,7 @@ class TestOpenPai:
 
     def test_of_several_ports_one_must_be_chosen(self) -> None:
         env = node("openpai", 1, PAI_PORT_LIST_chief_0_tensorboard="20400")
-        found = refusal(env)
+        found = launch_error(env)
         assert (found.code, "SynPort, tensorboard" in found.sentence) == (Code.BAD_VALUE, True)
         assert contract_of(env | {"MASTER_PORT": "29500"}).master_port == 29500
         assert contract_of(env | {"PAI_PORT_LIST_chief_0_Master": "20500"}).master_port == 20500
@@ -342,7 +345,7 @@ class TestOpenPai:
         ],
     )
     def test_what_does_not_fit_is_refused(self, changes: dict[str, str]) -> None:
-        assert refusal(node("openpai", 1, **changes)).code is Code.BAD_VALUE
+        assert launch_error(node("openpai", 1, **changes)).code is Code.BAD_VALUE
 
     def test_names_as_the_user_wrote_them_are_read_too(self) -> None:
         env = {
@@ -374,7 +377,7 @@ class TestSlurm:
 
     @pytest.mark.parametrize("hosts", ["gpu[01", "gpu[]", "gpu[a-b]", "[,]", ",gpu1", "gpu]1", "gpu 1", "(null)"])
     def test_what_is_no_list(self, hosts: str) -> None:
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(LaunchError) as caught:
             first_host("SLURM_NODELIST", hosts)
         assert caught.value.code is Code.BAD_VALUE
         assert "SLURM_NODELIST=" in caught.value.sentence
@@ -389,7 +392,7 @@ class TestSlurm:
         ],
     )
     def test_several_tasks_on_a_node_are_refused(self, changes: dict[str, str]) -> None:
-        found = refusal(node("slurm", 1, **changes))
+        found = launch_error(node("slurm", 1, **changes))
         assert (found.code, "--ntasks-per-node=1" in found.sentence) == (Code.BAD_VALUE, True)
 
     def test_the_step_goes_before_its_job(self) -> None:
@@ -397,7 +400,7 @@ class TestSlurm:
         assert contract_of(node("slurm", 1, **sized)).nnodes == 3
 
     def test_outside_of_srun_no_node_knows_itself(self) -> None:
-        found = refusal(node("slurm", 1, SLURM_NODEID=""))
+        found = launch_error(node("slurm", 1, SLURM_NODEID=""))
         assert (found.code, "srun" in found.sentence) == (Code.BAD_VALUE, True)
         assert contract_of(node("slurm", 1, SLURM_NODEID="", NODE_RANK="2")).node_rank == 2
 
@@ -439,13 +442,13 @@ class TestMpi:
         one = {"PMI_SIZE": "4", "PMI_RANK": "3", "MPI_LOCALNRANKS": "4", "MPI_LOCALRANKID": "3"}
         given = contract_of(one, free_port=40123).rank_environment(0)
         assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "49875")  # the same for all four
-        found = refusal(node("mpi-openmpi", 0, MASTER_ADDR=""))
+        found = launch_error(node("mpi-openmpi", 0, MASTER_ADDR=""))
         assert (found.code, "mpirun -x MASTER_ADDR" in found.sentence) == (Code.BAD_VALUE, True)
-        assert refusal(node("mpi-openmpi", 2, MASTER_ADDR="localhost")).code is Code.LOOPBACK_MASTER
+        assert launch_error(node("mpi-openmpi", 2, MASTER_ADDR="localhost")).code is Code.LOOPBACK_MASTER
 
     def test_several_processes_on_a_node_are_no_nodes(self) -> None:
         for variable in ("NNODES", "NODE_RANK", "NPROC_PER_NODE"):
-            found = refusal(node("mpi-openmpi", 1, **{variable: "1"}))
+            found = launch_error(node("mpi-openmpi", 1, **{variable: "1"}))
             assert (found.code, "ppr:1:node" in found.sentence) == (Code.BAD_VALUE, True)
             assert variable in found.sentence
 
@@ -454,7 +457,7 @@ class TestMpi:
 
     @pytest.mark.parametrize("bare", ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"])
     def test_a_rank_that_cannot_be_known_does_not_run_alone(self, bare: str) -> None:
-        found = refusal({bare: "1"})
+        found = launch_error({bare: "1"})
         assert (found.code, f"{bare}=1" in found.sentence) == (Code.BAD_VALUE, True)
         assert not contract_of({bare: "1", "MODE": "standalone"}).distributed
         assert contract_of(node("slurm", 1, **{bare: "1"})).dialects == ("slurm",)
@@ -476,7 +479,7 @@ class TestMpi:
         ],
     )
     def test_what_does_not_fit_is_refused(self, changes: dict[str, str], code: Code) -> None:
-        assert refusal(node("mpi-openmpi", 1, **changes)).code is code
+        assert launch_error(node("mpi-openmpi", 1, **changes)).code is code
 
     def test_who_sets_torchs_variables_in_the_command_is_left_alone(self) -> None:
         own = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "6"}
@@ -486,10 +489,10 @@ class TestMpi:
 def test_two_launchers_at_once_are_a_conflict_unless_they_agree() -> None:
     slurm = node("slurm", 1)
     assert contract_of(slurm | node("torchrun", 1, PET_MASTER_ADDR="gpu09")).dialects == ("torchrun", "slurm")
-    found = refusal(slurm | node("torchrun", 2))
+    found = launch_error(slurm | node("torchrun", 2))
     assert found.code is Code.CONFLICT
     assert "PET_NODE_RANK=2, but SLURM_NODEID=1" in found.sentence
 
 
 def test_nothing_set_is_no_dialect() -> None:
-    assert listen({"PATH": "/bin", "HOME": "/root", "NNODES": " ", "WORLD_SIZE": ""}) == ()
+    assert detect({"PATH": "/bin", "HOME": "/root", "NNODES": " ", "WORLD_SIZE": ""}) == ()

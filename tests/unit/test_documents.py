@@ -48,16 +48,16 @@ def test_a_command_is_taken(command: Command) -> None:
     for session in command.sessions:
         if session in COMMANDS:
             if command.words:  # without any it may be no more than a mention
-                check_verb(session, command)
+                check_command(session, command)
         else:
             assert re.search(rf"(?m)^def {session}\(session", NOXFILE), f"there is no session {session}"
         if session in OF_PYTEST:
             check_tests(command.words, session)
 
 
-def check_verb(verb: str, command: Command) -> None:
-    parser = cli.make_parser(verb)
-    shares = getattr(cli.load_command(verb), "SHARES_COMMAND_LINE", False) and len(command.sessions) > 1
+def check_command(name: str, command: Command) -> None:
+    parser = cli.make_parser(name)
+    shares = getattr(cli.load_command(name), "SHARES_COMMAND_LINE", False) and len(command.sessions) > 1
     if {"--help", "--version"} & {*command.words}:  # these end the process
         with pytest.raises(SystemExit, match=r"^0$"):
             parser.parse_args(command.words)

@@ -8,8 +8,8 @@ import pytest
 from entrypoints.pytorch.launch import checkin
 from entrypoints.pytorch.launch.checkin import find_rendezvous
 from entrypoints.pytorch.launch.contract import Contract
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.meeting import meet
-from entrypoints.pytorch.launch.refusal import Code, Refusal
 
 OWN, GONE, OTHER = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
@@ -81,14 +81,14 @@ def test_another_node_on_the_same_machine_waits_for_the_port(name: list[list[str
     assert found(elastic(1)) == OTHER
 
 
-def test_who_says_which_node_holds_it_is_believed(name: list[list[str]]) -> None:
+def test_who_says_which_node_holds_it_is_trusted(name: list[list[str]]) -> None:
     name += [[GONE]]
     assert found(elastic(conf={"is_host": "1"})) == "node0"
 
 
 def test_where_nothing_answers_the_addresses_are_named(name: list[list[str]]) -> None:
     name += [[GONE]]
-    with pytest.raises(Refusal, match=f"node0 resolved to {GONE}, but port 49875 did not answer") as refused:
+    with pytest.raises(LaunchError, match=f"node0 resolved to {GONE}, but port 49875 did not answer") as refused:
         found(elastic(timeout=0.01))
     assert refused.value.code == Code.NO_PORT
 

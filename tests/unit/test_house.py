@@ -53,7 +53,7 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
     assert re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE) == [("torchbake.sessions", "define_sessions")]
 
 
-def test_the_environment_of_verbs_holds_what_the_package_needs() -> None:
+def test_the_environment_of_commands_holds_what_the_package_needs() -> None:
     assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
 
 

@@ -18,9 +18,9 @@ from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.main import count_gpus, environment
 from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
-from entrypoints.pytorch.launch.refusal import Code, Refusal
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
 from torchbake.core.paths import TOOLKIT
@@ -198,7 +198,7 @@ def test_a_script_is_looked_for_here_then_in_the_mounted_folder(
         "1",
     )
     assert find_job(["one.py"], env, tmp_path).command == (sys.executable, str(mounted / "one.py"))
-    with pytest.raises(Refusal, match="GIT_REPOSITORY") as refused:
+    with pytest.raises(LaunchError, match="GIT_REPOSITORY") as refused:
         find_job(["none.py"], env, tmp_path)
     assert refused.value.code == Code.NO_JOB
 

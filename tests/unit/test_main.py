@@ -1,4 +1,4 @@
-"""How the process of a verb ends: at once, with all that it has written, and with the code of the verb."""
+"""How the process of a command ends: at once, with all that it has written, and with the code of the command."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ __main__.run()
 
 @pytest.fixture
 def end(python: Run) -> Callable[..., Completed]:
-    """How a process ends that runs a verb, changed by a line of Python."""
+    """How a process ends that runs a command, changed by a line of Python."""
 
     def run(words: list[str], change: str = "") -> Completed:
         return python("-c", _WITNESS.format(words=words, change=change))
@@ -38,21 +38,21 @@ def end(python: Run) -> Callable[..., Completed]:
 
 
 @every_door
-def test_the_code_is_that_of_the_verb(door: list[str], python: Run) -> None:
-    done = python(*door, "no-such-verb")
+def test_the_code_is_that_of_the_command(door: list[str], python: Run) -> None:
+    done = python(*door, "no-such-command")
     assert done.returncode == UsageError.exit_code
-    assert "no-such-verb" in done.stderr
+    assert "no-such-command" in done.stderr
 
 
-def test_a_verb_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
+def test_a_command_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
     done = end(["--version"])
     assert done.returncode == 0
     assert re.fullmatch(r"torchbake \S+\n", done.stdout)
 
 
 def test_what_others_want_done_at_the_end_is_done(end: Callable[..., Completed]) -> None:
-    verb = "import atexit; cli.main = lambda argv: bool(atexit.register(print, 'cleaned up')) - 1"
-    done = end([], verb)
+    command = "import atexit; cli.main = lambda argv: bool(atexit.register(print, 'cleaned up')) - 1"
+    done = end([], command)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "cleaned up"
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from entrypoints.pytorch.launch.failure import Failure
 from entrypoints.pytorch.launch.handshake import Greeting, answer, hello_of, new_nonce, proof
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.log import named, printable
 from entrypoints.pytorch.launch.messages import parse
-from entrypoints.pytorch.launch.refusal import Code, Refusal
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import HELLO_BYTES, Wire
 
@@ -150,12 +150,12 @@ def test_the_token_is_in_no_message_and_in_no_repr() -> None:
     contract = contract_of({"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "m", "JOB_TOKEN": "geheim"})
     assert contract.job_token == "geheim"
     assert "geheim" not in repr(contract)
-    assert "geheim" not in json.dumps(hello_of(contract, "", Refusal(Code.NO_JOB, "none")))
+    assert "geheim" not in json.dumps(hello_of(contract, "", LaunchError(Code.NO_JOB, "none")))
 
 
 def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
     contract = Contract(mode="distributed", nnodes=2, node_rank=1)
-    hello = hello_of(contract, "f" * 64, Refusal(Code.NO_JOB, "\U0001f600" * 5000))
+    hello = hello_of(contract, "f" * 64, LaunchError(Code.NO_JOB, "\U0001f600" * 5000))
     line = said("hello", **hello, nonce=new_nonce(), proof="0" * 64)
     assert len(line) < HELLO_BYTES
     assert parse(line)["trouble"]["code"] == Code.NO_JOB
@@ -199,7 +199,7 @@ def test_a_full_folder_keeps_the_last_state_that_fits(tmp_path: Path, monkeypatc
 
 
 def test_a_temporary_folder_that_is_full_from_the_start_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="TMPDIR") as refused:
+    with pytest.raises(LaunchError, match="TMPDIR") as refused:
         new_state(tmp_path / "none")
     assert refused.value.code == Code.NO_SPACE
 
@@ -218,6 +218,6 @@ def test_a_temporary_folder_that_is_full_from_the_start_is_refused(tmp_path: Pat
     ],
 )
 def test_odd_settings_of_torchrun_are_refused_by_name(pet: dict[str, str]) -> None:
-    with pytest.raises(Refusal, match=next(iter(pet))) as refused:
+    with pytest.raises(LaunchError, match=next(iter(pet))) as refused:
         contract_of({"ELASTIC": "1:2", "MASTER_ADDR": "m", **pet})
     assert refused.value.code == Code.BAD_VALUE

@@ -128,8 +128,8 @@ def test_a_command_line() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "which payloads?"),
-        (["tenser"], "there is no payload 'tenser'"),
+        ([], "no payload was given"),
+        (["tenser"], "unknown payload 'tenser'"),
         (["tensor", "--timeout", "0"], "--timeout is 0"),
         (["tensor", "--expect", "{"], "--expect: '{' is not JSON"),
         (["tensor", "--device", "tpu"], "tpu"),

@@ -77,7 +77,7 @@ def test_the_readme_shows_every_picture_and_says_what_is_on_it() -> None:
 
 
 def test_what_the_pictures_are_made_of_is_there(project: Project) -> None:
-    for flag, verb, dashes, *words in COMMANDS:
+    for flag, command, dashes, *words in COMMANDS:
         assert (flag, dashes) == ("-s", "--")
-        assert select(project.expansion.specs, cli.make_parser(verb).parse_args(words).selectors).specs
+        assert select(project.expansion.specs, cli.make_parser(command).parse_args(words).selectors).specs
     assert len(select(project.expansion.specs, IMAGES).specs) == 4

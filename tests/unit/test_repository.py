@@ -4,13 +4,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.masking import masked, masked_url
-from entrypoints.pytorch.launch.refusal import Code, Refusal
 from entrypoints.pytorch.launch.repository import cause_of, source_of
 
 
-def refusal(repository: str, revision: str = "main", **more: str) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def launch_error(repository: str, revision: str = "main", **more: str) -> LaunchError:
+    with pytest.raises(LaunchError) as caught:
         source_of({"GIT_REPOSITORY": repository, "GIT_REVISION": revision, **more})
     return caught.value
 
@@ -38,7 +38,7 @@ def test_addresses_that_are_understood(repository: str) -> None:
 
 @pytest.mark.parametrize("repository", ["--upload-pack=touch x", "-oProxyCommand=x:y", "https://a/\x1b[2J", "/a\nb"])
 def test_what_is_no_address_is_refused(repository: str) -> None:
-    found = refusal(repository)
+    found = launch_error(repository)
     assert found.code is Code.BAD_VALUE
     assert found.sentence.startswith("GIT_REPOSITORY=")
     assert found.sentence.isprintable()
@@ -46,20 +46,20 @@ def test_what_is_no_address_is_refused(repository: str) -> None:
 
 @pytest.mark.parametrize("repository", ["ext::sh -c touch% x", "fd::7", "https::https://a/b", "ftp://a/b", "::x"])
 def test_transports_that_could_run_a_command_are_refused(repository: str) -> None:
-    found = refusal(repository)
+    found = launch_error(repository)
     assert (found.code, "transport" in found.sentence) == (Code.BAD_VALUE, True)
 
 
 def test_who_allows_other_protocols_gets_these_alone() -> None:
     assert source_of({"GIT_REPOSITORY": "ftp://a/b", "GIT_ALLOW_PROTOCOL": "ftp"}).protocols == "ftp"
-    assert "understood are ftp" in refusal("https://a/b", GIT_ALLOW_PROTOCOL="ftp").sentence
+    assert "supported are ftp" in launch_error("https://a/b", GIT_ALLOW_PROTOCOL="ftp").sentence
 
 
 @pytest.mark.parametrize(
     "revision", ["--upload-pack=touch x", "-f", "a b", "a:refs/heads/b", "^main", "a\nb", "HEAD~1", "a*", "\x1b[2J"]
 )
 def test_what_names_no_revision_is_refused(revision: str) -> None:
-    found = refusal("/srv/a", revision)
+    found = launch_error("/srv/a", revision)
     assert found.code is Code.BAD_VALUE
     assert found.sentence.startswith("GIT_REVISION=")
     assert found.sentence.isprintable()
@@ -75,7 +75,7 @@ def test_revisions_that_are_understood(revision: str) -> None:
     "login", ["me:hush@hush", "me:hush/hush", "me:hush?hush", "me:hush#hush", "me:hush:hush", "me:hush hush"]
 )
 def test_a_password_that_a_url_cannot_hold_is_refused_and_not_shown(login: str) -> None:
-    found = refusal(f"https://{login}@example.com/a.git")
+    found = launch_error(f"https://{login}@example.com/a.git")
     assert (found.code, "%40" in found.sentence) == (Code.BAD_VALUE, True)
     assert "hush" not in found.sentence
 

@@ -156,7 +156,7 @@ def test_a_sample_of_another_shape_is_refused() -> None:
 
 
 def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"^net is no torch\.nn\.Module: derive the class from it"):
+    with pytest.raises(ModelError, match=r"^net is not a torch\.nn\.Module: derive the class from it"):
         entry_of(maker=SimpleNamespace).make()
 
 

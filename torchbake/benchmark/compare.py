@@ -64,11 +64,11 @@ class Comparison:
             rounds.append(self._round(self.a, self.b, experiment))
             if number < self.rounds:
                 continue
-            found = judge(alone, rounds, threshold=self.threshold, seed=self.seed)
-            yield Compared(experiment=experiment, judgement=found, rounds=number)
-            if found.verdict != "too noisy":
+            judgement = judge(alone, rounds, threshold=self.threshold, seed=self.seed)
+            yield Compared(experiment=experiment, judgement=judgement, rounds=number)
+            if judgement.verdict != "too noisy":
                 return
-            if found.noise >= self.threshold:  # more rounds of both could not be told from it
+            if judgement.noise >= self.threshold:  # more rounds of both could not be told from it
                 alone.append(self._round(self.a, self.a, experiment))
 
     def _round(self, a: Place, b: Place, experiment: Experiment) -> Round:
@@ -89,30 +89,34 @@ def overall(compared: Sequence[Compared]) -> Verdict:
 
 def sentence(judgement: Judgement) -> str:
     """``slower by 10.2% (9.1% to 11.0%), noise 1.2%``."""
-    found = judgement.difference
-    by = f" by {abs(found.value):.1%}" if judgement.verdict in ("slower", "faster") else f", {found.value:+.1%}"
-    return f"{judgement.verdict}{by} ({found.low:+.1%} to {found.high:+.1%}), noise {judgement.noise:.1%}"
+    difference = judgement.difference
+    by = (
+        f" by {abs(difference.value):.1%}"
+        if judgement.verdict in ("slower", "faster")
+        else f", {difference.value:+.1%}"
+    )
+    return f"{judgement.verdict}{by} ({difference.low:+.1%} to {difference.high:+.1%}), noise {judgement.noise:.1%}"
 
 
 def as_json(each: Compared) -> dict[str, Any]:
     """For a program; times in seconds, differences as parts of A's time."""
-    found = each.judgement
+    judgement = each.judgement
     return {
         "experiment": each.experiment.model_dump(),
-        "verdict": found.verdict,
-        "difference": _interval(found.difference),
-        "noise": found.noise,
-        "a": _interval(found.a),
-        "b": _interval(found.b),
+        "verdict": judgement.verdict,
+        "difference": _interval(judgement.difference),
+        "noise": judgement.noise,
+        "a": _interval(judgement.a),
+        "b": _interval(judgement.b),
         "rounds": each.rounds,
     }
 
 
-def _interval(found: Interval) -> dict[str, float]:
-    return {"median": found.value, "low": found.low, "high": found.high}
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"median": interval.value, "low": interval.low, "high": interval.high}
 
 
 def row(each: Compared) -> tuple[str, ...]:
     """For a table: the experiment, both medians, and the verdict."""
-    found = each.judgement
-    return each.experiment.name, milliseconds(found.a.value), milliseconds(found.b.value), sentence(found)
+    judgement = each.judgement
+    return each.experiment.name, milliseconds(judgement.a.value), milliseconds(judgement.b.value), sentence(judgement)

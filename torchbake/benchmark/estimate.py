@@ -70,8 +70,8 @@ def median_of(values: Sequence[float], *, seed: int) -> Interval:
 
 def noise_of(alone: Sequence[Round], *, seed: int) -> float:
     """The farther end of the interval of A's difference from itself, as a part of A's time."""
-    found = median_of([each.difference for each in alone], seed=seed)
-    return max(abs(math.expm1(found.low)), abs(math.expm1(found.high)))
+    interval = median_of([each.difference for each in alone], seed=seed)
+    return max(abs(math.expm1(interval.low)), abs(math.expm1(interval.high)))
 
 
 def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, seed: int) -> Judgement:
@@ -81,23 +81,23 @@ def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, 
     where the interval is within the threshold, and the noise too. Everything else cannot be told on this machine.
     """
     logarithm = median_of([each.difference for each in rounds], seed=seed)
-    found = Interval(
+    difference = Interval(
         value=math.expm1(logarithm.value), low=math.expm1(logarithm.low), high=math.expm1(logarithm.high)
     )  # fmt: skip
     noise = noise_of(alone, seed=seed)
     return Judgement(
-        verdict=_verdict(found, noise, threshold),
-        difference=found,
+        verdict=_verdict(difference, noise, threshold),
+        difference=difference,
         noise=noise,
         a=median_of([time for each in rounds for time in each.a], seed=seed),
         b=median_of([time for each in rounds for time in each.b], seed=seed),
     )
 
 
-def _verdict(found: Interval, noise: float, threshold: float) -> Verdict:
-    if found.value >= threshold and found.low > noise:
+def _verdict(difference: Interval, noise: float, threshold: float) -> Verdict:
+    if difference.value >= threshold and difference.low > noise:
         return "slower"
-    if found.value <= -threshold and found.high < -noise:
+    if difference.value <= -threshold and difference.high < -noise:
         return "faster"
-    within = -threshold < found.low and found.high < threshold
+    within = -threshold < difference.low and difference.high < threshold
     return "same" if within and noise < threshold else "too noisy"

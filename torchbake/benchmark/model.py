@@ -140,4 +140,4 @@ _KEYS = {  # flags of `bench` that keys of the plan say
 
 def _of_a_key(word: str) -> str:
     flag = word.partition("=")[0].removeprefix("--")
-    return f"{word!r} is said by the key {_KEYS[flag]!r}" if word.startswith("--") and flag in _KEYS else ""
+    return f"{word!r} is set by the key {_KEYS[flag]!r}" if word.startswith("--") and flag in _KEYS else ""

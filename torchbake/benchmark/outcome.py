@@ -97,7 +97,7 @@ def read_outcome(done: Finished) -> Result | str:
         return f"Its last line cannot be read: {error}."
     except ValidationError as error:
         first = error.errors()[0]
-        return f"Its result has no right {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        return f"Its result has an invalid {'.'.join(map(str, first['loc']))}: {first['msg']}."
 
 
 def _judged(said: dict[str, Any], done: Finished) -> Result | str:
@@ -114,7 +114,7 @@ def _without_a_word(done: Finished) -> str:
         _NO_PROGRAM: f"There is no `bench`: {done.last_words}",
         _NOT_RUNNABLE: f"`bench` cannot be started: {done.last_words}",
         DOCKER: f"The engine did not start it: {refusal_of(done)}",
-        _SSH: f"ssh does not get there: {done.last_words}",
+        _SSH: f"ssh cannot connect: {done.last_words}",
     }
     return known.get(done.code, f"It ended with {done.code} and no result: {done.last_words}")
 

@@ -20,6 +20,7 @@ from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.smoke_run import Session, own_toolbox
 from torchbake.core.job_variables import without_job
 from torchbake.core.paths import OWN_TOOLBOX
+from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, answering, is_local
 from torchbake.engine.gpu import Gpu, gpu_of_host
@@ -42,8 +43,8 @@ class Place(Protocol):
     @property
     def where(self) -> Where: ...
 
-    def problem(self, experiment: Experiment) -> str:
-        """Why an experiment is not run there; empty where it can be."""
+    def problem(self, experiment: Experiment) -> Problem | None:
+        """Why an experiment is not run there; None where it can be."""
 
     def words(self, experiment: Experiment) -> list[str]:
         """Its command, as a person would type it."""
@@ -63,12 +64,12 @@ class ImagePlace:
     labels: Mapping[str, str]
     stopping: threading.Event
 
-    def problem(self, experiment: Experiment) -> str:
+    def problem(self, experiment: Experiment) -> Problem | None:
         if not experiment.on_gpu:
-            return ""
+            return None
         if self.container.family != "cuda":
-            return "a CPU image has no use for a GPU"
-        return self.container.gpu.why_not(self.gpu_mode)
+            return unknown("a CPU image has no use for a GPU")
+        return self.container.gpu.problem(self.gpu_mode)
 
     def words(self, experiment: Experiment) -> list[str]:
         return self.container.words(experiment)
@@ -91,11 +92,11 @@ class HostPlace:
     gpu_mode: str = "auto"
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def problem(self, experiment: Experiment) -> str:
+    def problem(self, experiment: Experiment) -> Problem | None:
         """Whether a machine behind ssh has a GPU is for its `bench` to say."""
         if not experiment.on_gpu:
-            return ""
-        return (_UNSEEN if self.host.ssh else gpu_of_host()).why_not(self.gpu_mode)
+            return None
+        return (_UNSEEN if self.host.ssh else gpu_of_host()).problem(self.gpu_mode)
 
     def words(self, experiment: Experiment) -> list[str]:
         variables = [] if self.host.ssh else [f"{name}={value}" for name, value in experiment.settings.env.items()]
@@ -135,7 +136,9 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
         parse_reference(word)
         return [(word, word)]
     if project is None:
-        raise UsageError(f"{word!r} is of a matrix, and there is none here.", hint="Name it by --matrix FILE.")
+        raise UsageError(
+            f"{word!r} names an image of a matrix, but there is no matrix here.", hint="Name it by --matrix FILE."
+        )
     specs = pytorch_of(project.expansion.specs)
     holder = [spec for spec in specs if word in project.tags[spec.id]]
     chosen = holder or pytorch_of(select(project.expansion.specs, word.split(), project.tags).specs)

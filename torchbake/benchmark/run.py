@@ -15,6 +15,7 @@ from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Record, Records, key_of
 from torchbake.checks.smoke_run import Session
 from torchbake.core.parallel import run_all
+from torchbake.core.problem import Problem
 from torchbake.engine.client import Engine
 from torchbake.ui.progress_board import Board, board
 
@@ -41,20 +42,20 @@ class Begun:
 
 
 def begin(
-    cases: Sequence[Case], places: Mapping[str, Place | str], measured: Mapping[str, Record]
+    cases: Sequence[Case], places: Mapping[str, Place | Problem], measured: Mapping[str, Record]
 ) -> list[Begun]:  # fmt: skip
     """What is to be measured. ``places`` are by name, or why one cannot be used; ``measured`` are by key."""
     return [_begun(case, places[case.place.name], measured) for case in cases]
 
 
-def _begun(case: Case, place: Place | str, measured: Mapping[str, Record]) -> Begun:
+def _begun(case: Case, place: Place | Problem, measured: Mapping[str, Record]) -> Begun:
     if case.excluded:
         return Begun(case=case, place=None, done=Done(case=case, state="excluded", reason=case.excluded))
-    if isinstance(place, str):
-        return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place))
+    if isinstance(place, Problem):
+        return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place.sentence))
     problem = place.problem(case.experiment)
     if problem:
-        return Begun(case=case, place=place, done=Done(case=case, state="not-run", reason=problem))
+        return Begun(case=case, place=place, done=Done(case=case, state="not-run", reason=problem.sentence))
     record = measured.get(key_of(case.experiment, place.where))
     return Begun(case=case, place=place, done=Done(case=case, state="kept", record=record) if record else None)
 
@@ -73,30 +74,30 @@ class PlanRun:
 
         Raises KeyboardInterrupt after all that was started has ended, and OSError for a file that cannot be written.
         """
-        waiting = [one for one in begun if one.done is None and one.place]
-        machines = list(dict.fromkeys(one.place.where.host for one in waiting if one.place))
+        waiting = [each for each in begun if each.done is None and each.place]
+        machines = list(dict.fromkeys(each.place.where.host for each in waiting if each.place))
         with board(len(waiting), doing="benchmark") as shown, contextlib.ExitStack() as clean_up:
             lists = run_all(
-                [[one for one in waiting if one.place and one.place.where.host == machine] for machine in machines],
-                lambda line: [self._one(one, shown) for one in line],
+                [[each for each in waiting if each.place and each.place.where.host == machine] for machine in machines],
+                lambda line: [self._one(each, shown) for each in line],
                 jobs=max(1, len(machines)),
                 stop=partial(self.session.stop, self.engine, clean_up),
             )
-        found = {(done.case.experiment.name, done.case.place.name): done for line in lists for done in line}
-        return [one.done or found[one.case.experiment.name, one.case.place.name] for one in begun]
+        by_name = {(done.case.experiment.name, done.case.place.name): done for line in lists for done in line}
+        return [each.done or by_name[each.case.experiment.name, each.case.place.name] for each in begun]
 
-    def _one(self, one: Begun, shown: Board) -> Done:
-        assert one.place
+    def _one(self, begun: Begun, shown: Board) -> Done:
+        assert begun.place
         if self.session.stopping.is_set():
             raise KeyboardInterrupt
-        name = f"{one.case.experiment.name}, {one.case.place.name}"
-        shown.start(name, f"{one.case.experiment.settings.num_batches} batches")
-        record = measure(one.place, one.case.experiment, self.limit)
+        name = f"{begun.case.experiment.name}, {begun.case.place.name}"
+        shown.start(name, f"{begun.case.experiment.settings.num_batches} batches")
+        record = measure(begun.place, begun.case.experiment, self.limit)
         self.records.add(record)
-        said = told(record.result) if record.result else record.reason
-        shown.end(name, said, good=record.result is not None)
+        summary = told(record.result) if record.result else record.reason
+        shown.end(name, summary, good=record.result is not None)
         state: State = "measured" if record.result else "failed"
-        return Done(case=one.case, state=state, reason=record.reason, record=record)
+        return Done(case=begun.case, state=state, reason=record.reason, record=record)
 
 
 def measure(place: Place, experiment: Experiment, limit: int) -> Record:

@@ -30,11 +30,11 @@ def demand_files(plan: Plan, document: Document, folder: Path) -> None:
         return
     found: list[tuple[Location, str]] = []
     if plan.data_dir and not (folder / plan.data_dir).is_dir():
-        found.append((("data_dir",), f"{folder / plan.data_dir} is no folder"))
+        found.append((("data_dir",), f"{folder / plan.data_dir} is not a folder"))
     for number, model in enumerate(plan.models):
         file = folder / model.rpartition(":")[0]
         if is_own(model) and not file.is_file():
-            found.append((("models", number), f"{file} is no file"))
+            found.append((("models", number), f"{file} is not a file"))
     if found:
         raise plan_problems(document, found)
 

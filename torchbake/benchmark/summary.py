@@ -73,19 +73,19 @@ class Summary:
 
 def summarise(done: Sequence[Done]) -> Summary:
     """Of a run, in its order: what is of one experiment stands side by side there."""
-    found = [(one, one.record.result) for one in done if one.record and one.record.result]
-    places = tuple(dict.fromkeys(one.case.place.name for one in done))
+    measured = [(each, each.record.result) for each in done if each.record and each.record.result]
+    places = tuple(dict.fromkeys(each.case.place.name for each in done))
     groups = [
-        _group(experiment, [(one.case.place.name, result) for one, result in lines], places[0])
-        for experiment, lines in groupby(found, key=lambda pair: pair[0].case.experiment)
+        _group(experiment, [(each.case.place.name, result) for each, result in lines], places[0])
+        for experiment, lines in groupby(measured, key=lambda pair: pair[0].case.experiment)
     ]
     return Summary(
         groups=tuple(groups),
-        scaling=tuple(_scaling(found)),
-        equipment=tuple(dict.fromkeys(_equipment(one.case.place.name, result) for one, result in found)),
-        missing=tuple(one for one in done if not (one.record and one.record.result)),
+        scaling=tuple(_scaling(measured)),
+        equipment=tuple(dict.fromkeys(_equipment(each.case.place.name, result) for each, result in measured)),
+        missing=tuple(each for each in done if not (each.record and each.record.result)),
         places=places,
-        hosts=tuple(dict.fromkeys(one.record.where.host for one, _ in found if one.record)),
+        hosts=tuple(dict.fromkeys(each.record.where.host for each, _ in measured if each.record)),
     )
 
 
@@ -107,14 +107,14 @@ def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]], first: s
     )
 
 
-def _scaling(found: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
+def _scaling(measured: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
     """Batches are per device, so the work grows with their number."""
     together: dict[tuple[str, str], dict[int, float]] = {}
-    for one, result in found:
-        case = one.case.experiment
+    for done, result in measured:
+        case = done.case.experiment
         name = f"{case.model} {case.phase} {case.dtype} batch {case.batch_size} {result.device}"
         devices = max(result.world, len(result.devices), 1)
-        together.setdefault((name, one.case.place.name), {})[devices] = result.throughput
+        together.setdefault((name, done.case.place.name), {})[devices] = result.throughput
     for (name, place), speeds in together.items():
         if len(speeds) > 1 and 1 in speeds:
             points = tuple(

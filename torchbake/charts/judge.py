@@ -43,10 +43,10 @@ def _within(
 
 
 def _files(registry: Registry, manifest: Manifest) -> dict[str, Any]:
-    """Chart.yaml and values.yaml as they are packed. Raises UnsoundError for what is no chart."""
+    """Chart.yaml and values.yaml as they are packaged. Raises UnsoundError for what is no chart."""
     types = (manifest.config.media_type, *(layer.media_type for layer in manifest.layers))
     if types != (CONFIG, CONTENT):
-        raise UnsoundError(f"{registry.repository}: {manifest.digest} is no chart, but {', '.join(types)}.")
+        raise UnsoundError(f"{registry.repository}: {manifest.digest} is not a chart, but {', '.join(types)}.")
     try:
         with tarfile.open(fileobj=io.BytesIO(registry.read(manifest.layers[0])), mode="r:gz") as archive:
             return {name: yaml.safe_load(text) for name, text in _texts(archive)}
@@ -81,20 +81,22 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
         image: Any = files.get("values.yaml")
         for key in place:
             image = image.get(key) if isinstance(image, dict) else None
-        said = {key: str(image.get(key) or "") for key in ("registry", "repository", "tag", "digest")} if image else {}
+        pinned = (
+            {key: str(image.get(key) or "") for key in ("registry", "repository", "tag", "digest")} if image else {}
+        )
         where = ".".join(place)
-        if not all(said.values()) or not said or not parse_immutable(said["tag"]):
+        if not all(pinned.values()) or not pinned or not parse_immutable(pinned["tag"]):
             yield f"its {where} is not pinned to an immutable tag and a digest"
             continue
-        repository = Repository(host=said["registry"], path=said["repository"])
-        there = registry_of(repository).digest(said["tag"])
-        if there != said["digest"]:
-            yield f"its {where} is {repository}:{said['tag']} as {said['digest']}, which is {there or 'not there'}"
+        repository = Repository(host=pinned["registry"], path=pinned["repository"])
+        served = registry_of(repository).digest(pinned["tag"])
+        if served != pinned["digest"]:
+            yield f"its {where} is {repository}:{pinned['tag']} as {pinned['digest']}, which is {served or 'not there'}"
         else:
-            yield from (f"its {where}: {problem}" for problem in _unsigned(repository, there, verifier))
+            yield from (f"its {where}: {problem}" for problem in _unsigned(repository, served, verifier))
 
 
 def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
-    problem = None if verifier.hindrance else verifier.problem(repository, digest)
+    problem = None if verifier.skip_reason else verifier.problem(repository, digest)
     if problem:  # an unknown one is cosign's own failure, before it had seen a signature
         yield f"{repository}@{digest}{':' if problem.unknown else ' is'} {problem.sentence.removesuffix('.')}"

@@ -23,7 +23,7 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A packed chart. ``metadata`` is its Chart.yaml."""
+    """A packaged chart. ``metadata`` is its Chart.yaml."""
 
     metadata: Mapping[str, Any]
     data: bytes
@@ -51,12 +51,12 @@ def package(folder: Path, images: Mapping[Place, Reference], version: str = "") 
     tag = next(iter(images.values())).tag
     version = version or f"{yaml.safe_load(chart)['version']}+{tag.replace('_', '-')}"
     if not _VERSION.fullmatch(version):
-        raise PublishError(f"{version!r} is no version of a chart.", hint="Write one as 1.2.3 (SemVer 2).")
+        raise PublishError(f"{version!r} is not a version of a chart.", hint="Write one as 1.2.3 (SemVer 2).")
     chart = with_texts(chart, {("version",): version, ("appVersion",): tag})
     values = with_texts(values, {(*place, key): text for place, image in images.items() for key, text in _parts(image)})
     metadata = yaml.safe_load(chart)
     made = {"Chart.yaml": chart.encode(), "values.yaml": values.encode()}
-    return Package(metadata=metadata, data=_packed(metadata["name"], {**made, **_others(folder, made)}))
+    return Package(metadata=metadata, data=_archive(metadata["name"], {**made, **_others(folder, made)}))
 
 
 def with_texts(text: str, changes: Mapping[Place, str]) -> str:
@@ -102,7 +102,7 @@ def _others(folder: Path, made: Mapping[str, bytes]) -> dict[str, bytes]:
     return found
 
 
-def _packed(name: str, files: Mapping[str, bytes]) -> bytes:
+def _archive(name: str, files: Mapping[str, bytes]) -> bytes:
     """No time, no user of this machine."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -36,7 +36,7 @@ def push(registry: Registry, package: Package, signer: Signer) -> tuple[Manifest
             for content in (package.data, config):
                 send(registry, content)
             registry.put(manifest, tag)
-        if not signer.hindrance and not signer.holds(registry.repository, [manifest.digest]):
+        if not signer.skip_reason and not signer.holds(registry.repository, [manifest.digest]):
             signer.sign(registry.repository, [manifest.digest])
     return manifest, "pushed" if there is None else "unchanged"
 

@@ -84,7 +84,7 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     A CPU image is judged on the CPU alone. A CUDA image is judged on both devices: without a GPU its jobs on the
     device cuda are there too, each with that as its problem. Where a GPU is required, to have none is a failure.
     """
-    problem = _no_gpu(gpu, options.gpu)
+    problem = gpu.problem(options.gpu)
     jobs = [*_jobs_on("cpu", options)]
     if family == "cuda":
         jobs += (replace(job, problem=problem, given_gpu=not problem) for job in _jobs_on("cuda", options))
@@ -92,12 +92,6 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
         problem = unknown("NCCL is for GPUs, and this is a CPU build")
         jobs += [replace(job, problem=problem) for job in _nccl(options)]
     return tuple(jobs)
-
-
-def _no_gpu(gpu: Gpu, mode: str) -> Problem | None:
-    """Why nothing runs on a GPU; None when it does. Where a GPU is required, that is known to be wrong."""
-    reason = gpu.why_not(mode)
-    return Problem(reason=reason, unknown=mode != "require") if reason else None
 
 
 def _nccl(options: Options) -> Iterator[Job]:

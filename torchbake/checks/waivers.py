@@ -13,7 +13,7 @@ def parse_waivers(words: Sequence[str]) -> dict[str, str]:
         check, _, reason = (part.strip() for part in word.partition("="))
         if "." not in check or not reason:
             what = "has no reason" if "." in check else "names no check"
-            raise UsageError(f"--waive {word!r} {what}.", hint="Write --waive 'process.size=why it is good so'")
+            raise UsageError(f"--waive {word!r} {what}.", hint="Write --waive 'process.size=why that is acceptable'")
         waivers[check] = reason
     return waivers
 
@@ -29,7 +29,7 @@ def idle(checks: Iterable[CheckResult], waivers: Mapping[str, str]) -> Iterator[
     for name in waivers:
         if outcomes.get(name, Outcome.PASSED) is Outcome.PASSED:
             yield f"the waiver of {name} waives nothing: " + (
-                "it passed" if name in outcomes else "no check is so named"
+                "it passed" if name in outcomes else "there is no check of that name"
             )
 
 

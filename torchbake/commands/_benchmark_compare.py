@@ -83,7 +83,7 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
     name = one_image(word, project)[0].name
     spec = next((spec for spec in project.expansion.specs if spec.id == name), None) if project else None
     if spec is None:
-        raise UsageError(f"{word!r} is no image of the matrix.", hint="Name both: compare A B")
+        raise UsageError(f"{word!r} is not an image of the matrix.", hint="Name both: compare A B")
     repository = repository_of(args.registry, spec)
     if args.dry_run or engine is None:
         return f"{repository}:{spec.own_tag}"

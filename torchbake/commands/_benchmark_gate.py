@@ -36,7 +36,7 @@ Find = Callable[[], Candidate]
 def add_benchmark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--benchmark", type=Path, metavar="PLAN",
-        help="release none that is slower in this plan than the image that its tag holds, or cannot be told from it",
+        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
     )  # fmt: skip
 
 

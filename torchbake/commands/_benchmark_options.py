@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     compare = parser.add_argument_group("compare", "B against A; of B alone, against its release in --registry")
     compare.add_argument("--plan", type=Path, metavar="FILE", help="the experiments of this plan, in these two images")
-    compare.add_argument("--model", action="append", default=[], metavar="NAME", help="again for more (resnet50)")
+    compare.add_argument("--model", action="append", default=[], metavar="NAME", help="repeat for more (resnet50)")
     compare.add_argument("--batch_size", "--batch-size", type=positive("--batch_size"), metavar="N", help="(16)")
     compare.add_argument("--dtype", choices=DTYPES, help="(float32)")
     compare.add_argument("--phase", choices=PHASES, help="(training)")
@@ -74,7 +74,7 @@ def share(text: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no part between 0 and 1; write 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; write 5% or 0.05")
     return value
 
 

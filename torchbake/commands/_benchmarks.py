@@ -32,11 +32,11 @@ HEAD = ("experiment", "first", "second", "verdict")
 
 def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
     """The one image that a word means. Raises SelectorError and UsageError."""
-    found = names_of([word], (), project)
-    if len(found) != 1:
-        names = ", ".join(named.name for named, _ in found[:3]) + (", …" if len(found) > 3 else "")
-        raise SelectorError(f"{word!r} means {len(found)} images ({names}).", hint="Name one.")
-    return found[0]
+    images = names_of([word], (), project)
+    if len(images) != 1:
+        names = ", ".join(named.name for named, _ in images[:3]) + (", …" if len(images) > 3 else "")
+        raise SelectorError(f"{word!r} means {len(images)} images ({names}).", hint="Name one.")
+    return images[0]
 
 
 def image_place(finder: Finder, word: str, project: Project | None) -> Place:
@@ -82,20 +82,21 @@ def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: st
 
     Raises BenchmarkError for one that only some can run, and where nothing is left.
     """
-    found, said = list[Experiment](), list[str]()
+    able, left_out = list[Experiment](), list[str]()
     for each in experiments:
-        problems = [f"{each.name} in {place.named.name}: {why}" for place in places if (why := place.problem(each))]
+        found = [(place, place.problem(each)) for place in places]
+        problems = [f"{each.name} in {place.named.name}: {problem.sentence}" for place, problem in found if problem]
         if problems and (gpu == "require" or len(problems) < len(places)):
             raise BenchmarkError(f"{problems[0]}.", hint=_GPUS)
         if problems:
-            said.append(problems[0])
+            left_out.append(problems[0])
         else:
-            found.append(each)
-    if said and not found:
-        raise BenchmarkError(f"No experiment can be run. {said[0]}.", hint=_GPUS)
-    for why in said:
+            able.append(each)
+    if left_out and not able:
+        raise BenchmarkError(f"No experiment can be run. {left_out[0]}.", hint=_GPUS)
+    for why in left_out:
         console.say(f"left out: {why}", style="yellow")
-    return found
+    return able
 
 
 def compare_all(
@@ -114,13 +115,13 @@ def compare_all(
 def _compare(comparison: Comparison, experiment: Experiment, shown: Board) -> Compared:
     shown.start(experiment.name, f"{comparison.a.named.name} against {comparison.b.named.name}")
     try:
-        found = comparison.run(experiment, partial(shown.look, experiment.name))
+        compared = comparison.run(experiment, partial(shown.look, experiment.name))
     except BenchmarkError as error:
         shown.end(experiment.name, error.message, good=False)
         raise
-    good = found.judgement.verdict in ("same", "faster")
-    shown.end(experiment.name, sentence(found.judgement), good=good)
-    return found
+    good = compared.judgement.verdict in ("same", "faster")
+    shown.end(experiment.name, sentence(compared.judgement), good=good)
+    return compared
 
 
 def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:

@@ -29,11 +29,11 @@ def narrowed(
     selection: Selection, findings: Mapping[str, Finding], reasons: Mapping[str, str]
 ) -> tuple[Selection, dict[str, str]]:
     """The images that are due by these findings, with their reasons behind earlier ones; the others are left out."""
-    kept = tuple(spec for spec in selection.specs if findings[spec.id].due)
+    due = tuple(spec for spec in selection.specs if findings[spec.id].due)
     others = [spec for spec in selection.specs if not findings[spec.id].due]
     left_out = tuple(LeftOut(id=spec.id, reason=findings[spec.id].reason) for spec in others)
-    told = {spec.id: "; ".join(filter(None, (reasons.get(spec.id), findings[spec.id].reason))) for spec in kept}
-    return replace(selection, specs=kept, left_out=(*selection.left_out, *left_out)), told
+    told = {spec.id: "; ".join(filter(None, (reasons.get(spec.id), findings[spec.id].reason))) for spec in due}
+    return replace(selection, specs=due, left_out=(*selection.left_out, *left_out)), told
 
 
 def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str, Finding]:
@@ -104,8 +104,8 @@ class DueQuestion:
         digest, doubt = todays(spec.base)
         known = {digest}
         if self.bases == "keep":  # an init image does not say its base; those beside it on the same one do
-            beside = [found.get(self._own(other)) for other in specs if other.base == spec.base]
-            known |= {one.base for one in beside if one}
+            siblings = [found.get(self._own(other)) for other in specs if other.base == spec.base]
+            known |= {sibling.base for sibling in siblings if sibling}
         return replace(today, bases=sorted(known - {""}), doubt=doubt)
 
     def _own(self, spec: Spec) -> tuple[str, str]:

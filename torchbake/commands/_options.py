@@ -52,7 +52,7 @@ class Words(argparse.Action):
         try:
             words = [word for value in values or () for word in shlex.split(value)]
         except ValueError as error:
-            raise UsageError(f"{' '.join(values)}: {error}.", hint="Close what is quoted.") from None
+            raise UsageError(f"{' '.join(values)}: {error}.", hint="Close the quotation marks.") from None
         setattr(namespace, self.dest, words)
 
 
@@ -69,7 +69,7 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
 def _shard(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
     if not match or int(match[1]) > int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shard; write I/N with I from 1 to N, such as 2/4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shard; write I/N with I from 1 to N, such as 2/4")
     return int(match[1]), int(match[2])
 
 
@@ -109,5 +109,5 @@ def add_registry(
     if not asked:
         return
     parser.add_argument(
-        "--plain-http", action="store_true", help="speak HTTP to it (this machine's own may do so anyway)"
+        "--plain-http", action="store_true", help="use plain HTTP; a registry on this machine may use it anyway"
     )

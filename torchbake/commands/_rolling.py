@@ -83,8 +83,8 @@ def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> En
         return Ended(id=spec.id, problem=sentence_of(error))
     if decision is None:
         return Ended(id=spec.id)
-    kept = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.kept)
-    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, kept=kept)
+    held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)
+    shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, held_back=held_back)
     return Ended(id=spec.id, shift=shift_)
 
 
@@ -94,7 +94,7 @@ def _registry(args: Shifting, spec: Spec) -> Registry:
 
 def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
     _show(ended, args.format, dry=args.dry_run)
-    bad = [one.id for one in ended if one.problem]
+    bad = [image.id for image in ended if image.problem]
     if bad:
         raise PublishError(
             f"{len(bad)} of {len(ended)} were not moved: {', '.join(bad)}.", hint="Read the table above."
@@ -105,7 +105,7 @@ def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
 def _revision(text: str) -> int:
     number = text.removeprefix("r")
     if not number.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no release; write 3 or r3")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a release; write 3 or r3")
     return int(number)
 
 
@@ -122,29 +122,29 @@ def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, ba
 
 def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
-        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+        console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
         return
     rows = [
-        (one.id, *_words(one.shift, dry=dry)) if one.shift else (one.id, "", "", one.problem or "no release")
-        for one in ended
+        (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
+        for image in ended
     ]
     console.show_table(("image", "from", "to", "rolling tags"), rows)
 
 
 def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:
     what = [", ".join(move.tag for move in moved.due) + (" would be moved" if dry else "")] if moved.due else []
-    what += [f"{tag} stays: {reason}" for tag, reason in moved.kept.items()]
+    what += [f"{tag} stays: {reason}" for tag, reason in moved.held_back.items()]
     before = f"r{moved.current.revision}" if moved.current else "no release"
     return before, f"r{moved.target.revision}", "; ".join(what) or "are there already"
 
 
-def _entry(one: Ended, *, dry: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"id": one.id, "problem": one.problem, "dry_run": dry}
-    if one.shift:
+def _entry(image: Ended, *, dry: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": image.id, "problem": image.problem, "dry_run": dry}
+    if image.shift:
         entry |= {
-            "from": str(one.shift.current) if one.shift.current else None,
-            "to": str(one.shift.target),
-            "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in one.shift.due],
-            "kept": one.shift.kept,
+            "from": str(image.shift.current) if image.shift.current else None,
+            "to": str(image.shift.target),
+            "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in image.shift.due],
+            "held_back": image.shift.held_back,
         }
     return entry

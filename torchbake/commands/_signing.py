@@ -56,20 +56,21 @@ def signer_of(args: Signing) -> Signer:
             raise UsageError("--identity says whose keyless signatures are trusted.", hint="Give --keyless with it.")
         return _idle(args, "no --key and no --keyless was given")
     if isinstance(cosign, Idle):
-        return _idle(args, cosign.hindrance)
+        return _idle(args, cosign.skip_reason)
     return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
 
 
 def mover_of(args: Signing, signer: Signer) -> Signer:
     """The same for who moves tags to what is there. Raises SignatureError where it should be verified and cannot be."""
-    if signer.hindrance and (args.key or args.keyless):
-        raise _unverifiable(signer.hindrance)
+    if signer.skip_reason and (args.key or args.keyless):
+        raise _unverifiable(signer.skip_reason)
     return signer
 
 
 def _unverifiable(reason: str) -> SignatureError:
     return SignatureError(
-        f"What tags are moved to cannot be verified: {reason}.", hint="Install cosign: docs/supply-chain.md"
+        f"The release that tags would move to cannot be verified: {reason}.",
+        hint="Install cosign: docs/supply-chain.md",
     )
 
 
@@ -80,7 +81,7 @@ def trust_of(args: Verifying) -> Signer:
         return _idle(args, UNASKED)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if isinstance(cosign, Idle):
-        raise _unverifiable(_idle(args, cosign.hindrance).hindrance)
+        raise _unverifiable(_idle(args, cosign.skip_reason).skip_reason)
     return CosignSigner(cosign=cosign, key=args.key, trust=trust)
 
 
@@ -90,7 +91,7 @@ def verifier_of(args: Verifying) -> Verifier:
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not trust:
         return _idle(args, UNASKED)
-    return _idle(args, cosign.hindrance) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
+    return _idle(args, cosign.skip_reason) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
 
 
 def _trust(args: Verifying) -> Trust:
@@ -105,7 +106,7 @@ def _idle(args: Verifying, reason: str) -> Idle:
             f"--require-signature: {reason}.",
             hint="Install cosign, and name a key or an identity: docs/supply-chain.md",
         )
-    return Idle(hindrance=reason)
+    return Idle(skip_reason=reason)
 
 
 def _add_common(group: "argparse._ArgumentGroup", required: str) -> None:

@@ -27,7 +27,7 @@ class Arguments:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     parser.add_argument("--source", choices=SOURCES, default="auto", help="default: auto, registry then bootstrap")
-    parser.add_argument("--refresh", action="store_true", help="get it anew, also when one is recorded")
+    parser.add_argument("--refresh", action="store_true", help="get it again, also when one is recorded")
     parser.add_argument("--dry-run", action="store_true", help="only show what is recorded")
 
 

@@ -20,6 +20,7 @@ from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused
 from torchbake.commands._benchmarks import check_files, clean_up, engine_of, folder_of
 from torchbake.core.files import write_text
+from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
 from torchbake.matrix.schema import editor_schema
@@ -83,27 +84,27 @@ def _run_plan(args: Arguments, file: str) -> None:
     _judge(done, args.gpu)
 
 
-def _found(finder: Finder, named: Named, what: str | Host) -> Place | str:
+def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
     """A place, or why it cannot be used: one that is missing is no reason to leave the others."""
     try:
         return finder.place(named, what)
     except BenchmarkError as error:
-        return error.sentence
+        return problem_of(error)
 
 
 def _show_commands(begun: Sequence[Begun], form: str) -> None:
     """As a shell takes them; what is not run is a comment with the reason."""
-    entries = [(one, shlex.join(one.place.words(one.case.experiment)) if one.place else "") for one in begun]
+    entries = [(each, shlex.join(each.place.words(each.case.experiment)) if each.place else "") for each in begun]
     if form == "json":
-        shown = [{**_names(one.case), "command": command, **_state(one.done)} for one, command in entries]
+        shown = [{**_names(each.case), "command": command, **_state(each.done)} for each, command in entries]
         console.show_json({"experiments": shown})
         return
-    for one, command in entries:
-        state = _state(one.done)
-        said = f": {state['state']} {state['reason']}".rstrip() if state["state"] else ""
-        print(f"# {one.case.experiment.name}, {one.case.place.name}{said}")
+    for each, command in entries:
+        state = _state(each.done)
+        note = f": {state['state']} {state['reason']}".rstrip() if state["state"] else ""
+        print(f"# {each.case.experiment.name}, {each.case.place.name}{note}")
         if command:
-            print(f"# {command}" if one.done else command)
+            print(f"# {command}" if each.done else command)
 
 
 def _state(done: Done | None) -> dict[str, str]:
@@ -122,32 +123,32 @@ def _write_page(path: Path, plan: str, done: Sequence[Done]) -> None:
 
 def _show(done: Sequence[Done], form: str) -> None:
     if form == "json":
-        console.show_json({"experiments": [_entry(one) for one in done]})
+        console.show_json({"experiments": [_entry(each) for each in done]})
     else:
-        console.show_table(_HEAD, [_row(one) for one in done])
+        console.show_table(_HEAD, [_row(each) for each in done])
 
 
-def _entry(one: Done) -> dict[str, object]:
-    record = one.record.model_dump(include={"where", "started", "seconds", "result"}) if one.record else {}
-    return {**_names(one.case), "state": one.state, "reason": one.reason, **record}
+def _entry(done: Done) -> dict[str, object]:
+    record = done.record.model_dump(include={"where", "started", "seconds", "result"}) if done.record else {}
+    return {**_names(done.case), "state": done.state, "reason": done.reason, **record}
 
 
-def _row(one: Done) -> tuple[str, ...]:
-    head, record = (one.case.experiment.name, one.case.place.name), one.record
+def _row(done: Done) -> tuple[str, ...]:
+    head, record = (done.case.experiment.name, done.case.place.name), done.record
     if record is None or record.result is None:
-        return *head, f"{one.state}: {one.reason}", "", "", ""
+        return *head, f"{done.state}: {done.reason}", "", "", ""
     time = record.result.time
-    return *head, one.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
+    return *head, done.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
 
 
 def _judge(done: Sequence[Done], gpu: str) -> None:
-    bad = [one for one in done if one.state == "failed" or (one.state == "not-run" and gpu == "require")]
+    bad = [each for each in done if each.state == "failed" or (each.state == "not-run" and gpu == "require")]
     if bad:
         raise BenchmarkError(
             f"{len(bad)} of {len(done)} experiments have no result.",
             hint="Correct what the table says, then run again: what was measured is kept.",
         )
-    if all(one.state in ("not-run", "excluded") for one in done):
+    if all(each.state in ("not-run", "excluded") for each in done):
         console.say("no experiment could be run: the table says why", style="yellow")
 
 

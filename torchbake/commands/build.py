@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
     add_format(parser)
     add_jobs(parser)
-    parser.add_argument("--no-cache", action="store_true", help="run every step anew")
-    parser.add_argument("--pull", action="store_true", help="get the bases anew first")
+    parser.add_argument("--no-cache", action="store_true", help="run every step again")
+    parser.add_argument("--pull", action="store_true", help="get the bases again first")
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
     parser.add_argument("--prune", action="store_true", help="one image at a time, and drop the build cache after each")
     parser.add_argument("--builder", metavar="NAME", help="a buildx builder, also a remote or Kubernetes one")
@@ -86,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     if args.compression and not args.reproducible:
-        raise UsageError("--compression is of the layers that are kept.", hint="Give --reproducible with it.")
+        raise UsageError(
+            "--compression applies to the layers that --reproducible keeps.", hint="Give --reproducible with it."
+        )
     unchanged = _question(args)
     results = _answer(unchanged) if unchanged and unchanged.needed else None
     if results is None:

@@ -1,4 +1,4 @@
-"""`chart`: the Helm chart with a release's images in it: packed, put into a registry, and validated there."""
+"""`chart`: the Helm chart with a release's images in it: packaged, pushed to a registry, and validated there."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -45,11 +45,11 @@ class Arguments(Signing):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", action=Words, metavar="WORD",
-        help=f"{', '.join(_ACTIONS)}; and which image the chart has, which must be one: cpu runtime",
+        help=f"{', '.join(_ACTIONS)}; and the image that the chart gets, one alone: cpu runtime",
     )  # fmt: skip
     add_registry(parser)
     folder = TOOLKIT / "charts/pytorch"
-    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a chart that began as this one")
+    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a changed copy of charts/pytorch")
     parser.add_argument(
         "--chart-version",
         default="",
@@ -75,8 +75,8 @@ def run(args: Arguments) -> int:
 def _package(args: Arguments, selectors: tuple[str, ...]) -> None:
     made = _made(args, selectors, trust_of(args))
     path = args.output / made.file
-    with replacing(path) as beside:
-        beside.write_bytes(made.data)
+    with replacing(path) as temporary:
+        temporary.write_bytes(made.data)
     print(path)
 
 
@@ -86,8 +86,8 @@ def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
     repository = _repository(args, made)
     manifest, done = push(registry_of(repository, plain_http=args.plain_http), made, signer)
     console.say(f"{done}: helm install NAME oci://{repository} --version {made.version}")
-    if signer.hindrance:
-        console.say(f"It is not signed: {signer.hindrance}", style="yellow")
+    if signer.skip_reason:
+        console.say(f"It is not signed: {signer.skip_reason}", style="yellow")
     print(f"{repository}:{tag_of(made.version)}@{manifest.digest}")
 
 
@@ -102,8 +102,8 @@ def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
     repository = _repository(args, made)
     reach = partial(registry_of, plain_http=args.plain_http)
     wrong = problems(reach(repository), made.version, reach, verifier)
-    if verifier.hindrance:
-        console.say(f"Signatures are not verified: {verifier.hindrance}", style="yellow")
+    if verifier.skip_reason:
+        console.say(f"Signatures are not verified: {verifier.skip_reason}", style="yellow")
     if wrong:
         raise ValidateError(
             f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".",

@@ -67,14 +67,14 @@ class Arguments:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", action=Words, metavar="WORD",
-        help=f"{', '.join(_ACTIONS)}; an inventory; and an image, if it is one for all of them: cpu runtime",
+        help=f"{', '.join(_ACTIONS)}; an inventory; and an image, where all hosts get the same: cpu runtime",
     )  # fmt: skip
     parser.add_argument(
         "--limit", default="", metavar="GROUP", help="only these hosts, as Ansible's --limit takes them"
     )
     parser.add_argument(
         "-e", "--extra-vars", action="append", default=[], metavar="KEY=VALUE",
-        help="a variable that wins over those of the inventory, or @FILE with some; again for more",
+        help="a variable that wins over those of the inventory, or @FILE with some; repeat for more",
     )  # fmt: skip
     parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     parser.add_argument("--vault-password-file", default="", metavar="FILE", help="what opens Ansible's vaults")
@@ -86,11 +86,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wheelhouse", action="append", default=[], type=Path, metavar="FOLDER",
-        help="apply, check: a folder with wheels that are carried over, beside those of pip's settings; again for more",
+        help="apply, check: a folder with wheels that are sent along, besides those of pip's settings; repeat for more",
     )  # fmt: skip
     parser.add_argument(
         "--offline", action="store_true",
-        help="apply, check: hosts reach no index: every wheel goes along, and what is not here is downloaded first",
+        help="apply, check: the hosts reach no index: send every wheel, and first download here those that are missing",
     )  # fmt: skip
     _add_smoke(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the commands; run none of them on a host")
@@ -109,7 +109,7 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc", type=positive("--nproc"), default=2, metavar="N",
                         help="smoke: processes on each host, where it has no GPU (default: 2)")  # fmt: skip
     parser.add_argument("--payload", action="append", default=[], choices=PAYLOADS, metavar="NAME",
-                        help=f"smoke: only this one; again for more: {', '.join(PAYLOADS)}")  # fmt: skip
+                        help=f"smoke: only this one; repeat for more: {', '.join(PAYLOADS)}")  # fmt: skip
     parser.add_argument("--timeout", type=positive("--timeout"), default=300, metavar="S",
                         help="smoke: seconds for each payload (default: 300)")  # fmt: skip
 
@@ -174,8 +174,8 @@ def _project(args: Arguments, selectors: Sequence[str]) -> tuple[Project, ImageS
     if len(specs) != 1:
         names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
         raise UsageError(
-            f"A host has one image, and these are {len(specs)}{f' ({names})' if names else ''}.",
-            hint="Name one; or none, and let the inventory say pytorch_image or pytorch_install_type of each host.",
+            f"A host gets one image, but this selects {len(specs)}{f' ({names})' if names else ''}.",
+            hint="Name one; or none, and set pytorch_image or pytorch_install_type for each host in the inventory.",
         )
     return project, specs[0]
 
@@ -212,34 +212,34 @@ def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, 
     if args.dry_run:
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
         return 0
-    found = group.ansible.play(request, variables, group.names)
-    _show(found, args.format)
-    _judge(group, found)
+    played = group.ansible.play(request, variables, group.names)
+    _show(played, args.format)
+    _judge(group, played)
     return 0
 
 
-def _judge(group: Group, found: Sequence[HostResult]) -> None:
+def _judge(group: Group, played: Sequence[HostResult]) -> None:
     """Raises HostError where not every host is as it should be."""
-    bad = [result for result in found if not result.good]
+    bad = [result for result in played if not result.good]
     if bad:
         names = ", ".join(f"{result.host} ({result.state})" for result in bad)
         raise HostError(
-            f"{len(bad)} of {len(found)} hosts did not end well: {names}.",
-            hint="Put right what the table says, then run the same again: it goes on where it stopped.",
+            f"{len(bad)} of {len(played)} hosts did not end well: {names}.",
+            hint="Correct what the table says, then run the same command again: it continues where it stopped.",
         )
-    different = [result.host for result in found if result.state is State.CHANGED]
+    different = [result.host for result in played if result.state is State.CHANGED]
     if group.action == "check" and different:
         raise HostError(
-            f"{len(different)} of {len(found)} hosts would be changed: {', '.join(different)}.",
+            f"{len(different)} of {len(played)} hosts would be changed: {', '.join(different)}.",
             hint=f"Change them: nox -s host -- apply {group.inventory}",
         )
 
 
-def _show(found: Sequence[HostResult], form: str) -> None:
+def _show(played: Sequence[HostResult], form: str) -> None:
     if form == "json":
-        console.show_json({"hosts": results.as_json(found)})
+        console.show_json({"hosts": results.as_json(played)})
         return
-    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in found]
+    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in played]
     console.show_table(("host", "state", "ok", "changed", "remark"), rows)
 
 
@@ -259,11 +259,11 @@ def _smoke(args: Arguments, group: Group) -> int:
     if args.dry_run:
         _show_commands([shlex.join(host.words) for host in hosts], args.format)
         return 0
-    found = _smoke_run(args, group, hosts, chosen).run()
-    show_each(found, args.format)
-    bad = [each.name for each in found if each.outcome is not Outcome.PASSED]
+    tested = _smoke_run(args, group, hosts, chosen).run()
+    show_each(tested, args.format)
+    bad = [each.name for each in tested if each.outcome is not Outcome.PASSED]
     if bad:
-        raise CheckError(f"{len(bad)} of {len(found)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
+        raise CheckError(f"{len(bad)} of {len(tested)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
     return 0
 
 

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="fail unless every image has passed as it is; build nothing"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
-    parser.add_argument("--force", action="store_true", help="also what has passed as it is")
+    parser.add_argument("--force", action="store_true", help="also images that passed and have not changed")
     parser.add_argument("--gpu", choices=MODES, default="auto", help="as `test` takes it (default: auto)")
     parser.add_argument(
         "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",

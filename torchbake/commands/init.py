@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
     parser.add_argument("--cpu", action="store_true", help="an image for the CPU (default where no --cuda is given)")
     parser.add_argument(
-        "--cuda", action="append", default=[], metavar="VERSION", help="one for CUDA 12.8; again for more"
+        "--cuda", action="append", default=[], metavar="VERSION", help="one for CUDA 12.8; repeat for more"
     )
     parser.add_argument(
         "--torch", default="", metavar="VERSION", help="default: the newest that is known here for each"
@@ -107,7 +107,7 @@ def _matrix(repository: str, choices: Sequence[Choice]) -> str:
         tags_of(expand(matrix, document).specs, matrix.tags, document)
     except MatrixError as error:
         said = error.message.partition(": ")[2] or error.message
-        raise UsageError(f"That would be no matrix: {said}", hint=error.hint) from None
+        raise UsageError(f"These options make no valid matrix: {said}", hint=error.hint) from None
     return text
 
 
@@ -146,10 +146,10 @@ def _choices(args: Arguments) -> list[Choice]:
         try:
             Version(args.torch)
         except InvalidVersion:
-            raise UsageError(f"{args.torch!r} is no version.", hint="Write it as --torch 2.10.0") from None
+            raise UsageError(f"{args.torch!r} is not a version.", hint="Write it as --torch 2.10.0") from None
     wrong = next((version for version in args.cuda if not re.fullmatch(r"\d+\.\d+", version)), None)
     if wrong is not None:
-        raise UsageError(f"{wrong!r} is no version of CUDA.", hint="Write it as --cuda 12.8")
+        raise UsageError(f"{wrong!r} is not a version of CUDA.", hint="Write it as --cuda 12.8")
     names = ["cpu"] if args.cpu or not args.cuda else []
     names += [f"cuda{version}" for version in args.cuda]
     versions = _versions()

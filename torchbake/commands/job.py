@@ -69,15 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser, required=False, text="where the matrix's images are: ghcr.io/acme")
     parser.add_argument(
         "--no-pin", dest="pin", action="store_false",
-        help="leave images by the tags that they are named by (default: by immutable tag and digest)",
+        help="keep the tags by which images are named (default: pin immutable tag and digest)",
     )  # fmt: skip
     parser.add_argument(
         "--target", choices=RUNNABLE, default=RUNNABLE[0],
-        help=f"run: by what; docker is the engine of this machine (default: {RUNNABLE[0]})",
+        help=f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})",
     )  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="run: show what would be submitted; run nothing")
-    parser.add_argument("--lenient", action="store_true", help="warn of what the target cannot say, and go on")
-    parser.add_argument("--check", action="store_true", help="show: hold it against the target's own schema, offline")
+    parser.add_argument(
+        "--lenient", action="store_true", help="warn about keys that the target cannot express, and go on"
+    )
+    parser.add_argument("--check", action="store_true", help="show: check it against the target's own schema, offline")
     parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
     add_format(parser, text="targets, check: of the result")
 
@@ -139,7 +141,7 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
     never, unsayable = impossible(job, target), unsaid(job, target, kept)
     if never or (unsayable and not args.lenient):
         error = job_problems(document, [*never, *unsayable])
-        raise error if never else JobError(error.message, hint="Leave it out, or take it for a warning: --lenient")
+        raise error if never else JobError(error.message, hint="Leave it out, or make it a warning: --lenient")
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
@@ -170,7 +172,7 @@ def _hold(target: Target, manifest: str) -> None:
         return
     if target.NAME not in SCHEMAS:
         known = ", ".join([*OF_COMPOSE, *SCHEMAS])
-        raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {known}")
+        raise UsageError(f"There is no schema for {target.NAME} here.", hint=f"--check knows: {known}")
     from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
 
     console.say(f"The manifest fits the schema of: {check_manifest(manifest, SCHEMAS[target.NAME])}.")
@@ -185,7 +187,7 @@ def _check(args: Arguments, file: str) -> None:
         console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})
         return
     for name, why in said.items():
-        print(f"{name}: {why or 'can say all of it'}")
+        print(f"{name}: {why or 'can express all of it'}")
 
 
 def _against(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> str:
@@ -207,14 +209,14 @@ def _targets(args: Arguments) -> None:
     rows = [(name, target.ABOUT, str(target.MOST_NODES)) for name, target in TARGETS.items()]
     console.show_table(("target", "what it writes", "nodes at most"), rows)
     print()
-    console.show_table(("target", "key", "why it cannot be said, or must be"), list(_reasons()))
+    console.show_table(("target", "key", "why it cannot be expressed, or must be set"), list(_reasons()))
 
 
 def _reasons() -> list[tuple[str, str, str]]:
     rows = list[tuple[str, str, str]]()
     for name, target in TARGETS.items():
         rows += [(name, no.key, no.why + (f" ({no.only})" if no.only else "")) for no in target.CANNOT]
-        rows += [(name, need.key, f"must be said: {need.why}") for need in target.NEEDS]
+        rows += [(name, need.key, f"must be set: {need.why}") for need in target.NEEDS]
     return rows
 
 

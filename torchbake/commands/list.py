@@ -66,7 +66,7 @@ def run(args: Arguments) -> int:
     of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
     idle = [name for name, said in of_due.items() if said]
     if idle and not args.due:
-        raise UsageError(f"{idle[0]} is of --due, without which no registry is asked.", hint="Give --due with it.")
+        raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
     project, selection = load_selection(args.matrix, args.selectors)
     selection, reasons = _narrowed(args, project, selection)
     selection = sharded(selection, args.shard)  # parts are made of what is left

@@ -43,27 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that fit, not the locked ones")
     parser.add_argument(
         "--upgrade-builder", action="store_true",
-        help="also lock the builders' own uv anew, after which every image is built again",
+        help="also lock the builders' own uv again, after which every image is built again",
     )  # fmt: skip
     parser.add_argument("--check", action="store_true", help="only say whether the locks fit the matrix; no network")
     parser.add_argument(
-        "--resolve", action="store_true", help="with --check: resolve anew, and say what the indexes do not bear out"
+        "--resolve", action="store_true", help="with --check: resolve again, and tell where the indexes no longer agree"
     )
 
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     if args.check and (args.upgrade or args.upgrade_builder):
-        raise UsageError("--check changes nothing, and --upgrade does.", hint="Give one of them.")
+        raise UsageError("--check and --upgrade exclude each other: --check changes nothing.", hint="Give one of them.")
     if args.resolve and not args.check:
-        raise UsageError("--resolve is a way to check.", hint="Give --check with it.")
+        raise UsageError("--resolve works only with --check.", hint="Give --check with it.")
     specs = pytorch_of(selection.specs)
     config = read_pip_config()
     if args.check:
         _check(project, specs, config if args.resolve else None)
         return 0
     if make_builder_lock(project.root, config, upgrade=args.upgrade_builder) and args.upgrade_builder:
-        console.say("images/builder.lock: made anew; every image is built again with it", style="yellow")
+        console.say("images/builder.lock: made again; every image is built again with it", style="yellow")
     _each(specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
     return 0
 

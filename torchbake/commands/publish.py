@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_shard(parser)
     add_registry(parser)
-    add_waive(parser, "release although this check failed; the reason stays in the release record; again for more")
+    add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -130,13 +130,15 @@ def run(args: Arguments) -> int:
     with interruptible():
         if gate and not args.dry_run:
             due = [
-                replace(one, candidate=gate.judged(one.candidate, one.publisher.plan, one.spec, one.repository))
-                for one in due
+                replace(
+                    image, candidate=gate.judged(image.candidate, image.publisher.plan, image.spec, image.repository)
+                )
+                for image in due
             ]
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
     _show(ended, args.format, dry=args.dry_run)
-    append_table(_HEAD, [_row(one, dry=args.dry_run) for one in ended])
-    bad = [one.id for one in ended if one.problem]
+    append_table(_HEAD, [_row(image, dry=args.dry_run) for image in ended])
+    bad = [image.id for image in ended if image.problem]
     if bad:
         raise PublishError(
             f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
@@ -173,7 +175,7 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
             f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
-            hint="Correct it, or say why it is good so: --waive CHECK=REASON",
+            hint="Correct it, or waive it and say why: --waive CHECK=REASON",
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
     waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
@@ -193,7 +195,7 @@ def _judgement(verdict: Verdict) -> Judgement:
 
 
 def _plan(due: Sequence[Due]) -> list[Ended]:
-    return [_ended(one, partial(_decided, one)) for one in due]
+    return [_ended(image, partial(_decided, image)) for image in due]
 
 
 def _decided(due: Due, candidate: Candidate) -> Published:
@@ -202,12 +204,12 @@ def _decided(due: Due, candidate: Candidate) -> Published:
 
 def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
     with board(len(due), doing="publishing") as shown:
-        return run_all(due, lambda one: _one(one, shown), jobs=jobs, stop=_tell_of_stopping)
+        return run_all(due, lambda image: _one(image, shown), jobs=jobs, stop=_tell_of_stopping)
 
 
 def _tell_of_stopping() -> None:
     """A release that was begun goes on to its end; the next publish does the rest."""
-    console.say("stopping; what was begun is finished by the next publish …", style="yellow")
+    console.say("stopping; the next publish resumes what was begun …", style="yellow")
 
 
 def _one(due: Due, shown: Board) -> Ended:
@@ -239,8 +241,8 @@ class _Count:
 
     def add(self, blob: Blob, count: int) -> None:
         self._sent[blob] = self._sent.get(blob, 0) + count
-        going = [f"{human(part)} of {human(one.size)}" for one, part in self._sent.items() if part < one.size]
-        done = [one for one, part in self._sent.items() if part >= one.size]
+        going = [f"{human(part)} of {human(blob.size)}" for blob, part in self._sent.items() if part < blob.size]
+        done = [blob for blob, part in self._sent.items() if part >= blob.size]
         words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)}" if going else ""]
         self._look("; ".join(filter(None, words)))
 
@@ -257,35 +259,40 @@ def _summary(published: Published) -> str:
 
 def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
-        console.show_json({"images": [_entry(one, dry=dry) for one in ended]})
+        console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
     else:
-        console.show_table(_HEAD, [_row(one, dry=dry) for one in ended])
+        console.show_table(_HEAD, [_row(image, dry=dry) for image in ended])
 
 
-def _row(one: Ended, *, dry: bool) -> tuple[str, str, str, str]:
-    if one.published is None:
-        return one.id, "failed", "", one.problem
-    decision, tested = one.published.decision, one.published.tested
+def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
+    if image.published is None:
+        return image.id, "failed", "", image.problem
+    decision, tested = image.published.decision, image.published.tested
     done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
-    waived = [f"waived: {check} ({reason})" for check, reason in one.waived.items()]
-    return one.id, done, f"{one.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
+    waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
+    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
 
 
 def _moves(decision: Decision, tested: str) -> str:
     if decision.action == "held":
         return "rolled back by hand; `nox -s promote` takes it forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
-    words += [f"{tag} stays: {reason}" for tag, reason in decision.kept.items()]
+    words += [f"{tag} stays: {reason}" for tag, reason in decision.held_back.items()]
     if decision.digest != tested:
         words.append(f"another build of the same inputs ({decision.digest}) stays")
     return "; ".join(words) or "where they belong"
 
 
-def _entry(one: Ended, *, dry: bool) -> dict[str, object]:
-    entry: dict[str, object] = {"id": one.id, "repository": str(one.repository), "problem": one.problem, "dry_run": dry}
-    entry["waived"] = dict(one.waived)
-    if one.published:
-        sent = one.published.sent
-        entry |= decision_json(one.published.decision) | {"tested": one.published.tested}
+def _entry(image: Ended, *, dry: bool) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "id": image.id,
+        "repository": str(image.repository),
+        "problem": image.problem,
+        "dry_run": dry,
+    }
+    entry["waived"] = dict(image.waived)
+    if image.published:
+        sent = image.published.sent
+        entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
         entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
     return entry

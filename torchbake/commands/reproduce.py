@@ -61,15 +61,15 @@ def run(args: Arguments) -> int:
     reproduction = _reproduction(args, project)
     # One after the other: builds of one image side by side would share steps, and be one build.
     with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
-        found = [
+        results = [
             reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt)), shown)
             for spec in selection.specs
         ]
-    _show(found, args.format)
-    bad = [one.id for one in found if not one.good]
+    _show(results, args.format)
+    bad = [result.id for result in results if not result.good]
     if bad:
         raise ReproduceError(
-            f"{len(bad)} of {len(found)} are not the same twice: {', '.join(bad)}.",
+            f"{len(bad)} of {len(results)} are not the same twice: {', '.join(bad)}.",
             hint="docs/reproducible.md says what can differ, and why.",
         )
     return 0
@@ -98,28 +98,30 @@ def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
     return known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
 
 
-def _show(found: list[Reproduced], form: str) -> None:
+def _show(results: list[Reproduced], form: str) -> None:
     if form == "json":
-        console.show_json({"images": [asdict(one) | {"reproducible": one.good} for one in found]})
+        console.show_json({"images": [asdict(each) | {"reproducible": each.good} for each in results]})
         return
-    console.show_table(("id", "result", "equal layers", "time", "digest"), [_row(one) for one in found])
-    for one in found:
-        for line in _lines(one):
+    console.show_table(("id", "result", "equal layers", "time", "digest"), [_row(each) for each in results])
+    for each in results:
+        for line in _lines(each):
             console.say(line)
 
 
-def _row(one: Reproduced) -> tuple[Text | str, ...]:
-    result = (
-        Text("the same", style="green") if one.good else Text("failed" if one.problem else "differs", style="bold red")
+def _row(image: Reproduced) -> tuple[Text | str, ...]:
+    outcome = (
+        Text("the same", style="green")
+        if image.good
+        else Text("failed" if image.problem else "differs", style="bold red")
     )
-    if one.comparison is None:
-        return Text(one.id, style="bold"), result, "", f"{one.seconds:.0f} s", ""
-    digests = " and ".join(dict.fromkeys(map(short_digest, one.comparison.digests)))
-    layers = f"{one.comparison.equal} of {one.comparison.layers}"
-    return Text(one.id, style="bold"), result, layers, f"{one.seconds:.0f} s", digests
+    if image.comparison is None:
+        return Text(image.id, style="bold"), outcome, "", f"{image.seconds:.0f} s", ""
+    digests = " and ".join(dict.fromkeys(map(short_digest, image.comparison.digests)))
+    layers = f"{image.comparison.equal} of {image.comparison.layers}"
+    return Text(image.id, style="bold"), outcome, layers, f"{image.seconds:.0f} s", digests
 
 
-def _lines(one: Reproduced) -> list[str]:
-    if one.comparison is None:
-        return [f"{one.id}: {one.problem}"]
-    return [f"{one.id}: {difference.where}: {difference.what}" for difference in one.comparison.differences]
+def _lines(image: Reproduced) -> list[str]:
+    if image.comparison is None:
+        return [f"{image.id}: {image.problem}"]
+    return [f"{image.id}: {difference.where}: {difference.what}" for difference in image.comparison.differences]

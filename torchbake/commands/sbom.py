@@ -20,7 +20,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import VERSION_LABEL
 from torchbake.oci.layout import Layout
-from torchbake.sbom.image_scan import bill_of, look_into
+from torchbake.sbom.image_scan import look_into, sbom_of_contents
 from torchbake.sbom.licenses import Licenses, licenses_of
 from torchbake.sbom.packages import Contents, Package
 from torchbake.ui import console
@@ -93,7 +93,7 @@ def run(args: Arguments) -> int:
 
 
 def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Source, folder: Path) -> Listed:
-    """Read an image and write its bill. Its failure is its own, but for a disk's: that raises OSError."""
+    """Read an image and write its SBOM. Its failure is its own, but for a disk's: that raises OSError."""
     ref = ref_of(spec, project.tags[spec.id])
     image = images.get(ref)
     if image is None:
@@ -103,7 +103,7 @@ def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Sou
         content, contents = look_into(source, image.digest, project.memory)
     except TorchbakeError as error:
         return _failed(Listed(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
-    text = bill_of(
+    text = sbom_of_contents(
         content.manifest,
         contents,
         name=spec.repository,
@@ -122,7 +122,7 @@ def _failed(image: Listed) -> Listed:
 
 def _entry(image: Listed, *, licenses: bool) -> dict[str, Any]:
     """An image for programs; what is not known is null."""
-    contents, found = image.contents, image.licenses
+    contents, licenses_ = image.contents, image.licenses
     entry = {
         "id": image.id,
         "ref": image.ref,
@@ -132,16 +132,16 @@ def _entry(image: Listed, *, licenses: bool) -> dict[str, Any]:
         "python": len(contents.of("python")) if contents else None,
         "bundled": len(contents.bundled) if contents else None,
         "debian": len(contents.of("debian")) if contents else None,
-        "unsaid": len(found.unsaid) if contents else None,
+        "unsaid": len(licenses_.unsaid) if contents else None,
     }
     if not licenses:
         return entry
-    rows = [{"license": name, "packages": _names(own)} for name, own in found.held]
-    return entry | {"licenses": rows, "packages_without": _names(found.unsaid)}
+    rows = [{"license": name, "packages": _names(own)} for name, own in licenses_.held]
+    return entry | {"licenses": rows, "packages_without": _names(licenses_.unsaid)}
 
 
 def _names(packages: Sequence[Package]) -> list[dict[str, str]]:
-    return [{"kind": one.kind, "name": one.name, "version": one.version} for one in packages]
+    return [{"kind": package.kind, "name": package.name, "version": package.version} for package in packages]
 
 
 def _show(listed: Sequence[Listed]) -> None:
@@ -150,7 +150,7 @@ def _show(listed: Sequence[Listed]) -> None:
 
 
 def _row(image: Listed) -> tuple[str, ...]:
-    contents, found = image.contents, image.licenses
+    contents, licenses = image.contents, image.licenses
     if contents is None:
         return image.id, "", "", "", "", f"none: {image.problem}"
     bundled = len(contents.bundled)
@@ -159,18 +159,18 @@ def _row(image: Listed) -> tuple[str, ...]:
         image.id,
         python,
         str(len(contents.of("debian"))),
-        str(len(found.held)),
-        str(len(found.unsaid)),
+        str(len(licenses.held)),
+        str(len(licenses.unsaid)),
         str(image.path),
     )
 
 
 def _show_licenses(listed: Sequence[Listed]) -> None:
     for image in listed:
-        found = image.licenses
-        rows = [(name, str(len(own)), _some(own)) for name, own in found.held]
-        if found.unsaid:
-            rows.append(("(not said)", str(len(found.unsaid)), _some(found.unsaid)))
+        licenses = image.licenses
+        rows = [(name, str(len(own)), _some(own)) for name, own in licenses.held]
+        if licenses.unsaid:
+            rows.append(("(not said)", str(len(licenses.unsaid)), _some(licenses.unsaid)))
         console.show_table(("license", "packages", "which"), rows, title=image.id)
         console.out().print()
 

@@ -63,10 +63,9 @@ def run(args: Arguments) -> int:
     if plan.ready or args.check:
         _report(host, plan, paths, args.format)
         return 0 if plan.ready else SetupError.exit_code
-    if plan.advice:
-        raise SetupError(plan.problem or "", hint=plan.advice)
+    _refuse(plan)
     if not args.shown:
-        console.say(plan.problem or "")
+        console.say(plan.problem.reason if plan.problem else "")
         _show(plan)
     if args.dry_run:
         return 0
@@ -76,9 +75,15 @@ def run(args: Arguments) -> int:
     return _confirm(paths, args.format)
 
 
+def _refuse(plan: Plan) -> None:
+    """Raises SetupError for what only a person can put right."""
+    if plan.problem and plan.problem.remedy:
+        raise SetupError(plan.problem.reason, hint=plan.problem.remedy)
+
+
 def _show(plan: Plan) -> None:
-    if plan.advice:
-        console.say(f"  next: {plan.advice}")
+    if plan.problem and plan.problem.remedy:
+        console.say(f"  next: {plan.problem.remedy}")
     if plan.steps:
         console.say("setup makes it ready in these steps, as root:")
     for number, step in enumerate(plan.steps, 1):
@@ -95,7 +100,7 @@ def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
         for note in _notes(host, paths):
             console.say(f"note: {note}")
     else:
-        print(f"not ready: {plan.problem}", flush=True)
+        print(f"not ready: {plan.problem.reason if plan.problem else ''}", flush=True)
         _show(plan)
 
 
@@ -106,14 +111,14 @@ def _facts(host: Host, plan: Plan, paths: EnginePaths) -> dict[str, Any]:
         "storage": host.engine.storage,
         "containerd_image_store": host.engine.containerd_store,
     }
-    steps = [{"do": step.title, "by": "setup"} for step in plan.steps]
+    problem, steps = plan.problem, [{"do": step.title, "by": "setup"} for step in plan.steps]
     return {
         "ready": plan.ready,
-        "problem": plan.problem,
+        "problem": problem.reason if problem else None,
         "engine": engine,
         "buildx": host.buildx,
         "notes": list(_notes(host, paths)),
-        "steps": steps + ([{"do": plan.advice, "by": "you"}] if plan.advice else []),
+        "steps": steps + ([{"do": problem.remedy, "by": "you"}] if problem and problem.remedy else []),
     }
 
 
@@ -122,7 +127,7 @@ def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
     if host.engine and not host.engine.containerd_store:
         yield "this engine stores images by a graph driver: no zstd layers and no OCI export; all else works"
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
-        yield f"use this engine by: export DOCKER_HOST={paths.endpoint}"
+        yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
     if host.engine and host.supported and not host.mmdebstrap:
         yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
 
@@ -131,8 +136,7 @@ def _carry_out(paths: EnginePaths) -> int:
     """Take the steps. They are planned again under the lock: another setup may have just taken some."""
     with dockerd.only_one(paths):
         plan = make_plan(probe.look(paths), paths)
-        if plan.advice:
-            raise SetupError(plan.problem or "", hint=plan.advice)
+        _refuse(plan)
         # Before anything is installed: a package may start these itself, and teardown must know.
         idle = dockerd.idle_units() if StartUnit() in plan.steps else ()
         for number, step in enumerate(plan.steps, 1):
@@ -193,10 +197,11 @@ def _confirm(paths: EnginePaths, form: str) -> int:
     """What counts is what the host shows afterwards, to this user."""
     host = probe.look(paths)
     plan = make_plan(host, paths)
-    if not plan.ready:
+    if plan.problem:
         steps = "; ".join(step.title for step in plan.steps)
         raise SetupError(
-            f"Setup finished, but the host is still not ready: {plan.problem}", hint=plan.advice or f"Left: {steps}"
+            f"Setup finished, but the host is still not ready: {plan.problem.reason}",
+            hint=plan.problem.remedy or f"Left: {steps}",
         )
     _report(host, plan, paths, form)
     return 0

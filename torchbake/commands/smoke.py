@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--image", action="append", default=[], metavar="REF",
-        help="instead of a selector: any image in the engine; again for more",
+        help="instead of a selector: any image in the engine; repeat for more",
     )  # fmt: skip
     where.add_argument("--host", metavar="PYTHON", help="instead of images: this Python of this machine")
     parser.add_argument(
@@ -103,7 +103,7 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--payload", action="append", default=[], choices=PAYLOADS, metavar="NAME",
-        help=f"only this one; again for more: {', '.join(PAYLOADS)}",
+        help=f"only this one; repeat for more: {', '.join(PAYLOADS)}",
     )  # fmt: skip
     parser.add_argument(
         "--order", choices=(*ORDERS, "both"), default="both", help="how nodes are started (default: both, in turn)"
@@ -120,7 +120,7 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
     )  # fmt: skip
     add_jobs(parser, by_cores=True)
-    parser.add_argument("--keep", action="store_true", help="leave containers and networks for looking at them")
+    parser.add_argument("--keep", action="store_true", help="keep containers and networks, to look at them")
     parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
     add_format(parser)
 
@@ -219,15 +219,15 @@ def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, se
 
 
 def _required(args: Arguments, gpu: Gpu) -> None:
-    problem = gpu.why_not(args.gpu)
+    problem = gpu.problem(args.gpu)
     if args.gpu == "require" and problem:
-        raise CheckError(f"{problem[0].upper()}{problem[1:]}.", hint="See docs/gpu.md.")
+        raise CheckError(f"{problem.reason[0].upper()}{problem.reason[1:]}.", hint="See docs/gpu.md.")
 
 
 def _host(host: str, args: Arguments, session: Session) -> Subject:
     found = shutil.which(host)
     if found is None:
-        raise UsageError(f"--host {host} is no program.", hint="Name a Python: /usr/bin/python3")
+        raise UsageError(f"--host {host} is not a program.", hint="Name a Python: /usr/bin/python3")
     python = Path(found).absolute()
     done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():

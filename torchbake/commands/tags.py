@@ -105,8 +105,8 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
 
 
 def _then(decision: Decision, tag: str) -> str:
-    if tag in decision.kept:
-        return f"leave it: {decision.kept[tag]}"
+    if tag in decision.held_back:
+        return f"leave it: {decision.held_back[tag]}"
     if tag not in {move.tag for move in decision.due}:
         return ""
     return f"move it to {decision.tag}"

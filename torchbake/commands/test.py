@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shard(parser)
     parser.add_argument(
         "--image", action="append", default=[], metavar="REF",
-        help="instead of a selector: any image in the engine; again for more",
+        help="instead of a selector: any image in the engine; repeat for more",
     )  # fmt: skip
     parser.add_argument(
         "--gpu", choices=MODES, default="auto",
@@ -84,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nproc", type=positive("--nproc"), metavar="N", help="processes in each of them (default: the checks')"
     )
-    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; again for more")
-    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; again for more")
-    add_waive(parser, "a check that may fail, and why: it is then told as waived, never as passed; again for more")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; repeat for more")
+    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; repeat for more")
+    add_waive(parser, "a check that may fail, and why: it is then reported as waived, never as passed; repeat for more")
     add_jobs(parser, by_cores=True)
     parser.add_argument(
         "--timeout", type=positive("--timeout"), default=1800, metavar="S",

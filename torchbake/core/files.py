@@ -29,8 +29,8 @@ _OPEN_ALREADY = re.compile(r"/dev/(?:stdout|stderr|fd/)|/proc/")
 
 def write_text(path: Path, text: str) -> None:
     """Write beside, then rename: readers see the old file or the new one. Raises OSError."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
@@ -40,22 +40,22 @@ def replacing(path: Path) -> Iterator[Path]:
     What a link points at is replaced, never the link. A device, a FIFO or /dev/stdout is no file that could be
     replaced: it is written to, as the shell's `>>` does.
     """
-    there = _status(path)
-    if there and (not stat.S_ISREG(there.st_mode) or _OPEN_ALREADY.match(str(path))):
-        with _passing_on(path) as beside:
-            yield beside
+    status = _status(path)
+    if status and (not stat.S_ISREG(status.st_mode) or _OPEN_ALREADY.match(str(path))):
+        with _passing_on(path) as temporary:
+            yield temporary
         return
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
-    beside = Path(name)
+    temporary = Path(name)
     try:
-        yield beside
-        beside.chmod(stat.S_IMODE(there.st_mode) if there else _MODE)
-        beside.replace(target)
+        yield temporary
+        temporary.chmod(stat.S_IMODE(status.st_mode) if status else _MODE)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

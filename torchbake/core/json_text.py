@@ -27,7 +27,7 @@ def read_json(data: bytes) -> Any:
     except RecursionError:
         raise NotJsonError("it is nested too deeply") from None
     except ValueError as error:
-        raise NotJsonError(f"it is no JSON ({error})") from None
+        raise NotJsonError(f"it is not JSON ({error})") from None
     if _deeper_than(value, DEEPEST):
         raise NotJsonError("it is nested too deeply")
     return value
@@ -37,12 +37,12 @@ def read_object(data: bytes) -> dict[str, Any]:
     """The same for an object: anything else raises NotJsonError too."""
     value = read_json(data)
     if not isinstance(value, dict):
-        raise NotJsonError("it is no JSON object")
+        raise NotJsonError("it is not a JSON object")
     return value
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _deeper_than(value: Any, most: int) -> bool:

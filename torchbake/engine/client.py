@@ -32,7 +32,7 @@ _WORDS: dict[type[BaseException], str] = {
     requests.exceptions.ConnectTimeout: "it cannot be reached",
     socket.gaierror: "no such host is known",
     http.client.RemoteDisconnected: "it closes the connection",
-    http.client.BadStatusLine: "what answers is no engine",
+    http.client.BadStatusLine: "what answers is not an engine",
 }
 CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on

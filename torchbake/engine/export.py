@@ -1,4 +1,4 @@
-"""An image's packed content: the bytes that were built and tested, and no others."""
+"""An image's compressed content: the bytes that were built and tested, and no others."""
 
 import tarfile
 from collections.abc import Callable
@@ -72,8 +72,8 @@ class LayoutSource:
 class EngineSource:
     """The images of an engine.
 
-    It packed their layers when they were built; they are taken as they are, so that digests stay. Raises EngineError
-    where the engine keeps no packed layers.
+    It compressed their layers when they were built; they are taken as they are, so that digests stay. Raises
+    EngineError where the engine keeps no compressed layers.
     """
 
     engine: Engine
@@ -89,7 +89,7 @@ class EngineSource:
         """What `docker save` writes, which is the whole image, whatever is wanted."""
         if not self.engine.containerd_store:
             raise EngineError(
-                "This engine keeps no packed layers: what it would push is another image than the one that was tested.",
+                "This engine keeps no compressed layers: it would push another image than the one that was tested.",
                 hint=f"{CONTAINERD_STORE}: nox -s setup",
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,8 +117,8 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, wante
         return
     source: IO[bytes] | None = archive.extractfile(member)
     assert source
-    beside = target.with_suffix(".part")
-    with beside.open("wb") as file:
+    temporary = target.with_suffix(".part")
+    with temporary.open("wb") as file:
         while piece := source.read(2**20):
             file.write(piece)
-    beside.rename(target)
+    temporary.rename(target)

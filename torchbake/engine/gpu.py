@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 from docker.types import DeviceRequest
 
+from torchbake.core.problem import Problem, unknown
 from torchbake.engine.client import Engine, answering, is_local
 
 KIND = "nvidia.com/gpu"
@@ -34,15 +35,15 @@ class Gpu:
     def there(self) -> bool:
         return self.how != "none"
 
-    def why_not(self, mode: str) -> str:
-        """Why nothing runs on a GPU in one of the `MODES`; empty when it does."""
+    def problem(self, mode: str) -> Problem | None:
+        """Why nothing runs on a GPU in one of the `MODES`; None when it does. To require one and have none is wrong."""
         if mode == "off":
-            return "GPU checks are off (--gpu off)"
+            return unknown("GPU checks are off (--gpu off)")
         if self.there:
-            return ""
-        return (
-            f"a GPU is required (--gpu require), but {self.reason}" if mode == "require" else f"no GPU: {self.reason}"
-        )
+            return None
+        if mode == "require":
+            return Problem(reason=f"a GPU is required (--gpu require), but {self.reason}")
+        return unknown(f"no GPU: {self.reason}")
 
     @property
     def request(self) -> DeviceRequest | None:

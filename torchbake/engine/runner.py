@@ -102,7 +102,7 @@ class Runner:
                     image, list(command) or None, labels={**(labels or {}), **self.labels}, log_config=_LOGS, **options
                 )
         except ImageNotFound:
-            raise EngineError(f"{image} is not in the engine, or no more.", hint="See: docker images") from None
+            raise EngineError(f"{image} is not in the engine, or was removed.", hint="See: docker images") from None
 
     def network(self, *, internal: bool) -> str:
         """The name of a new network; an ``internal`` one leads nowhere else."""

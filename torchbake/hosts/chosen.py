@@ -63,6 +63,6 @@ def _default(host: InventoryHost, defaults: Mapping[str, str]) -> str:
 def _refuse(host: InventoryHost, variable: str, value: str, known: Iterable[str]) -> NoReturn:
     near = nearest(value, known, count=1) or sorted(known)[:5]
     raise HostError(
-        f"{host.name}: {variable} is {value!r}, and the matrix has no such image.",
+        f"{host.name}: {variable} is {value!r}, but the matrix has no such image.",
         hint=f"Did you mean {', '.join(near)}? `nox -s list -- all` shows what there is.",
     )

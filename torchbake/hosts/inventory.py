@@ -32,7 +32,7 @@ class InventoryHost:
         """
         value = next((self.variables[name] for name in names if self.variables.get(name) not in (None, "")), "")
         if "{{" in str(value) or isinstance(value, Mapping):
-            kind = f"a template: {value}" if isinstance(value, str) else "no plain value."
+            kind = f"a template: {value}" if isinstance(value, str) else "not a plain value."
             raise HostError(
                 f"The variable {names[0]} of {self.name} is {kind}",
                 hint="Write the value itself there, or in ~/.ssh/config.",
@@ -47,7 +47,9 @@ def read_inventory(text: str) -> tuple[InventoryHost, ...]:
         variables = said["_meta"]["hostvars"]
         names = dict.fromkeys(_hosts_of("all", said))
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise HostError("What ansible-inventory says is no inventory.", hint="Run it yourself: --list") from None
+        raise HostError(
+            "The output of ansible-inventory is not an inventory.", hint="Run it yourself: --list"
+        ) from None
     return tuple(InventoryHost(name=name, variables=variables.get(name, {})) for name in names)
 
 
@@ -71,7 +73,7 @@ def inventory_problem(source: str, stderr: str) -> HostError:
     reason = meant or next(
         iter(reversed([*refusals.values(), *(words for _, words in said)])), "Ansible gave no reason"
     )
-    return HostError(f"{source} is no inventory: {_plain(reason)}", hint=f"docs/hosts.md has an example. {_HINT}")
+    return HostError(f"{source} is not an inventory: {_plain(reason)}", hint=f"docs/hosts.md has an example. {_HINT}")
 
 
 _HINT = "`ansible-inventory -i FILE --list`, with the same -e and --vault-password-file, says more."
@@ -86,5 +88,5 @@ def _plain(reason: str) -> str:
 def no_hosts(source: str, limit: str) -> HostError:
     """An inventory without hosts, or a limit that none of them fulfils."""
     if limit:
-        return HostError(f"No host of {source} fulfils --limit {limit}.", hint="Name a host or a group of it.")
+        return HostError(f"No host of {source} matches --limit {limit}.", hint="Name a host or a group of it.")
     return HostError(f"{source} has no hosts.", hint="docs/hosts.md has an example.")

@@ -93,7 +93,7 @@ def _problem(host: SshHost, done: Finished) -> str:
     """Why nothing was started there; empty when something was."""
     last = last_line(done.stderr).strip()
     if done.code == CONNECTION_FAILED:
-        return f"ssh does not get in as {host.user}: {last}"
+        return f"ssh cannot log in as {host.user}: {last}"
     lacks_python = done.code in NO_PYTHON and host.python in last
     return f"there is no {host.python} that {host.user} may run" if lacks_python else ""
 

@@ -82,7 +82,7 @@ def ssh_host(host: InventoryHost, *, user: str = "", environ: Mapping[str, str] 
     """
     kind = host.text("ansible_connection")
     if kind not in ("", "ssh", "smart", "ansible.builtin.ssh"):
-        raise HostError(f"{host.name}: its connection is {kind}, and smoke tests go by ssh.", hint="Leave it out.")
+        raise HostError(f"{host.name}: its connection is {kind}, but smoke tests use ssh.", hint="Leave it out.")
     owner = host.text("pytorch_user") or USER
     settings = host.text("ansible_ssh_args") or environ.get("ANSIBLE_SSH_ARGS", "")
     options = (settings, *map(host.text, ("ansible_ssh_common_args", "ansible_ssh_extra_args")))

@@ -18,22 +18,22 @@ def cross_checks(job: Job) -> list[Problem]:
 
 def _what_runs(job: Job) -> Iterator[Problem]:
     if job.script and job.module:
-        yield ("module",), "is named besides `script`: keep one of both"
+        yield ("module",), "is named besides `script`: keep one of them"
     if not (job.script or job.module):
         yield (), "says neither `script` nor `module`: name what runs"
 
 
 def _who_runs(job: Job) -> Iterator[Problem]:
     if job.elastic and "nodes" in job.model_fields_set:
-        yield ("elastic",), "lets nodes come and go, and `nodes` gives them fixed ranks: keep one of both"
+        yield ("elastic",), "lets nodes come and go, and `nodes` gives them fixed ranks: keep one of them"
     if job.mode != STANDALONE:
         return
     if job.elastic:
-        yield ("mode",), "standalone is one process, and `elastic` asks for several: correct one of both"
+        yield ("mode",), "standalone is one process, and `elastic` asks for several: correct one of them"
     if job.nodes > 1:
-        yield ("mode",), f"standalone is one process, and `nodes` asks for {job.nodes}: correct one of both"
+        yield ("mode",), f"standalone is one process, and `nodes` asks for {job.nodes}: correct one of them"
     if job.processes not in (None, "1"):
-        yield ("mode",), f"standalone is one process, and `processes` asks for {job.processes}: correct one of both"
+        yield ("mode",), f"standalone is one process, and `processes` asks for {job.processes}: correct one of them"
 
 
 def _files(job: Job) -> Iterator[Problem]:
@@ -42,9 +42,9 @@ def _files(job: Job) -> Iterator[Problem]:
         keys = " and ".join("configMap" if key == "config_map" else key for key in named)
         yield ("files",), f"names several sources, {keys}: keep one"
     if job.files.git and "GIT_REPOSITORY" in job.secrets:
-        yield ("secrets", "GIT_REPOSITORY"), "is the repository that `files.git` names too: keep one of both"
+        yield ("secrets", "GIT_REPOSITORY"), "is the repository that `files.git` names too: keep one of them"
     if (job.files.folder or job.files.config_map) and "GIT_REPOSITORY" in job.secrets:
-        yield ("secrets", "GIT_REPOSITORY"), "is a second source of files besides `files`: keep one of both"
+        yield ("secrets", "GIT_REPOSITORY"), "is a second source of files besides `files`: keep one of them"
 
 
 def _volumes(job: Job) -> Iterator[Problem]:
@@ -59,7 +59,7 @@ def _volumes(job: Job) -> Iterator[Problem]:
 
 def _volume(volume: Volume) -> Iterator[tuple[str, str]]:
     if volume.host_path and (volume.claim or volume.size):
-        yield "hostPath", "is a folder of the host, and `claim` or `size` is a claim: keep one of both"
+        yield "hostPath", "is a folder of the host, and `claim` or `size` is a claim: keep one of them"
     if not (volume.host_path or volume.claim or volume.size):
         yield "mountPath", f"nothing says what is mounted at {volume.mount_path}: name claim, size or hostPath"
     made = {"storageClass": volume.storage_class, "accessMode": volume.access_mode}
@@ -67,24 +67,24 @@ def _volume(volume: Volume) -> Iterator[tuple[str, str]]:
         if value and not volume.size:
             yield key, "is of a claim that is made: give its `size`, or leave this out"
     if volume.permissions and volume.read_only:
-        yield "permissions", "makes the volume writable, and `readOnly` forbids to write: keep one of both"
+        yield "permissions", "makes the volume writable, and `readOnly` forbids to write: keep one of them"
 
 
 def _variables(job: Job) -> Iterator[Problem]:
     for name in sorted(job.env.keys() & job.secrets.keys()):
-        yield ("env", name), "is a variable of `secrets` too: keep one of both"
+        yield ("env", name), "is a variable of `secrets` too: keep one of them"
 
 
 def _memory(job: Job) -> Iterator[Problem]:
     shm, memory = job.resources.shm, job.resources.memory
     if shm and memory and bytes_of(shm) > bytes_of(memory):
-        yield ("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of both"
+        yield ("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of them"
 
 
 def _tolerations(job: Job) -> Iterator[Problem]:
     for place, toleration in enumerate(job.tolerations):
         if toleration.operator == "Exists" and toleration.value is not None:
-            yield ("tolerations", place, "value"), "counts for nothing with the operator Exists: remove one of both"
+            yield ("tolerations", place, "value"), "has no effect with the operator Exists: remove one of them"
         if toleration.operator == "Equal" and toleration.key is None:
             yield ("tolerations", place), "without a `key` bears any taint, with the operator Exists alone: write that"
 

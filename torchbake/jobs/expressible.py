@@ -69,7 +69,7 @@ def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list
     ``kept`` are keys that somebody else takes care of.
     """
     return [
-        (location, f"{target.NAME} cannot say this: {cannot.why}")
+        (location, f"{target.NAME} cannot express this: {cannot.why}")
         for location, key in said(job)
         for cannot in target.CANNOT
         if cannot.key == key and key not in kept and cannot.when(job)

@@ -48,7 +48,9 @@ def secrets_of(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
     secrets = task.job.secrets
     missing = [f"{name} (the key {each.key} of {each.secret})" for name, each in secrets.items() if name not in environ]
     if missing:
-        raise JobError(f"Secrets of the job are no variables of this shell: {', '.join(missing)}.", hint="Export them.")
+        raise JobError(
+            f"Secrets of the job are not set as variables of this shell: {', '.join(missing)}.", hint="Export them."
+        )
     return {name: environ[name] for name in secrets}
 
 

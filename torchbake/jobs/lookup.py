@@ -29,10 +29,10 @@ def _revision(registry: Registry, tag: str, digest: str) -> tuple[str, ...]:
     image = Holdings(registry).image(digest)
     if parse_immutable(tag) or image is None or ID not in image.labels:
         return ()
-    there = registry.tags()
-    revisions = {one for name in (tag, image.labels[ID]) for one in revisions_of(name, there)}
-    newest_first = sorted(revisions, key=lambda one: one.revision, reverse=True)
-    return tuple(str(one) for one in newest_first if registry.digest(str(one)) == digest)[:1]
+    tags = registry.tags()
+    revisions = {revision for name in (tag, image.labels[ID]) for revision in revisions_of(name, tags)}
+    newest_first = sorted(revisions, key=lambda revision: revision.revision, reverse=True)
+    return tuple(str(revision) for revision in newest_first if registry.digest(str(revision)) == digest)[:1]
 
 
 def in_engine(connected: Callable[[], Engine] = connect) -> Look:
@@ -46,13 +46,13 @@ def in_engine(connected: Callable[[], Engine] = connect) -> Look:
             return None
 
     def look(reference: Reference) -> Found | None:
-        there = engine()
-        names = there.names(str(reference)) if there else None
-        if there is None or names is None:
+        connection = engine()
+        names = connection.names(str(reference)) if connection else None
+        if connection is None or names is None:
             return None
         ours = [each for each in map(parse_reference, names) if each.repository == reference.repository]
         digest = next((each.digest for each in ours if each.digest), "")
         tags = tuple(each.tag for each in ours if not each.digest)
-        return Found(digest=digest, tags=tags, sure=not there.containerd_store)
+        return Found(digest=digest, tags=tags, sure=not connection.containerd_store)
 
     return look

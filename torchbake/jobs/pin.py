@@ -52,20 +52,20 @@ class Places:
 
 def pin_task(task: Task, document: Document, places: Places) -> Task:
     """The task with pinned images. Raises JobError for what cannot be pinned, RegistryError where none answers."""
-    found: list[Problem] = []
-    image = _of_key(task.image, ("image",), places, found)
+    problems: list[Problem] = []
+    image = _of_key(task.image, ("image",), places, problems)
     asking = next((place for place, volume in enumerate(task.job.volumes) if volume.permissions), 0)
-    init_image = _of_key(task.init_image, ("volumes", asking, "permissions"), places, found)
-    if found:
-        raise job_problems(document, found)
+    init_image = _of_key(task.init_image, ("volumes", asking, "permissions"), places, problems)
+    if problems:
+        raise job_problems(document, problems)
     return replace(task, image=image, init_image=init_image)
 
 
-def _of_key(text: str, key: tuple[str | int, ...], places: Places, found: list[Problem]) -> str:
+def _of_key(text: str, key: tuple[str | int, ...], places: Places, problems: list[Problem]) -> str:
     try:
         return pin(text, places) if text else ""
     except JobError as error:
-        found.append((key, error.message))
+        problems.append((key, error.message))
         return text
 
 
@@ -109,5 +109,5 @@ def pinned(text: str, found: Found) -> str:
     """The reference as it was written, by the digest and the newest immutable tag of the image, if it has one."""
     tag = parse_reference(text).tag
     name = text.removesuffix(f":{tag}")
-    revisions = sorted(filter(None, map(parse_immutable, (tag, *found.tags))), key=lambda one: one.revision)
+    revisions = sorted(filter(None, map(parse_immutable, (tag, *found.tags))), key=lambda each: each.revision)
     return f"{name}:{revisions[-1] if revisions else tag}@{found.digest}"

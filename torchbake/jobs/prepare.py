@@ -23,26 +23,26 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
 
     Without a project an image can only be a reference.
     """
-    found: list[Problem] = []
-    image, spec = _image(job, project, refer, found)
-    folder = _folder(job, document, found)
-    init_image = _init_image(job, project, refer, found)
-    contents = _contents(folder, found) if folder and target.CARRIES_FILES and not found else {}
-    if found:
-        raise job_problems(document, found)
+    problems: list[Problem] = []
+    image, spec = _image(job, project, refer, problems)
+    folder = _folder(job, document, problems)
+    init_image = _init_image(job, project, refer, problems)
+    contents = _contents(folder, problems) if folder and target.CARRIES_FILES and not problems else {}
+    if problems:
+        raise job_problems(document, problems)
     uid = spec.own.user.uid if spec else 1001
     return Task(job=job, image=image, init_image=init_image, uid=uid, folder=folder, contents=contents)
 
 
-def _image(job: Job, project: Project | None, refer: Refer, found: list[Problem]) -> tuple[str, ImageSpec | None]:
+def _image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> tuple[str, ImageSpec | None]:
     """The image's reference, and what it is where it is one of the matrix's."""
     try:
         spec = _of_reference(job.image, project) if set(job.image) & set("/:@") else _of_words(job.image, project)
     except (SelectorError, UsageError) as error:
-        found.append((("image",), error.sentence))
+        problems.append((("image",), error.sentence))
         return "", None
     if spec and job.resources.gpu and spec.family == "cpu":
-        found.append((("resources", "gpu"), f"{job.resources.gpu} for {spec.id}, a CPU image: choose a CUDA one"))
+        problems.append((("resources", "gpu"), f"{job.resources.gpu} for {spec.id}, a CPU image: choose a CUDA one"))
     return (refer(spec) if spec and not set(job.image) & set("/:@") else job.image), spec
 
 
@@ -59,7 +59,9 @@ def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
 def _of_words(text: str, project: Project | None) -> ImageSpec:
     """The one image that a rolling tag or the words of a selector mean."""
     if project is None:
-        raise UsageError(f"{text!r} is of a matrix, and there is none here: name the matrix, or write a reference")
+        raise UsageError(
+            f"{text!r} names an image of a matrix, but there is no matrix here: name it, or write a reference"
+        )
     specs = pytorch_of(project.expansion.specs)
     holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
     if holder:
@@ -71,7 +73,7 @@ def _of_words(text: str, project: Project | None) -> ImageSpec:
     return chosen[0]
 
 
-def _init_image(job: Job, project: Project | None, refer: Refer, found: list[Problem]) -> str:
+def _init_image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> str:
     """The volume-permissions of the matrix, if a volume asks for it."""
     asking = next((place for place, volume in enumerate(job.volumes) if volume.permissions), None)
     if asking is None:
@@ -79,38 +81,38 @@ def _init_image(job: Job, project: Project | None, refer: Refer, found: list[Pro
     for spec in project.expansion.specs if project else ():
         if spec.id == "volume-permissions":
             return refer(spec)
-    found.append((("volumes", asking, "permissions"), "needs volume-permissions, which no matrix here has: add it"))
+    problems.append((("volumes", asking, "permissions"), "needs volume-permissions, which no matrix here has: add it"))
     return ""
 
 
-def _folder(job: Job, document: Document, found: list[Problem]) -> Path | None:
+def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | None:
     if not job.files.folder:
         return None
     folder = Path(os.path.normpath(document.path.absolute().parent / job.files.folder))
     if not os.path.isdir(folder):  # noqa: PTH112 - unlike Path.is_dir it is never an error
-        found.append((("files", "folder"), f"there is no folder {folder}, or it cannot be read"))
+        problems.append((("files", "folder"), f"there is no folder {folder}, or it cannot be read"))
     elif job.script and not os.path.isfile(folder / job.script) and not job.script.startswith("/"):  # noqa: PTH113
-        found.append((("script",), f"{job.script} is not in {folder}"))
+        problems.append((("script",), f"{job.script} is not in {folder}"))
     return folder
 
 
-def _contents(folder: Path, found: list[Problem]) -> dict[str, bytes]:
+def _contents(folder: Path, problems: list[Problem]) -> dict[str, bytes]:
     """The files below a folder, without bytecode and what is hidden. What cannot be carried is a problem."""
     try:
-        return _read(folder, found)
+        return _read(folder, problems)
     except OSError as error:
         where = os.fsencode(error.filename or folder).decode(errors="replace")
-        found.append((("files", "folder"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
+        problems.append((("files", "folder"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
         return {}
 
 
-def _read(folder: Path, found: list[Problem]) -> dict[str, bytes]:
+def _read(folder: Path, problems: list[Problem]) -> dict[str, bytes]:
     contents, size = dict[str, bytes](), 0
     for path in _files(folder):
         size += path.stat().st_size
         if size > MOST_BYTES:
             where = f"{folder} holds more than {MOST_BYTES} bytes, which no ConfigMap takes"
-            found.append((("files", "folder"), f"{where}: use `files.git`, or an image with the files in it"))
+            problems.append((("files", "folder"), f"{where}: use `files.git`, or an image with the files in it"))
             return {}
         contents[path.relative_to(folder).as_posix()] = path.read_bytes()
     return contents
@@ -132,7 +134,7 @@ def _stop(error: OSError) -> None:
 
 def _file(path: Path) -> Path:
     if not path.is_file():
-        what = "leads to no file" if path.is_symlink() else "is no file"
+        what = "does not lead to a file" if path.is_symlink() else "is not a file"
         raise OSError(0, f"{what}, and only files are carried", str(path))
     if not path.name.isprintable():
         raise OSError(0, "its name is not UTF-8, or holds control characters", str(path))

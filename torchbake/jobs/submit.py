@@ -169,7 +169,8 @@ class Submission:
                 self._show(seen)
             elif time.monotonic() - seen_at > _PATIENCE:
                 raise _LostError(
-                    "The launcher says no more of the job, which may still run.", hint="Look for yourself."
+                    "The launcher says no more of the job, which may still run.",
+                    hint="Look at it with the launcher's own commands.",
                 )
             if seen and seen.code is not None:
                 self._end_followers(_LAST_WORDS)
@@ -191,7 +192,7 @@ class Submission:
             if answer.code == 0:
                 with contextlib.suppress(ValueError, LookupError, TypeError):
                     return self.launcher.read(number, answer.stdout)
-        self._note(f"the job cannot be looked at just now, and is asked for again: {why}")
+        self._note(f"the job's state cannot be read just now, and is asked for again: {why}")
         return None
 
     def _show(self, seen: Seen) -> None:
@@ -233,4 +234,4 @@ class Submission:
         )
         for command in self.launcher.cancel():
             if self.shell.do(command, grace_of(self.job) + _MORE):
-                console.say(f"`{' '.join(command)}` failed: see for yourself what is left", style="yellow")
+                console.say(f"`{' '.join(command)}` failed: check what is left", style="yellow")

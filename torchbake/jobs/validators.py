@@ -64,7 +64,9 @@ def one_of(*words: str) -> Callable[[str], str]:
 def name(text: str) -> str:
     """A name that Kubernetes takes for a host: RFC 1123."""
     if not re.fullmatch(LABEL, text):
-        raise ValueError(f"{text!r} is no name for Kubernetes (RFC 1123): use a-z, 0-9 and - within, as in mnist-ddp")
+        raise ValueError(
+            f"{text!r} is not a name for Kubernetes (RFC 1123): use a-z, 0-9 and - within, as in mnist-ddp"
+        )
     if len(text) > 63:
         raise ValueError(f"{text!r} has {len(text)} characters, and Kubernetes takes 63 (RFC 1123): shorten it")
     return text
@@ -73,7 +75,7 @@ def name(text: str) -> str:
 def object_name(text: str) -> str:
     """The name of another object of Kubernetes, such as a claim: RFC 1123, dots allowed."""
     if not re.fullmatch(SUBDOMAIN, text) or len(text) > 253:
-        raise ValueError(f"{text!r} is no name of an object of Kubernetes (RFC 1123), such as team-data")
+        raise ValueError(f"{text!r} is not the name of an object of Kubernetes (RFC 1123), such as team-data")
     return text
 
 
@@ -121,13 +123,15 @@ def word(text: str) -> str:
 def label_key(text: str) -> str:
     """A key of Kubernetes' labels and annotations."""
     if not re.fullmatch(_PREFIX + _LABELLED, text):
-        raise ValueError(f"{text!r} is no key of a label: up to 63 of A-Z, a-z, 0-9 and . _ -, as in acme.com/team")
+        raise ValueError(
+            f"{text!r} is not the key of a label: up to 63 of A-Z, a-z, 0-9 and . _ -, as in acme.com/team"
+        )
     return text
 
 
 def label_value(text: str) -> str:
     if text and not re.fullmatch(_LABELLED, text):
-        raise ValueError(f"{text!r} is no value of a label: up to 63 of A-Z, a-z, 0-9 and . _ - within")
+        raise ValueError(f"{text!r} is not the value of a label: up to 63 of A-Z, a-z, 0-9 and . _ - within")
     return text
 
 
@@ -164,7 +168,7 @@ def mount_path(text: str) -> str:
     """Where a volume goes: a place that hides nothing of the image's own."""
     path = PurePosixPath("/" + one_line(text).lstrip("/"))  # // would be another root
     if not text.startswith("/") or ".." in path.parts or set(text) & set(':,"'):
-        raise ValueError(f"{text!r} is no absolute path without .. : quotes and commas, such as /data")
+        raise ValueError(f"{text!r} is not an absolute path without .. : quotes and commas, such as /data")
     place = str(path)
     why = _ALONE.get(place) or next((of for each, of in _WITH_ALL_BELOW.items() if path.is_relative_to(each)), "")
     if why:
@@ -184,19 +188,19 @@ _WITH_ALL_BELOW = {
 
 def cpu(text: str) -> str:
     if not text.strip("0."):
-        raise ValueError(f"{text!r} is no CPU at all: write how many, such as 0.5")
+        raise ValueError(f"{text!r} is not a number of CPUs: write how many, such as 0.5")
     return text
 
 
 def secret_key(text: str) -> str:
     if text in (".", ".."):
-        raise ValueError(f"{text!r} is no key of a Secret, such as token")
+        raise ValueError(f"{text!r} is not the key of a Secret, such as token")
     return text
 
 
 def host_path(text: str) -> str:
     if not PurePosixPath(one_line(text)).is_absolute() or set(text) & set(':,"'):
-        raise ValueError(f"{text!r} is no absolute path without : quotes and commas, such as /srv/data")
+        raise ValueError(f"{text!r} is not an absolute path without : quotes and commas, such as /srv/data")
     return text
 
 

@@ -9,7 +9,7 @@ from torchbake.lock.image_lock import differences_of
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock, parse_lock, read_lock_text
 from torchbake.lock.uv import Question, resolve
 
-_AGAIN = "Make it anew, and read what changed: nox -s lock -- all --upgrade-builder"
+_AGAIN = "Make it again, and read what changed: nox -s lock -- all --upgrade-builder"
 
 
 def builder_lock_path(root: Path) -> Path:
@@ -35,7 +35,7 @@ def _checked(text: str, path: Path) -> Lock:
     held = [f"{pin.name}=={pin.version}" for pin in lock.pins.values()]
     if held != [lock.inputs] or set(lock.pins) != {"uv"}:
         raise LockError(
-            f"{path}: holds {', '.join(held)}, and not uv alone.",
+            f"{path}: holds {', '.join(held)}, but must hold uv alone.",
             hint=_AGAIN,
         )
     return lock

@@ -29,7 +29,7 @@ def read_lock(root: Path, spec: ImageSpec) -> Lock:
     if lock.inputs != inputs_of(spec):
         raise LockError(
             f"{path}: is out of date: the matrix changed.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
-            hint=f"Make it anew: nox -s lock -- {spec.id}",
+            hint=f"Make it again: nox -s lock -- {spec.id}",
         )
     check_agreement(spec, lock)
     return lock
@@ -85,8 +85,8 @@ def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
     differences = differences_of(lock, found)
     if differences:
         raise LockError(
-            "\n  ".join((f"{spec.id}: the lock is not what its inputs give:", *differences)),
-            hint=f"Make it anew: nox -s lock -- {spec.id}. If it stays so: remove the lock first, and read the change.",
+            "\n  ".join((f"{spec.id}: the lock does not follow from its inputs:", *differences)),
+            hint=f"Make it again: nox -s lock -- {spec.id}. If that does not help: remove the lock first.",
         )
 
 

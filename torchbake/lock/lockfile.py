@@ -134,7 +134,7 @@ def parse_lock(text: str, name: str) -> Lock:
     lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
     what = _damage(text, lock)
     if what:
-        raise LockError(f"{name}: {what}.", hint="Make it anew: nox -s lock -- ID.")
+        raise LockError(f"{name}: {what}.", hint="Make it again: nox -s lock -- ID.")
     return lock
 
 
@@ -148,12 +148,12 @@ def read_lock_text(path: Path, selector: str) -> str:
     except UnicodeDecodeError as error:
         raise LockError(f"{path}: is not UTF-8 text (byte {error.start}).", hint=hint) from None
     except OSError as error:
-        raise LockError(f"{path}: {error.strerror}.", hint=f"Put it right, or remove it. {hint}") from None
+        raise LockError(f"{path}: {error.strerror}.", hint=f"Correct it, or remove it. {hint}") from None
 
 
 def _damage(text: str, lock: Lock) -> str:
     if not lock.inputs or not lock.pins:
-        return "it is no lock that torchbake wrote"
+        return "torchbake did not write it"
     unhashed = [pin.name for pin in lock.pins.values() if not pin.hashes]
     if unhashed:
         return f"{unhashed[0]} has no hash"
@@ -167,7 +167,7 @@ def _foreign(text: str, lock: Lock) -> str:
     if text != written:
         pairs = enumerate(zip_longest(text.split("\n"), written.split("\n")), 1)
         number, (line, _) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
-        return f"line {number} is none that torchbake wrote: {line!r}"
+        return f"line {number} was not written by torchbake: {line!r}"
     pins = [pin for layer in LAYERS for pin in lock.layers[layer]]
     odd = [pin for pin in pins if not _is_version(pin.version)]
     if odd:

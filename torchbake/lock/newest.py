@@ -33,7 +33,7 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
     try:
         return odd + _behind(spec, own, taken, config)
     except LockError as error:
-        return [*odd, f"whether newer versions exist could not be asked: {error.message.splitlines()[0]}"]
+        return [*odd, f"could not ask whether newer versions exist: {error.message.splitlines()[0]}"]
 
 
 def _behind(spec: ImageSpec, own: Sequence[Requirement], taken: Mapping[str, Pin], config: PipConfig) -> list[str]:

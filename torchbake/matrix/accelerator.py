@@ -44,5 +44,5 @@ def parse_accelerator(text: str) -> Accelerator:
         return Accelerator(kind="cpu")
     match = _CUDA.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r} is no accelerator; write cpu, or CUDA's major.minor such as cuda12.8")
+        raise ValueError(f"{text!r} is not an accelerator; write cpu, or CUDA's major.minor such as cuda12.8")
     return Accelerator(kind="cuda", version=(int(match["major"]), int(match["minor"])))

@@ -98,8 +98,10 @@ def _missing(root: Path, source: str) -> str:
         near = nearest(path.name, [one.name for one in path.parent.glob("*")], count=1)
         return "no such file beside the matrix" + (f"; did you mean {near[0]!r}?" if near else "")
     if path.is_dir() != source.endswith("/"):
-        return "is a folder; write it with a slash at its end" if path.is_dir() else "is no folder; leave out the slash"
-    return "" if path.is_file() or path.is_dir() else "is no plain file"
+        return (
+            "is a folder; write it with a slash at its end" if path.is_dir() else "is not a folder; leave out the slash"
+        )
+    return "" if path.is_file() or path.is_dir() else "is not a plain file"
 
 
 def _no_certificate(path: Path) -> str:
@@ -128,4 +130,4 @@ def _not_trusted(pem: str) -> str:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         return f"is not a certificate that OpenSSL can read ({reason})"
-    return "" if context.cert_store_stats()["x509_ca"] else "is no authority's certificate: CA:TRUE is not in it"
+    return "" if context.cert_store_stats()["x509_ca"] else "is not an authority's certificate: CA:TRUE is not in it"

@@ -18,9 +18,11 @@ def beside(text: str) -> str:
     """A path below the matrix's folder; a folder's ends in a slash."""
     parts = text.rstrip("/").split("/")
     if text.startswith("/") or ".." in parts:
-        raise ValueError(f"{text!r} is outside of the matrix's folder, which alone is there wherever images are built")
+        raise ValueError(
+            f"{text!r} is outside of the matrix's folder, the only folder that is there wherever images are built"
+        )
     if not _PATH.fullmatch(text) or text.startswith("-") or posixpath.normpath(text) != text.rstrip("/"):
-        raise ValueError(f"{text!r} is no path such as files/job.yaml: letters, digits, ._@+- and single slashes")
+        raise ValueError(f"{text!r} is not a path such as files/job.yaml: letters, digits, ._@+- and single slashes")
     if parts[0] in _GENERATED:
         raise ValueError(f"{text!r} is in {parts[0]}/, which is the toolkit's; put it beside that")
     return text
@@ -76,7 +78,7 @@ def target(text: str) -> str:
     """Where a file or a folder goes in an image, without a slash at its end."""
     path = text.rstrip("/")
     if not text.startswith("/") or not _PATH.fullmatch(text) or posixpath.normpath(path or "/") != path:
-        raise ValueError(f"{text!r} is no place such as /etc/acme/job.yaml: from the root on, with single slashes")
+        raise ValueError(f"{text!r} is not a path such as /etc/acme/job.yaml: from the root on, with single slashes")
     reason = taken(path)
     if reason:
         raise ValueError(reason)
@@ -86,7 +88,7 @@ def target(text: str) -> str:
 def taken(path: str) -> str:
     """Why nothing may be put at a path of an image; empty where it may."""
     place = next((place for place in _TAKEN if path == place or path.startswith(f"{place}/")), None)
-    return f"{path} cannot be: {place} is {_TAKEN[place]}" if place else ""
+    return f"{path} is not allowed: {place} is {_TAKEN[place]}" if place else ""
 
 
 def standard_folder(path: str) -> bool:
@@ -96,5 +98,5 @@ def standard_folder(path: str) -> bool:
 
 def mode(text: str) -> str:
     if int(text, 8) & 0o002:
-        raise ValueError(f"{text!r} lets everybody write, and no image of ours has such files")
+        raise ValueError(f"{text!r} lets everybody write, which images do not allow")
     return text

@@ -66,7 +66,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile("".join((*map(_expression, pieces[:-1]), last)), re.DOTALL)
     except re.error:
-        raise MatrixError(f"{FILE}: {text!r} is no pattern that Docker reads.", hint="Correct it.") from None
+        raise MatrixError(f"{FILE}: {text!r} is not a pattern that Docker reads.", hint="Correct it.") from None
 
 
 def _expression(piece: str) -> str:

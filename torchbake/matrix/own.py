@@ -100,7 +100,7 @@ def _file_clashes(own: Own) -> Iterator[str]:
             yield f"{file.target} is a folder; write the name of {file.source} in it too: {file.target}/{name}"
         for other in own.files:
             if other.target.startswith(f"{file.target}/"):
-                yield f"{other.target} cannot be, as {file.target} is a file, {file.source}; rename one of them"
+                yield f"{other.target} is impossible, as {file.target} is a file, {file.source}; rename one of them"
 
 
 def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:

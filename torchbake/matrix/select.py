@@ -133,7 +133,7 @@ def select(
             chosen.append(spec)
     if not chosen:
         raise SelectorError(
-            f"No image fulfils {' '.join(words)!r} together.",
+            f"No image matches {' '.join(words)!r} together.",
             hint="Words of different facets must all hold; `nox -s list -- all` shows what there is.",
         )
     return Selection(specs=tuple(chosen), left_out=tuple(left_out))
@@ -143,7 +143,7 @@ def _against(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vo
     """Why ``spec`` is not chosen; None when it is."""
     for word in unwanted:
         if _answers(spec, word, vocabulary):
-            return f"taken away by !{word}"
+            return f"excluded by !{word}"
     if isinstance(spec, InitSpec):
         named = any(_answers(spec, word, vocabulary) for word in wanted)
         return None if named else "an init image, not named"

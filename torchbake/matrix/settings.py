@@ -97,5 +97,5 @@ def _annotation(key: str) -> str:
     if name not in _OPEN:
         near = nearest(key, [f"{_OCI}.{known}" for known in _OPEN], count=1)
         guess = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(_OPEN)}"
-        raise ValueError(f"{key} is no annotation of the OCI image specification{guess}")
+        raise ValueError(f"{key} is not an annotation of the OCI image specification{guess}")
     return key

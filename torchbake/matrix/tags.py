@@ -73,9 +73,7 @@ def parts_of(form: str) -> frozenset[str]:
         raise ValueError(f"{form!r}: unknown part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
     plain = all(_LITERAL.fullmatch(text) and not spec and not conversion for text, _, spec, conversion in pieces)
     if not plain or not form or form[0] in ".-":
-        raise ValueError(
-            f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and starts with none of the last two"
-        )
+        raise ValueError(f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and does not start with '.' or '-'")
     return named
 
 

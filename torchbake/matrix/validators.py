@@ -27,7 +27,7 @@ def a_version(text: str) -> str:
 def torch_version(text: str) -> str:
     version = a_version(text)
     if len(Version(version).release) < 3:
-        raise ValueError(f"{text!r} is not the whole version of a torch; write it in full, in quotes, such as '2.10.0'")
+        raise ValueError(f"{text!r} is not a full version of torch; write it in full, in quotes, such as '2.10.0'")
     return version
 
 
@@ -65,9 +65,9 @@ def apt_package(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?", text):
         raise ValueError(f"{text!r} is not a Debian package name, such as libgl1")
     if text.endswith("-"):
-        raise ValueError(f"{text!r} takes away a package: apt reads a last - so")
+        raise ValueError(f"{text!r} would remove a package: apt reads a trailing - so")
     if ".+" in text:
-        raise ValueError(f"{text!r} is a pattern to apt, which would install all that fits it")
+        raise ValueError(f"{text!r} is a pattern for apt, which would install all that matches")
     return text
 
 
@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
 def index(text: str) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%+/-]*)?", text):
         raise ValueError(
-            f"{text!r} is no address of an index, such as https://download.pytorch.org/whl/cpu; one with a login "
+            f"{text!r} is not the address of an index, such as https://download.pytorch.org/whl/cpu; one with a login "
             "is the host's: TORCHBAKE_INDEX_CPU"
         )
     return text

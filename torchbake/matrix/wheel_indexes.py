@@ -21,7 +21,7 @@ def read_indexes(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         for url in urls:
             if not _is_address(url):
                 raise HostConfigError(
-                    f"{key}: {_LOGIN.sub('//', url)!r} is no http or https address of an index.",
+                    f"{key}: {_LOGIN.sub('//', url)!r} is not an http or https address of an index.",
                     hint="Wheels in a folder of this host: name it in pip's find-links.",
                 )
     return named

@@ -73,7 +73,7 @@ def _check_depth(text: str, path: Path) -> None:
 def _too_deep(path: Path, line: int) -> MatrixError:
     return MatrixError(
         f"{path}:{line}: is nested more than {_DEEPEST} levels deep.",
-        hint="A matrix needs six, a job ten; look for brackets that nobody closes.",
+        hint="A matrix needs six, a job ten; look for brackets that are not closed.",
     )
 
 

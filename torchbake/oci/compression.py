@@ -1,4 +1,4 @@
-"""How packed layers may be compressed."""
+"""How layers may be compressed."""
 
 from typing import Literal, TypeAlias, get_args
 

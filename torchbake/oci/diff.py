@@ -1,4 +1,4 @@
-"""Two packed images that should be one: the first thing in which they differ, layer by layer."""
+"""Two images that should be one: the first thing in which they differ, layer by layer."""
 
 import hashlib
 import itertools
@@ -41,15 +41,15 @@ def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison
     """Compare two images, each by its layout and digest. Raises ReproduceError for one that is not whole."""
     sides = [_Side(layout, digest) for layout, digest in (first, second)]
     pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
-    equal = sum(1 for one, other in pairs if one == other)
-    found = [_config(sides), *_layers(sides)]
-    if first[1] != second[1] and not any(found):
-        found.append(Difference(where="manifest", what="its own fields or their order"))
+    equal = sum(1 for blobs in pairs if blobs[0] == blobs[1])
+    differences = [_config(sides), *_layers(sides)]
+    if first[1] != second[1] and not any(differences):
+        differences.append(Difference(where="manifest", what="its own fields or their order"))
     return Comparison(
         digests=(first[1], second[1]),
         layers=len(pairs),
         equal=equal,
-        differences=tuple(difference for difference in found if difference),
+        differences=tuple(difference for difference in differences if difference),
     )
 
 
@@ -71,46 +71,46 @@ class _Side:
 
 def _config(sides: Sequence[_Side]) -> Difference | None:
     """Layers are named by their own differences: what the config repeats of them is left out here."""
-    one, other = ({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides)
-    path = _first_key(one, other)
+    first, second = ({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides)
+    path = _first_key(first, second)
     return Difference(where="config", what=path) if path else None
 
 
-def _first_key(one: Any, other: Any, path: str = "") -> str:
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = sorted({*one, *other})
-        return next(filter(None, (_first_key(one.get(key), other.get(key), f"{path}.{key}") for key in keys)), "")
-    if one == other:
+def _first_key(first: Any, second: Any, path: str = "") -> str:
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        first, second = dict(enumerate(first)), dict(enumerate(second))
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted({*first, *second})
+        return next(filter(None, (_first_key(first.get(key), second.get(key), f"{path}.{key}") for key in keys)), "")
+    if first == second:
         return ""
-    return f"{path.removeprefix('.')}: {json.dumps(one)} and {json.dumps(other)}"
+    return f"{path.removeprefix('.')}: {json.dumps(first)} and {json.dumps(second)}"
 
 
 def _layers(sides: Sequence[_Side]) -> Iterator[Difference]:
     steps = sides[0].steps()
     pairs = itertools.zip_longest(*(side.manifest.layers for side in sides))
-    for number, (one, other) in enumerate(pairs, start=1):
-        if one == other:
+    for number, (first, second) in enumerate(pairs, start=1):
+        if first == second:
             continue
         made_by = f" ({steps[number - 1][:60]})" if number <= len(steps) else ""
         where = f"layer {number}{made_by}"
-        if one is None or other is None:
-            yield Difference(where=where, what=f"only the {'first' if other is None else 'second'} has it")
+        if first is None or second is None:
+            yield Difference(where=where, what=f"only the {'first' if second is None else 'second'} has it")
             continue
-        paths = [side.layout.path(blob.digest) for side, blob in zip(sides, (one, other), strict=True)]
+        paths = [side.layout.path(blob.digest) for side, blob in zip(sides, (first, second), strict=True)]
         yield Difference(where=where, what=first_difference(*paths))
 
 
-def first_difference(one: Path, other: Path) -> str:
+def first_difference(first: Path, second: Path) -> str:
     """The first entry in which two layers differ, and how. Raises ReproduceError for what is no layer."""
     try:
-        for mine, theirs in itertools.zip_longest(_entries(one), _entries(other)):
+        for mine, theirs in itertools.zip_longest(_entries(first), _entries(second)):
             if mine != theirs:
                 return _told(mine, theirs)
     except UNREADABLE as error:
-        raise ReproduceError(f"{one} or {other} is no layer: {error}") from None
-    return "the same entries, packed otherwise"
+        raise ReproduceError(f"{first} or {second} is not a layer: {error}") from None
+    return "the same entries, compressed differently"
 
 
 def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""Layers as they are packed: a tar archive alone, or compressed by gzip or zstd. Its first bytes tell which.
+"""Layers as they are stored: a tar archive alone, or compressed by gzip or zstd. Its first bytes tell which.
 
 https://github.com/opencontainers/image-spec/blob/main/layer.md
 """
@@ -13,7 +13,7 @@ from typing import IO, cast
 
 import zstandard
 
-LOOK = 4  # bytes that tell how a layer is packed
+LOOK = 4  # bytes that tell how a layer is compressed
 UNREADABLE = (tarfile.TarError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile, EOFError)
 _GZIP = b"\x1f\x8b"
 # A frame, or one to be skipped, as some tools write one first: RFC 8878, 3.1.

@@ -92,7 +92,7 @@ def _blob(value: Any) -> Blob:
     sound = isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(kind, str)
     # Not isinstance: true is an int too.
     if not sound or type(size) is not int or not 0 <= size < 2**63:
-        raise UnsoundError(f"A manifest describes a blob by {shown(value)}, which is no descriptor.")
+        raise UnsoundError(f"A manifest describes a blob by {shown(value)}, which is not a descriptor.")
     return Blob(digest=str(digest), size=size, media_type=kind)
 
 

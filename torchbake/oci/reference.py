@@ -54,7 +54,9 @@ def parse_reference(text: str) -> Reference:
         name, colon, tag = rest, "", ""
     host, path = _split_host(name)
     if not _is_path(path) or (colon and not _TAG.fullmatch(tag)) or (at and not _DIGEST.fullmatch(digest)):
-        raise UsageError(f"{text!r} is no image reference.", hint="One is registry.example.com:5000/team/pytorch:cpu")
+        raise UsageError(
+            f"{text!r} is not an image reference.", hint="Write it as registry.example.com:5000/team/pytorch:cpu"
+        )
     return Reference(
         repository=Repository(host=host, path=path), tag=tag or ("" if digest else "latest"), digest=digest
     )
@@ -71,7 +73,7 @@ def parse_registry(text: str) -> Repository:
     host, slash, path = text.partition("/")
     if not _HOST.fullmatch(host) or (slash and not _is_path(path)):
         raise UsageError(
-            f"{text!r} is no registry.", hint="Write HOST[:PORT]/NAMESPACE, without https://: ghcr.io/acme"
+            f"{text!r} is not a registry.", hint="Write HOST[:PORT]/NAMESPACE, without https://: ghcr.io/acme"
         )
     return Repository(host=host, path=path)
 

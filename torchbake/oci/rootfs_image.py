@@ -24,13 +24,13 @@ def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -
     The same files are the same digest, whatever tar wrote the archive. A whole layout of that digest is left as it is,
     for a build may be reading it. ``created`` is RFC 3339. Raises BaseError when the archive cannot be read.
     """
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
-        layout = Path(beside, "layout")
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
+        layout = Path(scratch, "layout")
         (layout / "blobs/sha256").mkdir(parents=True)
         digest = _write_blobs(layout, rootfs, created, created_by)
         if _files(folder) != _files(layout):
             if folder.exists():
-                folder.rename(Path(beside, "before"))
+                folder.rename(Path(scratch, "before"))
             layout.rename(folder)
     return digest
 
@@ -76,7 +76,7 @@ def _write_blobs(layout: Path, rootfs: Path, created: str, created_by: str) -> s
 
 
 def _pack(rootfs: Path, target: Path) -> str:
-    """Write the archive anew, packed by zstd; returns the digest of what is packed.
+    """Write the archive anew, compressed by zstd; returns the digest of what was compressed.
 
     tar 1.34 and 1.35, of Debian 12 and 13, write the same files with other headers.
     """
@@ -84,9 +84,9 @@ def _pack(rootfs: Path, target: Path) -> str:
         with (
             tarfile.open(rootfs, encoding="utf-8") as source,
             target.open("wb") as output,
-            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as packed,
+            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as compressed,
         ):
-            digested = _Digested(packed)
+            digested = _Digested(compressed)
             with tarfile.open(
                 fileobj=cast(IO[bytes], digested), mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8"
             ) as layer:

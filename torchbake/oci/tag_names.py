@@ -1,4 +1,4 @@
-"""The names of tags that are not rolling ones: immutable tags, and those of what lies beside an image. Pure.
+"""The names of tags that are not rolling ones: immutable tags, and those of what is attached to an image. Pure.
 
 An immutable tag is the image's own tag and a revision, ``2.10.0-cuda12.8-cudnn9-runtime-debian12-r3``: written once.
 """
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
-ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is beside it too
+ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is attached too
 HELD = "held"  # the release that somebody went back to from this one
-_COSIGN = ("sig", "att")  # cosign's own, beside each digest
+_COSIGN = ("sig", "att")  # cosign's own, for each digest
 _IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]{0,17})")
 
 
@@ -59,4 +59,4 @@ def reserved(text: str) -> str:
     if found:
         return f"ends in -r{found.revision}, as immutable tags alone do"
     end = next((name for name in (*ARTIFACTS, RECORD, HELD, *_COSIGN) if text.endswith(f".{name}")), "")
-    return f"ends in .{end}, as what lies beside a release does" if end else ""
+    return f"ends in .{end}, as what is attached to a release does" if end else ""

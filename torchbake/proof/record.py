@@ -66,8 +66,8 @@ class Proof(BaseModel):
     counts: dict[str, int] = {}
     not_run: dict[str, str] = {}
     waived: dict[str, str] = {}
-    packed_bytes: int = 0
-    unpacked_bytes: int = 0
+    compressed_bytes: int = 0
+    uncompressed_bytes: int = 0
     seconds: Seconds = Seconds()
 
 
@@ -137,7 +137,18 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "wheels, has changed since, and those that failed or are missing. A release of the toolkit waits for all.",
         "",
         *_table(
-            ("image", "checks passed", "not run", "packed", "unpacked", "build", "test", "publish", "digest", "day"),
+            (
+                "image",
+                "checks passed",
+                "not run",
+                "compressed",
+                "uncompressed",
+                "build",
+                "test",
+                "publish",
+                "digest",
+                "day",
+            ),
             map(_row, known),
         ),
         *_section("Failed", [f"- `{proof.id}`: {proof.problem}" for proof in known if proof.problem]),
@@ -154,7 +165,7 @@ def _row(proof: Proof) -> tuple[str, ...]:
         f"`{proof.id}`",
         "failed" if proof.problem else str(counts.get("passed", 0)),
         str(counts.get("not-run", 0)),
-        *(human(size) if size else "" for size in (proof.packed_bytes, proof.unpacked_bytes)),
+        *(human(size) if size else "" for size in (proof.compressed_bytes, proof.uncompressed_bytes)),
         *(f"{part:.0f} s" for part in (seconds.build, seconds.test, seconds.publish)),
         f"`{short_digest(proof.digest)}`" if proof.digest else "",
         proof.tested[:10],

@@ -72,7 +72,7 @@ class ProofRun:
         image = self._command("build", spec.id, "--locked", "--reproducible")
         if image["status"] not in ("built", "up-to-date"):
             raise StepError(f"build: {image['reason']}")
-        return {"unpacked_bytes": image["size_bytes"] or 0}
+        return {"uncompressed_bytes": image["size_bytes"] or 0}
 
     def _test(self, spec: Spec) -> dict[str, Any]:
         image = self._command("test", spec.id, "--gpu", self.gpu)
@@ -98,7 +98,7 @@ class ProofRun:
         return {
             "digest": image["digest"],
             "tag": image["tag"],
-            "packed_bytes": sum(blob.size for blob in manifest.layers) if manifest else 0,
+            "compressed_bytes": sum(blob.size for blob in manifest.layers) if manifest else 0,
         }
 
     def _command(self, command: str, name: str, *options: str) -> dict[str, Any]:

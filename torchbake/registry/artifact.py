@@ -1,4 +1,4 @@
-"""What lies beside an image in its registry: JSON as an OCI artifact, bound to the image's digest.
+"""What is attached to an image in its registry: JSON as an OCI artifact, bound to the image's digest.
 
 Image specification 1.1, "artifactType" and "subject": registries with the referrers API list it with its image. Each
 has a tag of its own besides, ``<immutable tag>.<name>``, so that registries without that API serve it too.
@@ -29,7 +29,7 @@ class Artifact:
 
 
 def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> Manifest:
-    """Put it beside its image, under its own digest; the same text is the same artifact. Raises RegistryError."""
+    """Attach it to its image, under its own digest; the same text is the same artifact. Raises RegistryError."""
     data = artifact.text.encode()
     for content in (data, _EMPTY):
         send(registry, content)
@@ -51,8 +51,8 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
     }
     if artifact.created:
         content_of["annotations"] = {"org.opencontainers.image.created": artifact.created}
-    packed = json.dumps(content_of, sort_keys=True, separators=(",", ":")).encode()
-    manifest = Manifest(data=packed, media_type=MANIFEST)
+    data = json.dumps(content_of, sort_keys=True, separators=(",", ":")).encode()
+    manifest = Manifest(data=data, media_type=MANIFEST)
     registry.put(manifest, manifest.digest)
     return manifest
 

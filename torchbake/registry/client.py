@@ -66,12 +66,14 @@ class Registry:
             )  # fmt: skip
             if answer.status == 404:
                 return None
-            found = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
-            told = answer.headers.get("Docker-Content-Digest", found.digest)
+            manifest = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
+            told = answer.headers.get("Docker-Content-Digest", manifest.digest)
             wanted = key if key.startswith("sha256:") else told
-            if found.digest == wanted == told:
-                return found
-        raise UnsoundError(f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {found.digest}.")
+            if manifest.digest == wanted == told:
+                return manifest
+        raise UnsoundError(
+            f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {manifest.digest}."
+        )
 
     def digest(self, tag: str) -> str | None:
         """What a tag points at, without fetching it; None where there is no such tag."""
@@ -83,11 +85,11 @@ class Registry:
             return None
         told = answer.headers.get("Docker-Content-Digest")
         if told and not DIGEST.fullmatch(told):
-            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is no digest.")
+            raise UnsoundError(f"{self.repository}: {tag} is {told[:200]!r}, which is not a digest.")
         if told:
             return told
-        found = self.manifest(tag)  # a registry that does not say it for a HEAD
-        return found.digest if found else None
+        manifest = self.manifest(tag)  # a registry that does not say it for a HEAD
+        return manifest.digest if manifest else None
 
     def put(self, manifest: Manifest, key: str) -> None:
         """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
@@ -100,9 +102,9 @@ class Registry:
             ),
             self._push,
         )  # fmt: skip
-        found = self.digest(key)
-        if found != manifest.digest:
-            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {found}.")
+        served = self.digest(key)
+        if served != manifest.digest:
+            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
 
     def has(self, blob: Blob) -> bool:
         """Whether the blob is there, in its whole size."""
@@ -117,7 +119,7 @@ class Registry:
             return None
         size = answer.headers.get("Content-Length", "")
         if not _SIZE.fullmatch(size):
-            raise UnsoundError(f"{self.repository} has {digest}, and says of its size: {size[:200]!r}.")
+            raise UnsoundError(f"{self.repository} has {digest}, and gives an impossible size: {size[:200]!r}.")
         return int(size)
 
     def mount(self, blob: Blob, source: str) -> bool:
@@ -173,7 +175,7 @@ class Registry:
         try:
             place = led_to(began.url, began.headers["Location"])
         except (KeyError, ValueError) as error:
-            why = "names no place for it" if isinstance(error, KeyError) else str(error)
+            why = "names no address for it" if isinstance(error, KeyError) else str(error)
             raise RegistryError(f"{self.repository} begins an upload, and {why}.", hint=MISCALLED) from None
         self._transport.send(
             Request(
@@ -204,17 +206,17 @@ class Registry:
 
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted; none where the repository does not exist."""
-        found, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
-        while path not in asked and len(asked) < _MOST_PAGES and len(found) < _MOST_TAGS:
+        tags, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
+        while path not in asked and len(asked) < _MOST_PAGES and len(tags) < _MOST_TAGS:
             asked.add(path)
             request = Request(method="GET", path=path, good=(200, 404), most=_LARGEST_LIST)
             answer = self._transport.send(request, self._pull)
             if answer.status == 404:
                 return ()
-            found.update(_tags_in(answer, self.repository))
+            tags.update(_tags_in(answer, self.repository))
             path = _next(answer, self.repository)
             if not path:
-                return tuple(sorted(found))
+                return tuple(sorted(tags))
         raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
 
     def _path(self, kind: str, name: str) -> str:
@@ -239,12 +241,12 @@ def _tags_in(answer: Answer, repository: Repository) -> list[str]:
     try:
         tags = read_object(answer.data).get("tags") or []
     except ValueError as error:
-        raise UnsoundError(f"{repository} answers with what is no list of tags: {error}.") from None
+        raise UnsoundError(f"{repository} answers with something that is not a list of tags: {error}.") from None
     odd = (
         [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
     )
     if odd:
-        raise UnsoundError(f"{repository} lists among its tags {shown(odd)}, which are none.")
+        raise UnsoundError(f"{repository} lists names that are not tags: {shown(odd)}.")
     return list(tags)
 
 
@@ -255,4 +257,6 @@ def _next(answer: Answer, repository: Repository) -> str:
     try:
         return path_of(answer.url, url) if url else ""
     except ValueError as error:
-        raise UnsoundError(f"{repository} lists more tags at {url[:200]!r}, which is no address: {error}.") from None
+        raise UnsoundError(
+            f"{repository} continues its list of tags at {url[:200]!r}, which is not an address: {error}."
+        ) from None

@@ -28,10 +28,10 @@ _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifes
 _OTHERS = "no matching signatures"
 _PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
 _HINTS = {  # by what cosign says
-    "inappropriate ioctl": "The key's password is to be in COSIGN_PASSWORD (set, and empty, for a key without one).",
+    "inappropriate ioctl": "Put the key's password into COSIGN_PASSWORD (set, but empty, for a key without one).",
     "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
-    "TUF remote mirror": "Without a way to the public transparency log: --no-transparency-log",
-    "rekor": "Without a way to the public transparency log: --no-transparency-log",
+    "TUF remote mirror": "Where the public transparency log cannot be reached: --no-transparency-log",
+    "rekor": "Where the public transparency log cannot be reached: --no-transparency-log",
 }
 
 
@@ -39,7 +39,7 @@ class Verifier(Protocol):
     """Verifies signatures."""
 
     @property
-    def hindrance(self) -> str:
+    def skip_reason(self) -> str:
         """Why nothing is verified, or signed; empty when it is."""
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
@@ -64,11 +64,11 @@ class Signer(Verifier, Protocol):
 class Idle:
     """Signs and verifies nothing, for a reason."""
 
-    hindrance: str
+    skip_reason: str
 
     @property
     def how(self) -> str:
-        return f"not-run: {self.hindrance}"
+        return f"not-run: {self.skip_reason}"
 
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
         """Nothing."""
@@ -77,7 +77,7 @@ class Idle:
         return False
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
-        return unknown(self.hindrance)
+        return unknown(self.skip_reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Cosign:
     program: str
     plain: bool = False
     log: bool = True
-    hindrance: str = ""
+    skip_reason: str = ""
 
     def run(self, *arguments: str, host: str = "") -> str:
         """Its standard output. Raises SignatureError with what it says of its failure."""
@@ -151,7 +151,7 @@ class CosignSigner:
     cosign: Cosign
     key: str = ""
     trust: Trust = Trust()
-    hindrance: str = ""
+    skip_reason: str = ""
 
     @property
     def how(self) -> str:
@@ -167,7 +167,7 @@ class CosignSigner:
                 problem = verifier.problem(repository, digest)
                 if problem:
                     raise SignatureError(
-                        f"{repository}@{digest} was signed, and it does not verify: {problem.sentence}"
+                        f"{repository}@{digest} was signed, but the signature does not verify: {problem.sentence}"
                     )
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
@@ -211,7 +211,7 @@ class CosignVerifier:
 
     cosign: Cosign
     trust: Trust
-    hindrance: str = ""
+    skip_reason: str = ""
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
         arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
@@ -231,7 +231,7 @@ class CosignVerifier:
 def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
     """The program on the PATH."""
     program = shutil.which("cosign")
-    return Cosign(program=program, plain=plain, log=log) if program else Idle(hindrance=_MISSING)
+    return Cosign(program=program, plain=plain, log=log) if program else Idle(skip_reason=_MISSING)
 
 
 def _complaint(text: str) -> str:

@@ -60,7 +60,7 @@ def _host_named(env: Mapping[str, str]) -> str:
     host = env.get(HOST, "").lower()
     if not host or "/" in host:
         raise HostConfigError(
-            f"{USERNAME} is set, and {HOST} is {f'{host!r}, which is no host' if host else 'not'}.",
+            f"{USERNAME} is set, and {HOST} is {f'{host!r}, which is not a host' if host else 'not'}.",
             hint=f"Say which registry the login is for: {HOST}=ghcr.io",
         )
     return host

@@ -24,7 +24,7 @@ _HOPS = 10
 _ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
 _WORDS = 2**16  # bytes of an answer that only says what went wrong
 _AT_ONCE = 2**16
-MISCALLED = "Does it know how it is called outside? A proxy before it says so by X-Forwarded-Proto and Host."
+MISCALLED = "Does it know its public address? A proxy in front of it passes that on by X-Forwarded-Proto and Host."
 _BROKEN = (
     requests.ConnectionError,
     requests.Timeout,
@@ -91,9 +91,7 @@ class Exchange:
             try:
                 url = led_to(call.url, answer.headers["Location"])
             except ValueError as error:
-                hint = (
-                    f"Is {self._name} told what it is called outside? A proxy before it says so by X-Forwarded-Proto."
-                )
+                hint = f"Is {self._name} told its public address? A proxy passes that on by X-Forwarded-Proto."
                 raise RegistryError(f"{self._who(call)} redirects, and {error}.", hint=hint) from None
             if call.stay and origin_of(url) != call.home:
                 return answer
@@ -126,13 +124,15 @@ class Exchange:
                 )  # fmt: skip
         except requests.exceptions.SSLError as error:
             raise RegistryError(
-                f"{who} does not prove who it is: {_last(error)}",
+                f"{who} has no certificate that is trusted: {_last(error)}",
                 hint="Name its CA by REQUESTS_CA_BUNDLE=FILE, or say --plain-http if it speaks no TLS.",
             ) from None
         except _BROKEN as error:
             raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
         except (requests.RequestException, HTTPError, ValueError) as error:
-            raise RegistryError(f"{who} answers {call.method} with what is no HTTP: {_last(error)}") from None
+            raise RegistryError(
+                f"{who} answers {call.method} with something that is not HTTP: {_last(error)}"
+            ) from None
 
     def _who(self, call: Call) -> str:
         """Who is to blame: the registry, or a host that it named."""
@@ -155,7 +155,7 @@ class _Session(requests.Session):
         super().__init__()
         self.auth = _AsItIs()
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        self.headers["Accept-Encoding"] = "identity"  # a packed answer could unpack to any size
+        self.headers["Accept-Encoding"] = "identity"  # a compressed answer could decompress to any size
         for scheme in ("http://", "https://"):
             self.mount(scheme, HTTPAdapter(pool_maxsize=4))
 
@@ -173,11 +173,13 @@ class _AsItIs(requests.auth.AuthBase):
 def _read(answer: requests.Response, call: Call, who: str) -> bytes:
     """The body of an answer, as it was sent. Of one that is no success, its beginning."""
     good = answer.status_code // 100 == 2
-    packed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
-    if packed and good and call.method != "HEAD":
-        raise RegistryError(f"{who} packs its answer ({answer.headers['Content-Encoding']}), which nobody asked for.")
+    compressed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
+    if compressed and good and call.method != "HEAD":
+        raise RegistryError(
+            f"{who} compresses its answer ({answer.headers['Content-Encoding']}), which nobody asked for."
+        )
     try:
-        data = b"" if packed else _pieces(answer.raw, call.most if good else _WORDS)
+        data = b"" if compressed else _pieces(answer.raw, call.most if good else _WORDS)
     except TimeoutError:
         raise RegistryError(f"{who} has not ended its answer after {_LONGEST} s.") from None
     except HTTPError as error:

@@ -27,7 +27,7 @@ def origin_of(url: str) -> Origin:
     """Raises ValueError for what is no plain address of HTTP or HTTPS."""
     match = _URL.fullmatch(url)
     if not match or int(match["port"] or 1) not in range(1, 2**16):
-        raise ValueError(f"{url[:200]!r} is no address")
+        raise ValueError(f"{url[:200]!r} is not an address")
     scheme = match["scheme"]
     return Origin(scheme=scheme, host=match["host"].lower(), port=int(match["port"] or _PORTS[scheme]))
 

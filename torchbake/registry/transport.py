@@ -129,7 +129,7 @@ class Transport:
         try:
             return origin_of(self.base)
         except ValueError as error:
-            raise RegistryError(f"{self.host} is no registry: {error}.") from None
+            raise RegistryError(f"{self.host} is not a registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
         with self._lock:
@@ -140,14 +140,14 @@ class Transport:
         challenge = parse_challenge(refused.headers.get("WWW-Authenticate", ""))
         login = self._find_login()
         if challenge and challenge.way == "bearer":
-            found = f"Bearer {self._token(challenge, login, scope)}"
+            authorization = f"Bearer {self._token(challenge, login, scope)}"
         elif login and login.password:
-            found = _basic(login)
+            authorization = _basic(login)
         else:
             raise self._no_login()
         with self._lock:
-            self._tokens[scope] = found
-        return found
+            self._tokens[scope] = authorization
+        return authorization
 
     def _token(self, challenge: Challenge, login: Login | None, scope: str) -> str:
         answer = self._exchange.send(_token_call(challenge, self._realm(challenge), login, scope))
@@ -169,7 +169,7 @@ class Transport:
         try:
             realm = origin_of(challenge.realm)
         except ValueError as error:
-            raise RegistryError(f"{self.host} wants a token, and where to get it, {error}.") from None
+            raise RegistryError(f"{self.host} wants a token, but names no usable address for it: {error}.") from None
         if not may_log_in(self._home, realm):
             raise RegistryError(
                 f"{self.host} wants the login to go to {challenge.realm} in clear; nothing was sent.",
@@ -194,8 +194,8 @@ class Transport:
         codes, words = _errors(answer)
         who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"
         hint = f"Is {self.host} the right registry, and may this login write there?" if answer.status == 403 else None
-        said = f"{answer.status} {words or answer.reason}"
-        message = f"{who} answers {said} to {request.method} {request.path[:200]}."
+        reply = f"{answer.status} {words or answer.reason}"
+        message = f"{who} answers {reply} to {request.method} {request.path[:200]}."
         return StatusError(message, status=answer.status, codes=codes, hint=hint)
 
 
@@ -233,10 +233,10 @@ def _errors(answer: Answer) -> tuple[tuple[str, ...], str]:
         errors = read_object(answer.data).get("errors")
     except ValueError:
         return (), ""
-    known = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
-    said = [(str(one.get("code") or ""), str(one.get("message") or "")) for one in known]
-    words = "; ".join(" ".join(filter(None, pair)) for pair in said)
-    return tuple(code for code, _ in said), words[:_LONGEST_WORDS]
+    known = [entry for entry in errors if isinstance(entry, dict)] if isinstance(errors, list) else []
+    pairs = [(str(entry.get("code") or ""), str(entry.get("message") or "")) for entry in known]
+    words = "; ".join(" ".join(filter(None, pair)) for pair in pairs)
+    return tuple(code for code, _ in pairs), words[:_LONGEST_WORDS]
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is said of an image beside it in a registry: its SBOM and its provenance."""
+"""What is attached to an image in a registry: its SBOM and its provenance."""
 
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,16 @@ SBOM_TYPE = "application/vnd.cyclonedx+json"
 _CREATED = "org.opencontainers.image.created"
 
 
-def supply_of(name: str, source: Source, memory: Path) -> Supply:
-    """Where an image of the repository ``name`` is, and its description; ``memory`` remembers what layers hold."""
-    return Supply(source=source, describe=partial(describe, name, memory=memory), needs=unread(memory))
+def supply_of(name: str, source: Source, cache: Path) -> Supply:
+    """Where an image of the repository ``name`` is, and its description; ``cache`` remembers what layers hold."""
+    return Supply(source=source, describe=partial(describe, name, cache=cache), needs=unread(cache))
 
 
-def describe(name: str, content: Content, memory: Path) -> tuple[Artifact, ...]:
+def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
     """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
     labels = _labels(content)
     created = labels.get(_CREATED)
-    sbom = sbom_of(content, memory, name=name, version=labels.get(VERSION_LABEL, ""), created=created)
+    sbom = sbom_of(content, cache, name=name, version=labels.get(VERSION_LABEL, ""), created=created)
     provenance = provenance_text(name, content.manifest.digest, labels)
     return (
         Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),

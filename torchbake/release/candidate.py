@@ -28,7 +28,7 @@ def _nothing(_: Content) -> tuple[Artifact, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """Where a candidate's content is, and what is said of it: artifacts that will lie beside the image.
+    """Where a candidate's content is, and what is said of it: artifacts that will be attached to the image.
 
     ``needs`` are layers, by digest, that ``describe`` must read even where the registry has them.
     """

@@ -97,7 +97,7 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is to be done. ``kept``: rolling tags that stay where they are, with the reason.
+    """What is to be done. ``held_back``: rolling tags that stay where they are, with the reason.
 
     ``release``: a new revision; ``finish``: one that was begun before; ``nothing``: it is there; ``held``: it is there,
     and somebody has rolled back from it.
@@ -107,7 +107,7 @@ class Decision:
     tag: ImmutableTag
     digest: str
     moves: tuple[Move, ...]
-    kept: Mapping[str, str]
+    held_back: Mapping[str, str]
 
     @property
     def due(self) -> tuple[Move, ...]:
@@ -131,45 +131,47 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
     if newest.inputs != inputs or not inputs:
         return _decision("release", standing.next_tag(name), digest, labels, standing)
     if standing.is_held(standing.rolling.get(name)):
-        return Decision(action="held", tag=tag, digest=newest.digest, moves=(), kept={})
+        return Decision(action="held", tag=tag, digest=newest.digest, moves=(), held_back={})
     decision = _decision("finish", tag, newest.digest, newest.labels, standing)
     if standing.recorded and not decision.due:
-        return Decision(action="nothing", tag=tag, digest=newest.digest, moves=decision.moves, kept=decision.kept)
+        return Decision(
+            action="nothing", tag=tag, digest=newest.digest, moves=decision.moves, held_back=decision.held_back
+        )
     return decision
 
 
 def without_moves(decision: Decision, *, recorded: bool) -> Decision:
     """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has ended before."""
     action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
-    kept = {move.tag: "left to `promote --finish`" for move in decision.due}
-    return replace(decision, action=action, moves=(), kept={**decision.kept, **kept})
+    left = {move.tag: "left to `promote --finish`" for move in decision.due}
+    return replace(decision, action=action, moves=(), held_back={**decision.held_back, **left})
 
 
 def _decision(
     action: Action, tag: ImmutableTag, digest: str, labels: Mapping[str, str], standing: Standing
 ) -> Decision:
-    moves, kept = moves_to(digest, labels, standing.rolling)
-    return Decision(action=action, tag=tag, digest=digest, moves=moves, kept=kept)
+    moves, held_back = moves_to(digest, labels, standing.rolling)
+    return Decision(action=action, tag=tag, digest=digest, moves=moves, held_back=held_back)
 
 
 def moves_to(
     digest: str, labels: Mapping[str, str], rolling: Mapping[str, Held | None]
 ) -> tuple[tuple[Move, ...], dict[str, str]]:
-    """The moves of rolling tags to an image, in their order, and which are kept and why.
+    """The moves of rolling tags to an image, in their order, and which are held back and why.
 
     An older release never takes a tag from a newer one, and nobody takes a tag from an image that is not ours.
     """
-    moves, kept = [], {}
+    moves, held_back = [], {}
     for tag, held in rolling.items():
-        reason = _why_kept(labels, held)
+        reason = _why_held_back(labels, held)
         if reason:
-            kept[tag] = reason
+            held_back[tag] = reason
         else:
             moves.append(Move(tag=tag, before=held.digest if held else None, after=digest))
-    return tuple(moves), kept
+    return tuple(moves), held_back
 
 
-def _why_kept(labels: Mapping[str, str], held: Held | None) -> str:
+def _why_held_back(labels: Mapping[str, str], held: Held | None) -> str:
     if held is None or held.labels.get(ID) == labels.get(ID):
         return ""
     theirs, ours = rank_of(held.labels), rank_of(labels)
@@ -185,5 +187,5 @@ def as_json(decision: Decision) -> dict[str, Any]:
         "tag": str(decision.tag),
         "digest": decision.digest,
         "moves": [{"tag": move.tag, "before": move.before, "after": move.after} for move in decision.due],
-        "kept": dict(decision.kept),
+        "held_back": dict(decision.held_back),
     }

@@ -80,7 +80,7 @@ def _unfit(today: Today, release: Release) -> str:
     if release.image is None:
         return f"{release.tag} is listed, but not served"
     if release.image.labels.get(ID) != today.id:
-        return f"{release.tag} is no image of this name"
+        return f"{release.tag} is not an image of this name"
     return "" if release.recorded else f"the release of {release.tag} was interrupted"
 
 

@@ -1,4 +1,4 @@
-"""Sets an immutable tag, with what lies beside its image: once, and never over what somebody else has released."""
+"""Sets an immutable tag, with what is attached to its image: once, and never over what somebody else has released."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _HINT = "Publish again: it finds the next revision. Let machines wait for each o
 def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
     """Set the tag, asked for before and after; what is said of the image is there before it is.
 
-    Gives the digests of what lies beside it, by name. Raises RegistryError where the tag is another release's.
+    Gives the digests of what is attached to it, by name. Raises RegistryError where the tag is another release's.
     """
     manifest = parcel.manifest
     taken = registry.digest(tag)
@@ -26,12 +26,12 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
         )
     attached = {}
     for artifact in parcel.artifacts:
-        beside = put_artifact(registry, artifact, manifest)
-        registry.put(beside, artifact_tag(tag, artifact.name))
-        attached[artifact.name] = beside.digest
+        pushed = put_artifact(registry, artifact, manifest)
+        registry.put(pushed, artifact_tag(tag, artifact.name))
+        attached[artifact.name] = pushed.digest
     if taken is None:
         registry.put(manifest, tag)
-        _give_way(registry, tag, {tag: manifest.digest, **_beside(tag, attached)})
+        _give_way(registry, tag, {tag: manifest.digest, **_attached_tags(tag, attached)})
     return attached
 
 
@@ -72,8 +72,8 @@ def expect(registry: Registry, places: Mapping[str, str]) -> None:
 
 def places_of(record: Record) -> dict[str, str]:
     """The tags of a release, without its record's, and what they point at."""
-    return {record.tag: record.digest, **_beside(record.tag, record.attached)}
+    return {record.tag: record.digest, **_attached_tags(record.tag, record.attached)}
 
 
-def _beside(tag: str, attached: Mapping[str, str]) -> dict[str, str]:
+def _attached_tags(tag: str, attached: Mapping[str, str]) -> dict[str, str]:
     return {artifact_tag(tag, name): attached[name] for name in ARTIFACTS if name in attached}

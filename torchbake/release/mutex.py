@@ -52,7 +52,7 @@ def _open(path: Path) -> int:
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return handle
         os.close(handle)
-        raise _unusable(path, "it is no plain file")
+        raise _unusable(path, "it is not a plain file")
 
 
 def _unusable(path: Path, reason: str) -> StorageError:

@@ -14,7 +14,7 @@ from torchbake.release.record import Found, Record, record_of
 from torchbake.release.repository_view import Holdings
 from torchbake.release.verification import Verification
 
-UNSIGNED = Idle(hindrance="no key was given")
+UNSIGNED = Idle(skip_reason="no key was given")
 
 
 class Planner:
@@ -45,8 +45,8 @@ class Planner:
         """
         decision = self.decide(candidate)
         if decision.digest != candidate.digest and decision.action != "held":
-            if decision.action == "finish" and self._signer.hindrance:
-                reason = f"{candidate.digest} is what was tested here; without a key nothing tells whose the other is"
+            if decision.action == "finish" and self._signer.skip_reason:
+                reason = f"{candidate.digest} was tested here; without a key nobody can tell who made the other image"
                 raise self._verification.refusal(decision.tag, decision.digest, reason)
             self.record(decision)
         return decision
@@ -72,7 +72,7 @@ class Planner:
         return decision, record
 
     def is_due(self, candidate: Candidate, decision: Decision) -> bool:
-        """Whether something is to be done; what lies beside another image than the candidate is not ours to mend."""
+        """Whether something is to be done; what is attached to another image than the candidate is not ours to mend."""
         if decision.action in ("release", "finish"):
             return True
         return decision.digest == candidate.digest and not self._is_whole(decision)
@@ -95,7 +95,7 @@ class Planner:
         return found
 
     def _refuse_unsigned(self, decision: Decision, record: Record) -> None:
-        if self._signer.hindrance and record.is_signed:
+        if self._signer.skip_reason and record.is_signed:
             reason = f"its record is signed ({record.signature}): finish it with --key or --keyless"
             raise self._verification.refusal(decision.tag, decision.digest, reason)
 
@@ -104,7 +104,7 @@ class Planner:
         return without_moves(decision, recorded=recorded)
 
     def _is_whole(self, decision: Decision) -> bool:
-        """Whether all that lies beside an image is what its record says, and signed where we sign."""
+        """Whether all that is attached to an image is what its record says, and signed where we sign."""
         found = self._found(decision)
         if found is None:
             return True  # somebody went back from it before it had a record
@@ -113,7 +113,7 @@ class Planner:
             return False
         digests = [record.digest, *record.attached.values(), found.digest]
         signed = record.signature == self._signer.how and self._signer.holds(self._registry.repository, digests)
-        return signed or bool(self._signer.hindrance)
+        return signed or bool(self._signer.skip_reason)
 
     def _found(self, decision: Decision) -> Found | None:
         return record_of(self._registry, str(decision.tag), decision.digest)

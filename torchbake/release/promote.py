@@ -13,21 +13,21 @@ from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.verification import Verification
 
-_NOBODY = Idle(hindrance="no key was given")  # verifies
+_NOBODY = Idle(skip_reason="no key was given")  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
     """What moving an image's rolling tags to one of its releases means. ``current`` is where they are now.
 
-    ``digest`` is the target's. ``kept`` are tags that stay where they are, with the reason.
+    ``digest`` is the target's. ``held_back`` are tags that stay where they are, with the reason.
     """
 
     current: ImmutableTag | None
     target: ImmutableTag
     digest: str
     moves: tuple[Move, ...]
-    kept: dict[str, str]
+    held_back: dict[str, str]
 
     @property
     def due(self) -> tuple[Move, ...]:
@@ -66,11 +66,11 @@ def _plan(
     registry: Registry, verifier: Verifier, tags: Sequence[str], to: int | None, *, back: bool
 ) -> tuple[Shift, ImmutableTag]:
     """What is to be moved, and the newest release."""
-    name, there, holdings = tags[0], registry.tags(), Holdings(registry)
-    revisions = revisions_of(name, there)
+    name, served, holdings = tags[0], registry.tags(), Holdings(registry)
+    revisions = revisions_of(name, served)
     if not revisions:
         raise PublishError(f"{registry.repository} has no release of {name}.", hint="See: nox -s publish -- --help")
-    rolling = holdings.rolling(tags, there)
+    rolling = holdings.rolling(tags, served)
     own = rolling[name]
     current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)
     target = _target(revisions, current, to, back=back)
@@ -78,19 +78,19 @@ def _plan(
     if held is None:
         raise RegistryError(f"{registry.repository}:{target} is gone.")
     Verification(registry=registry, verifier=verifier).record(target, held)
-    moves, kept = moves_to(held.digest, held.labels, rolling)
-    return Shift(current=current, target=target, digest=held.digest, moves=moves, kept=kept), revisions[-1]
+    moves, held_back = moves_to(held.digest, held.labels, rolling)
+    return Shift(current=current, target=target, digest=held.digest, moves=moves, held_back=held_back), revisions[-1]
 
 
 def _target(
     revisions: Sequence[ImmutableTag], current: ImmutableTag | None, to: int | None, *, back: bool
 ) -> ImmutableTag:
     if to is not None:
-        found = next((tag for tag in revisions if tag.revision == to), None)
-        if found is None:
-            there = ", ".join(f"r{tag.revision}" for tag in revisions)
-            raise PublishError(f"{revisions[0].name} has no release r{to}.", hint=f"There are {there}.")
-        return found
+        wanted = next((tag for tag in revisions if tag.revision == to), None)
+        if wanted is None:
+            names = ", ".join(f"r{tag.revision}" for tag in revisions)
+            raise PublishError(f"{revisions[0].name} has no release r{to}.", hint=f"There are {names}.")
+        return wanted
     if not back:
         return revisions[-1]
     before = [tag for tag in revisions if current and tag < current]

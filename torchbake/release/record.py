@@ -1,4 +1,4 @@
-"""A release record: what was released, moved and known then, as JSON beside the image in its registry."""
+"""A release record: what was released, moved and known then, as JSON attached to the image in its registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ NOT_SIGNED = "not-run"  # and the reason
 class Record(BaseModel):
     """One release. ``state`` is ``begun`` until its rolling tags are where they belong.
 
-    ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the packed bytes of all
-    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the artifacts
-    beside it by name; ``signature`` says how all of them and the image are signed, or why they are not.
+    ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
+    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the
+    artifacts attached to it by name; ``signature`` says how all of them and the image are signed, or why they are not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class Record(BaseModel):
     layers: int = Field(ge=0, lt=2**63)
     labels: Mapping[str, str]
     rolling: tuple[Moved, ...]
-    kept: Mapping[str, str] = Field(default_factory=dict)
+    held_back: Mapping[str, str] = Field(default_factory=dict)
     verdict: Judgement | None = None
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
@@ -78,12 +78,12 @@ class Record(BaseModel):
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
         """How it is no record of the image under an immutable tag; empty where it is one."""
-        said = {"tag": self.tag, "digest": self.digest, "id": self.id, "inputs": self.inputs, "labels": self.labels}
+        told = {"tag": self.tag, "digest": self.digest, "id": self.id, "inputs": self.inputs, "labels": self.labels}
         true = {"tag": tag, "digest": digest, "id": labels.get(ID), "inputs": labels.get(INPUTS, ""), "labels": labels}
-        wrong = next((key for key, value in said.items() if value != true[key]), "")
+        wrong = next((key for key, value in told.items() if value != true[key]), "")
         if wrong in ("", "labels"):
-            return wrong and "its record tells of other labels than it has"
-        return f"its record says that its {wrong} is {said[wrong] or 'none'}"
+            return wrong and "its record has other labels than the image"
+        return f"its record says that its {wrong} is {told[wrong] or 'none'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,26 +96,26 @@ class Found:
 
 def find_record(registry: Registry, tag: str) -> Found | None:
     """The record of an immutable tag; None where there is none. Raises UnsoundError for one that is broken."""
-    found = read_artifact(registry, tag, RECORD)
-    if found is None:
+    artifact = read_artifact(registry, tag, RECORD)
+    if artifact is None:
         return None
-    manifest, data = found
+    manifest, data = artifact
     return Found(record=parse_record(data, f"{registry.repository}:{record_tag(tag)}"), digest=manifest.digest)
 
 
 def read_record(registry: Registry, tag: str) -> Record | None:
     """The same, without its digest."""
-    found = find_record(registry, tag)
-    return found.record if found else None
+    known = find_record(registry, tag)
+    return known.record if known else None
 
 
 def record_of(registry: Registry, tag: str, digest: str) -> Found | None:
     """The record of the very image of a digest under an immutable tag; a broken one, or another image's, is none."""
     try:
-        found = find_record(registry, tag)
+        known = find_record(registry, tag)
     except UnsoundError:
         return None
-    return found if found and (found.record.tag, found.record.digest) == (tag, digest) else None
+    return known if known and (known.record.tag, known.record.digest) == (tag, digest) else None
 
 
 def parse_record(data: bytes, where: str) -> Record:
@@ -124,14 +124,14 @@ def parse_record(data: bytes, where: str) -> Record:
         return Record.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-        raise UnsoundError(f"{where} is no release record: {shown(said)}.") from None
+        problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        raise UnsoundError(f"{where} is not a release record: {shown(problem)}.") from None
 
 
 def write_record(
     registry: Registry, record: Record, subject: Manifest, sign: Callable[[str], None] = lambda digest: None
 ) -> str:
-    """Put it beside its image; its digest, by which it is signed before its tag shows it."""
+    """Attach it to its image; its digest, by which it is signed before its tag shows it."""
     artifact = Artifact(name=RECORD, media_type=ARTIFACT, text=record.text(), created=record.released)
     manifest = put_artifact(registry, artifact, subject)
     sign(manifest.digest)

@@ -31,7 +31,7 @@ class Delivery:
                 candidate.digest, Path(folder), lambda digest: supply.needs(digest) or not self._there(digest)
             )
             if content.manifest.digest != candidate.digest:
-                raise EngineError(f"{candidate.digest} was tested, and is handed out as {content.manifest.digest}.")
+                raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
             tell("sending layers")
             blobs = content.manifest.blobs
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
@@ -54,6 +54,6 @@ class Delivery:
             return False
         path = content.path(blob)
         if not path.exists():
-            raise RegistryError(f"{self._registry.repository} had {blob.digest}, and now it has not.", hint="Again.")
+            raise RegistryError(f"{self._registry.repository} had {blob.digest}, and no longer has it.", hint="Again.")
         self._registry.upload(blob, path, partial(count, blob))
         return True

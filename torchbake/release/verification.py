@@ -31,33 +31,33 @@ class Verification:
         Raises PublishError, which names the digest, for any other; and RegistryError.
         """
         try:
-            found = find_record(self.registry, str(tag))
+            release = find_record(self.registry, str(tag))
         except UnsoundError as error:
-            raise self.refusal(tag, held.digest, f"its record is none: {error.message}") from None
-        if found is None:
+            raise self.refusal(tag, held.digest, f"its record cannot be read: {error.message}") from None
+        if release is None:
             raise self.refusal(tag, held.digest, "it has no record: its release was interrupted, or is not ours")
-        problem = found.record.flaw(str(tag), held.digest, held.labels)
-        problem = problem or self.misplaced(found.record) or self._unsigned(found)
+        problem = release.record.flaw(str(tag), held.digest, held.labels)
+        problem = problem or self.misplaced(release.record) or self._unsigned(release)
         if problem:
             raise self.refusal(tag, held.digest, problem)
-        return found.record
+        return release.record
 
     def refusal(self, tag: ImmutableTag, digest: str, reason: str) -> PublishError:
         """The error for an image that is neither the tested one nor proved to be ours."""
         return PublishError(f"{self.registry.repository}:{tag} holds {digest}, and {reason}.", hint=_HINT)
 
     def misplaced(self, record: Record) -> str:
-        """Which artifact beside an image is not the one that the record names; empty where all are."""
+        """Which artifact attached to an image is not the one that the record names; empty where all are."""
         for name in ARTIFACTS:
             place = artifact_tag(record.tag, name)
-            found, wanted = self.registry.digest(place), record.attached.get(name)
-            if found != wanted:
-                return f"{place} is {found or 'gone'}, where its record names {wanted or 'none'}"
+            served, wanted = self.registry.digest(place), record.attached.get(name)
+            if served != wanted:
+                return f"{place} is {served or 'gone'}, where its record names {wanted or 'none'}"
         return ""
 
     def _unsigned(self, found: Found) -> str:
         """What has no signature that we trust; empty also where none is verified."""
-        if self.verifier.hindrance:
+        if self.verifier.skip_reason:
             return ""
         parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}
         for name, digest in parts.items():

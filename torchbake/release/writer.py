@@ -42,22 +42,24 @@ class ReleaseWriter:
             self._roll(record, parcel.manifest, decision.due, tell)
 
     def mend(self, candidate: Candidate, decision: Decision, parcel: Parcel, found: Found | None, tell: Tell) -> None:
-        """What lies beside a release is put back where it is not what was released, and signed where it can be now.
+        """What is attached to a release is put back where it is not what was released, and signed where it can be now.
 
         It is made anew from the image at hand, so that nothing is signed for the reason alone that it was found there:
         of the record, only when it was released and which tags it moved.
         """
         attached = place(self._registry, parcel, str(decision.tag))
-        if found is None or (self._signer.hindrance and attached == found.record.attached):
+        if found is None or (self._signer.skip_reason and attached == found.record.attached):
             return
         record = self._record(candidate, decision, parcel.manifest, attached, None)
-        kept = {name: getattr(found.record, name) for name in ("state", "released", "rolling", "kept")}
-        self._write(record.model_copy(update=kept), parcel.manifest, tell, also=(record.digest, *attached.values()))
+        unchanged = {name: getattr(found.record, name) for name in ("state", "released", "rolling", "held_back")}
+        self._write(
+            record.model_copy(update=unchanged), parcel.manifest, tell, also=(record.digest, *attached.values())
+        )
 
     def promote(self, decision: Decision, record: Record, tell: Tell) -> None:
         """Finish a release that is there and ours: all that is new in its record is where its tags are."""
         rolling = _moved(decision, record)
-        update = {"rolling": rolling, "kept": dict(decision.kept), "signature": self._signer.how}
+        update = {"rolling": rolling, "held_back": dict(decision.held_back), "signature": self._signer.how}
         manifest = Holdings(self._registry).manifest(decision.digest)
         self._roll(record.model_copy(update=update), manifest, decision.due, tell)
 
@@ -73,7 +75,7 @@ class ReleaseWriter:
         """
 
         def prepare(digest: str) -> None:
-            if not self._signer.hindrance:
+            if not self._signer.skip_reason:
                 tell("signing")
                 self._signer.sign(self._registry.repository, [*also, digest])
             expect(self._registry, places_of(record))
@@ -101,7 +103,7 @@ class ReleaseWriter:
             layers=len(manifest.layers),
             labels=dict(candidate.labels),
             rolling=_moved(decision, begun),
-            kept=decision.kept,
+            held_back=decision.held_back,
             verdict=candidate.verdict,
             waived=candidate.waived,
             attached=attached,

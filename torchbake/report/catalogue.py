@@ -47,9 +47,9 @@ def make_catalogue(
 def _entry(
     spec: Spec, tags: tuple[str, ...], known: Known, on_disk: Breakdown | None, in_registry: Breakdown | None
 ) -> Entry:
-    here, there = known.present.get(spec.id), known.released.get(spec.id)
+    here, released = known.present.get(spec.id), known.released.get(spec.id)
     verdict = known.verdicts.get(spec.id)
-    same = there is not None and (here is None or here.digest == there.digest)
+    same = released is not None and (here is None or here.digest == released.digest)
     packed = in_registry.total if in_registry and same else here.packed if here else None
     return Entry(
         id=spec.id,
@@ -67,8 +67,8 @@ def _entry(
         on_disk=on_disk,
         in_registry=in_registry,
         checked=checked_of(verdict) if verdict else None,
-        release=_release(there, here) if there else None,
-        commands=_commands(spec, tags, here, there, tested=verdict is not None),
+        release=_release(released, here) if released else None,
+        commands=_commands(spec, tags, here, released, tested=verdict is not None),
     )
 
 
@@ -111,16 +111,16 @@ def change_of(record: Record, before: Record) -> Changed:
     )
 
 
-def _release(there: InRegistry, here: InEngine | None) -> Release:
+def _release(released: InRegistry, here: InEngine | None) -> Release:
     release = Release(
-        repository=there.repository,
-        tag=there.tag,
-        digest=there.digest,
-        problem=there.problem,
-        packages=there.packages,
-        is_engines=here is not None and here.digest == there.digest,
+        repository=released.repository,
+        tag=released.tag,
+        digest=released.digest,
+        problem=released.problem,
+        packages=released.packages,
+        is_engines=here is not None and here.digest == released.digest,
     )
-    record = there.record
+    record = released.record
     if record is None:
         return release
     judgement = record.verdict
@@ -140,24 +140,24 @@ def _release(there: InRegistry, here: InEngine | None) -> Release:
             "rolling": tuple(moved.tag for moved in record.rolling),
             "checked": checked,
             "waived": dict(record.waived),
-            "changed": change_of(record, there.before) if there.before else None,
+            "changed": change_of(record, released.before) if released.before else None,
             "signature": record.signature,
-            "beside": {name: artifact_tag(there.tag, name) for name in record.attached},
+            "beside": {name: artifact_tag(released.tag, name) for name in record.attached},
         }
     )
 
 
 def _commands(
-    spec: Spec, tags: tuple[str, ...], here: InEngine | None, there: InRegistry | None, *, tested: bool
+    spec: Spec, tags: tuple[str, ...], here: InEngine | None, released: InRegistry | None, *, tested: bool
 ) -> tuple[Command, ...]:
     """What somebody would do next with this image."""
-    if there:
-        moved = [move.tag for move in there.record.rolling] if there.record else []
+    if released:
+        moved = [move.tag for move in released.record.rolling] if released.record else []
         widest = moved[-1] if moved else tags[0]
         return (
-            Command(purpose="Pull the newest", line=f"docker pull {there.repository}:{widest}"),
-            Command(purpose="Pull this release", line=f"docker pull {there.repository}:{there.tag}"),
-            Command(purpose="Pull by digest", line=f"docker pull {there.repository}@{there.digest}"),
+            Command(purpose="Pull the newest", line=f"docker pull {released.repository}:{widest}"),
+            Command(purpose="Pull this release", line=f"docker pull {released.repository}:{released.tag}"),
+            Command(purpose="Pull by digest", line=f"docker pull {released.repository}@{released.digest}"),
         )
     if here is None:
         return (Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)

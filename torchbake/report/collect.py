@@ -95,7 +95,7 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
         history = api.history(image.digest)
     steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
     unpacked = sum(step.size for step in steps)
-    # The containerd store counts both forms of an image, the older ones have but the unpacked one.
+    # The containerd store counts both forms of an image, the older ones have only the uncompressed one.
     packed = image.size_bytes - unpacked if engine.containerd_store else 0
     keys = chain((attributes.get("RootFS") or {}).get("Layers") or ())
     return InEngine(
@@ -153,7 +153,7 @@ def _packages(registry: Registry, tag: str) -> int | None:
 
 
 def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:
-    """Packed layers by their blobs, named after the history in the image's config: it says which lines made one."""
+    """Compressed layers by their blobs, named after the history in the image's config: it says which lines made one."""
     return name_layers(
         [(blob.digest, blob.size) for blob in manifest.layers],
         steps_in(registry.config(manifest)),

@@ -1,8 +1,8 @@
 """Layers and the bytes that images share. Pure.
 
-Packed, in a registry, a layer is stored once for all images that have it. Unpacked, in an engine, it is stored once
-for all images that have it on top of the same layers. Both are one question when a layer's key says where it lies:
-its blob's digest in a registry, the digest of its chain in an engine.
+Compressed, in a registry, a layer is stored once for all images that have it. Uncompressed, in an engine, it is stored
+once for all images that have it on top of the same layers. Both are one question when a layer's key says where it
+lies: its blob's digest in a registry, the digest of its chain in an engine.
 """
 
 import re

@@ -47,7 +47,7 @@ class Checked(_Frozen):
 
 
 class Changed(_Frozen):
-    """What a release changed against the one before it, whose tag is ``since``. ``size`` is in packed bytes."""
+    """What a release changed against the one before it, whose tag is ``since``. ``size`` is in compressed bytes."""
 
     since: str
     digest: str

@@ -125,20 +125,20 @@ def _licenses(package: Package) -> Sequence[License]:
 
     The licenses of a Debian package's files hold together, so they are an expression where all of them can be in one.
     """
-    said = package.licenses
-    if len(said) > 1 and package.kind == "debian" and all(map(spdx.expression, said)):
-        return [_expression(" AND ".join(f"({one})" if " OR " in one else one for one in said))]
-    if len(said) == 1 and spdx.expression(said[0]) and not fixup_id(said[0]):
-        return [_expression(said[0])]
-    return [_single(one) for one in said]
+    licenses = package.licenses
+    if len(licenses) > 1 and package.kind == "debian" and all(map(spdx.expression, licenses)):
+        return [_expression(" AND ".join(f"({each})" if " OR " in each else each for each in licenses))]
+    if len(licenses) == 1 and spdx.expression(licenses[0]) and not fixup_id(licenses[0]):
+        return [_expression(licenses[0])]
+    return [_single(each) for each in licenses]
 
 
 def _expression(value: str) -> License:
     return LicenseExpression(value, acknowledgement=_DECLARED)
 
 
-def _single(said: str) -> License:
-    known = fixup_id(said) if spdx.expression(said) else None
+def _single(name: str) -> License:
+    known = fixup_id(name) if spdx.expression(name) else None
     if known:
         return DisjunctiveLicense(id=known, acknowledgement=_DECLARED)
-    return DisjunctiveLicense(name=said, acknowledgement=_DECLARED)
+    return DisjunctiveLicense(name=name, acknowledgement=_DECLARED)

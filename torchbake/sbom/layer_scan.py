@@ -79,7 +79,7 @@ READER = _own_digest()
 
 
 def read_layer(file: IO[bytes], digest: str) -> Findings:
-    """Read a layer (tar, alone or packed by gzip or zstd; its first bytes tell).
+    """Read a layer (tar, alone or compressed by gzip or zstd; its first bytes tell).
 
     Raises EngineError for what is no layer or is not what ``digest`` says, and OSError where the file cannot be read.
     """
@@ -95,7 +95,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
 
 
 class _Hashed:
-    """A file that hashes what is read of it: a packed stream that was cut off need not look so."""
+    """A file that hashes what is read of it: a compressed stream that was cut off need not look so."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()
@@ -121,7 +121,7 @@ class _Hashed:
 
 
 def _read(stream: IO[bytes]) -> Findings:
-    found: dict[str, Found] = {}
+    files: dict[str, Found] = {}
     gone, opaque, leaves, folders = set[str](), set[str](), set[str](), set[str]()
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_AT_ONCE, encoding="utf-8", errors="replace") as archive:
         for member in archive:
@@ -132,15 +132,15 @@ def _read(stream: IO[bytes]) -> Findings:
             elif name.startswith(_WHITEOUT):
                 gone.add(posixpath.join(parent, name.removeprefix(_WHITEOUT)))
             elif member.isdir():
-                _forget(path, found, leaves)
+                _forget(path, files, leaves)
                 if _tells(path):
                     folders.add(path)
             else:
                 leaves.add(path)
-                _note(archive, member, path, found)
+                _note(archive, member, path, files)
     return Findings(
         reader=READER,
-        found=dict(sorted(found.items())),
+        found=dict(sorted(files.items())),
         gone=tuple(sorted(gone)),
         opaque=tuple(sorted(opaque)),
         leaves=tuple(sorted(leaves)),
@@ -148,25 +148,25 @@ def _read(stream: IO[bytes]) -> Findings:
     )
 
 
-def _forget(path: str, found: dict[str, Found], leaves: set[str]) -> None:
+def _forget(path: str, files: dict[str, Found], leaves: set[str]) -> None:
     """The last entry of a path is the one that counts."""
-    found.pop(path, None)
+    files.pop(path, None)
     leaves.discard(path)
 
 
-def _note(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, found: dict[str, Found]) -> None:
-    found.pop(path, None)
+def _note(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, files: dict[str, Found]) -> None:
+    files.pop(path, None)
     if not _tells(path):
         return
     if member.issym():
-        found[path] = Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
+        files[path] = Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
     elif member.islnk():
-        found[path] = Link(target=_clean(member.linkname))
+        files[path] = Link(target=_clean(member.linkname))
     elif member.isfile() and (reader := _reader(path)):
         if member.size > _LARGEST:
             raise tarfile.TarError(f"/{path} has {member.size} bytes")
         source: Any = archive.extractfile(member)
-        found[path] = reader(source.read().decode(errors="replace"))
+        files[path] = reader(source.read().decode(errors="replace"))
 
 
 def _tells(path: str) -> bool:

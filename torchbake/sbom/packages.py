@@ -19,7 +19,7 @@ _SYSTEM = ("etc/os-release", "usr/lib/os-release")
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A packed layer by its digest; its file need not be there where it is remembered."""
+    """A compressed layer by its digest; its file need not be there where it is remembered."""
 
     digest: str
     path: Path
@@ -64,27 +64,27 @@ class Contents:
         )
 
 
-def packages_in(layers: Sequence[Layer], memory: Path | None = None) -> Contents:
-    """What the layers hold, lowest first. ``memory`` is a folder that remembers each layer by its digest.
+def packages_in(layers: Sequence[Layer], cache: Path | None = None) -> Contents:
+    """What the layers hold, lowest first. ``cache`` is a folder that remembers each layer by its digest.
 
     Raises EngineError for a layer that cannot be read or is not what its digest says.
     """
-    return contents_of(_findings(layer, memory) for layer in layers)
+    return contents_of(_findings(layer, cache) for layer in layers)
 
 
-def remembered(digest: str, memory: Path | None) -> Findings | None:
+def remembered(digest: str, cache: Path | None) -> Findings | None:
     """What is known of a layer; None where nothing is, or only what another version of the toolkit read."""
-    if memory is None:
+    if cache is None:
         return None
     try:
-        known = Findings.model_validate_json(_note_of(digest, memory).read_bytes())
+        known = Findings.model_validate_json(_note_of(digest, cache).read_bytes())
     except (OSError, ValueError):
         return None
     return known if known.reader == READER else None
 
 
-def _findings(layer: Layer, memory: Path | None) -> Findings:
-    known = remembered(layer.digest, memory)
+def _findings(layer: Layer, cache: Path | None) -> Findings:
+    known = remembered(layer.digest, cache)
     if known is not None:
         return known
     try:
@@ -92,77 +92,77 @@ def _findings(layer: Layer, memory: Path | None) -> Findings:
             findings = read_layer(file, layer.digest)
     except FileNotFoundError:
         raise EngineError(f"The layer {layer.digest} is not at hand.", hint="Build the image again.") from None
-    if memory is not None:
-        with contextlib.suppress(OSError):  # only a memory: without it the layer is read again
-            write_text(_note_of(layer.digest, memory), findings.model_dump_json())
+    if cache is not None:
+        with contextlib.suppress(OSError):  # only a cache: without it the layer is read again
+            write_text(_note_of(layer.digest, cache), findings.model_dump_json())
     return findings
 
 
-def _note_of(digest: str, memory: Path) -> Path:
-    return memory / f"{digest.replace(':', '-')}.json"
+def _note_of(digest: str, cache: Path) -> Path:
+    return cache / f"{digest.replace(':', '-')}.json"
 
 
 def contents_of(layers: Iterable[Findings]) -> Contents:
     """What is left when the layers lie upon each other, lowest first. Pure."""
-    there = overlay(layers)
-    system = next((found for path in _SYSTEM if isinstance(found := follow(path, there), System)), System())
-    packages = [*_wheels(there), *_debs(there)]
+    files = overlay(layers)
+    system = next((found for path in _SYSTEM if isinstance(found := follow(path, files), System)), System())
+    packages = [*_wheels(files), *_debs(files)]
     return Contents(packages=_merged(packages), system=system)
 
 
 def overlay(layers: Iterable[Findings]) -> dict[str, Found]:
     """What tells of packages in the image, by path: an upper layer's word counts, and what it hides is gone."""
-    there: dict[str, Found] = {}
+    files: dict[str, Found] = {}
     for layer in layers:
         taken, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
-        there = {
-            path: found
-            for path, found in there.items()
+        files = {
+            path: entry
+            for path, entry in files.items()
             if path not in folders and not (_with_parents(path) & taken) and not (_parents(path) & opaque)
         }
-        there.update(layer.found)
-    return there
+        files.update(layer.found)
+    return files
 
 
-def follow(path: str, there: Mapping[str, Found]) -> Found | None:
+def follow(path: str, files: Mapping[str, Found]) -> Found | None:
     """What is at a path, through links of it and of its folder."""
     for _ in range(_HOPS):
-        found, parent = there.get(path), there.get(posixpath.dirname(path))
-        if isinstance(found, Link):
-            path = found.target
-        elif found is None and isinstance(parent, Link):
+        entry, parent = files.get(path), files.get(posixpath.dirname(path))
+        if isinstance(entry, Link):
+            path = entry.target
+        elif entry is None and isinstance(parent, Link):
             path = posixpath.join(parent.target, posixpath.basename(path))
         else:
-            return found
+            return entry
     return None
 
 
-def _wheels(there: Mapping[str, Found]) -> Iterable[Package]:
-    for path in there:
+def _wheels(files: Mapping[str, Found]) -> Iterable[Package]:
+    for path in files:
         if not path.endswith(_METADATA):
             continue
-        found = follow(path, there)
-        if not isinstance(found, Wheel):  # a link to where nobody looked: the folder's name tells what it is
-            found = read_wheel("", posixpath.basename(posixpath.dirname(path)))
-        if found.name:
+        wheel = follow(path, files)
+        if not isinstance(wheel, Wheel):  # a link to where nobody looked: the folder's name tells what it is
+            wheel = read_wheel("", posixpath.basename(posixpath.dirname(path)))
+        if wheel.name:
             yield Package(
                 kind="python",
-                name=found.name,
-                version=found.version,
-                licenses=found.licenses,
+                name=wheel.name,
+                version=wheel.version,
+                licenses=wheel.licenses,
                 locations=(root_of(path),),
             )
 
 
-def _debs(there: Mapping[str, Found]) -> Iterable[Package]:
-    for found in there.values():
-        for deb in found.packages if isinstance(found, Debs) else ():
-            yield Package(kind="debian", licenses=_licenses_of(deb, there), **deb.model_dump())
+def _debs(files: Mapping[str, Found]) -> Iterable[Package]:
+    for entry in files.values():
+        for deb in entry.packages if isinstance(entry, Debs) else ():
+            yield Package(kind="debian", licenses=_licenses_of(deb, files), **deb.model_dump())
 
 
-def _licenses_of(deb: Deb, there: Mapping[str, Found]) -> tuple[str, ...]:
-    found = follow(f"usr/share/doc/{deb.name}/copyright", there)
-    return found.licenses if isinstance(found, Copyright) else ()
+def _licenses_of(deb: Deb, files: Mapping[str, Found]) -> tuple[str, ...]:
+    copyright_ = follow(f"usr/share/doc/{deb.name}/copyright", files)
+    return copyright_.licenses if isinstance(copyright_, Copyright) else ()
 
 
 def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:

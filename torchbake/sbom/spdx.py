@@ -60,20 +60,20 @@ _TERM = re.compile(r"[\w.+~/()-]+(?:\s+with\s+[\w.+ -]{1,60}?\s+exceptions?|\s+w
 _JOINT = re.compile(r"(,?\s+and\s+|,?\s+or\s+|,\s*)", re.I)
 
 
-def expression(said: str) -> str | None:
-    """``said`` as a canonical SPDX expression; None where it is none."""
-    if len(said) > _LONGEST:
+def expression(text: str) -> str | None:
+    """``text`` as a canonical SPDX expression; None where it is none."""
+    if len(text) > _LONGEST:
         return None
     try:
-        return str(canonicalize_license_expression(said))
+        return str(canonicalize_license_expression(text))
     except InvalidLicenseExpression:
         return None
 
 
-def normal(said: str) -> str:
+def normal(text: str) -> str:
     """One statement: SPDX's words where it can mean one license only, else as it was said, on one line."""
-    said = " ".join(said.split())
-    return expression(said) or _ALIASES.get(said.lower()) or _SAME.get(said.lower(), said)
+    text = " ".join(text.split())
+    return expression(text) or _ALIASES.get(text.lower()) or _SAME.get(text.lower(), text)
 
 
 def of_wheel(
@@ -113,21 +113,21 @@ def of_debian(synopsis: str) -> str | None:
 
     Source: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/#license-short-name
     """
-    said = " ".join(synopsis.split())
-    parts = _JOINT.split(said)
+    text = " ".join(synopsis.split())
+    parts = _JOINT.split(text)
     terms, joints = parts[::2], {joint.strip(" ,").upper() for joint in parts[1::2]}
-    if len(said) > _LONGEST or not all(map(_TERM.fullmatch, terms)):
+    if len(text) > _LONGEST or not all(map(_TERM.fullmatch, terms)):
         return None
     known = [_debian_term(term) for term in terms]
     # A comma changes what binds first, so only names with one and the same word between them are put into SPDX's.
-    if not all(map(expression, known)) or len(joints) > 1 or "," in said:
-        return known[0] if len(known) == 1 else said
+    if not all(map(expression, known)) or len(joints) > 1 or "," in text:
+        return known[0] if len(known) == 1 else text
     return f" {''.join(joints)} ".join(dict.fromkeys(known))
 
 
 def _debian_term(term: str) -> str:
-    found = _GNU.fullmatch(term)
-    if not found:
+    match = _GNU.fullmatch(term)
+    if not match:
         return normal(term)
-    version = f"{found['family'].upper()}-{found['major']}.{found['minor'] or 0}"
-    return f"{version}{'-no-invariants' if found['niv'] else ''}-{'or-later' if found['later'] else 'only'}"
+    version = f"{match['family'].upper()}-{match['major']}.{match['minor'] or 0}"
+    return f"{version}{'-no-invariants' if match['niv'] else ''}-{'or-later' if match['later'] else 'only'}"

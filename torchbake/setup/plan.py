@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torchbake.core.problem import Problem
 from torchbake.errors import SetupError
 from torchbake.hostconfig.apt_config import DEBIAN_KEYS
 from torchbake.setup.paths import EnginePaths
@@ -77,7 +78,7 @@ class Host:
     endpoint: str = "unix:///var/run/docker.sock"
     chosen_by: str | None = None  # what points docker away from the engine that setup would start
     engine: Engine | None = None
-    trouble: str = ""  # why no engine answers, in docker's words
+    engine_error: str = ""  # why no engine answers, in docker's words
     buildx: str | None = None
     buildx_path: str | None = None
     mmdebstrap: bool = False
@@ -137,11 +138,10 @@ Step = WriteFile | Install | StartUnit | StartDaemon
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is wrong, and what setup does about it; or ``advice``: what only a person can do."""
+    """What is wrong, and the steps by which setup puts it right; the problem's remedy is what only a person can do."""
 
-    problem: str | None = None
+    problem: Problem | None = None
     steps: tuple[Step, ...] = ()
-    advice: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -156,27 +156,29 @@ def version(text: str | None) -> tuple[int, ...]:
 
 def make_plan(host: Host, paths: EnginePaths) -> Plan:
     """What it takes to make this host ready; an empty plan when it is."""
-    problem = _problem(host)
-    if problem is None:
+    reason = _problem(host)
+    if reason is None:
         return Plan()
-    advice = _for_a_person(host)
-    if advice:
-        return Plan(problem=problem, advice=advice)
+    remedy = _for_a_person(host)
+    if remedy:
+        return Plan(problem=Problem(reason=reason, remedy=remedy))
     packages = _missing_packages(host)
     steps = (*_files(host, packages), *_install(host, packages), *_start(host, paths))
     if not steps:
-        return Plan(problem=problem, advice="All of it is installed, yet does not work together: see `docker info`.")
+        remedy = "Everything is installed, but does not work together: see `docker info`."
+        return Plan(problem=Problem(reason=reason, remedy=remedy))
     if host.root == "no":
         titles = "; ".join(step.title for step in steps)
-        return Plan(problem=problem, advice=f"Run this as root, or let somebody who may do this: {titles}")
-    return Plan(problem=problem, steps=steps)
+        remedy = f"Run this as root, or let somebody who may do this: {titles}"
+        return Plan(problem=Problem(reason=reason, remedy=remedy))
+    return Plan(problem=Problem(reason=reason), steps=steps)
 
 
 def _problem(host: Host) -> str | None:
     if host.docker is None:
         return "There is no docker command in PATH."
     if host.engine is None:
-        return f"No engine answers at {host.endpoint}: {host.trouble or 'nothing listens there'}"
+        return f"No engine answers at {host.endpoint}: {host.engine_error or 'nothing listens there'}"
     if version(host.engine.version) < MINIMUM_ENGINE:
         return f"The engine at {host.endpoint} is {host.engine.version}; builds need 23.0 or later."
     if host.buildx is None:
@@ -200,7 +202,7 @@ def _for_a_person(host: Host) -> str | None:
         (silent and host.chosen_by, f"Start that engine, or choose another one: {host.chosen_by}."),
         (
             silent and host.socket == "forbidden",
-            "An engine is there, but not for you: sudo usermod -aG docker $USER, then log in again.",
+            "An engine runs, but your user may not use it: sudo usermod -aG docker $USER, then log in again.",
         ),
         (silent and host.socket == "hangs", f"Stop what holds {host.endpoint} without answering."),
         (second or not host.supported, _elsewhere(host)),

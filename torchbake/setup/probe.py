@@ -30,7 +30,7 @@ class _Docker:
     """What `docker info` tells of the engine and of the command itself."""
 
     engine: Engine | None = None
-    trouble: str = ""
+    error: str = ""
     context: str | None = None
     buildx: str | None = None
     buildx_path: str | None = None
@@ -60,7 +60,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
         endpoint=endpoint,
         chosen_by=chosen_by,
         engine=docker.engine,
-        trouble=docker.trouble,
+        engine_error=docker.error,
         buildx=docker.buildx,
         buildx_path=docker.buildx_path,
         mmdebstrap=shutil.which("mmdebstrap", path=SYSTEM_PATH) is not None,
@@ -71,18 +71,18 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
 
 def _ask_docker(command: str | None, env: Mapping[str, str]) -> _Docker:
     if command is None:
-        return _Docker(trouble="there is no docker command to ask with")
+        return _Docker(error="there is no docker command to ask with")
     code, output, errors = _run([command, "info", "--format", "{{json .}}"], env)
     try:
         info = json.loads(output)
         client = info.get("ClientInfo") or {}
     except (ValueError, AttributeError):
-        return _Docker(trouble=_last_line(errors) or f"docker info ended with exit code {code}")
+        return _Docker(error=_last_line(errors) or f"docker info ended with exit code {code}")
     plugins = {plugin.get("Name"): plugin for plugin in client.get("Plugins") or []}
     buildx = plugins.get("buildx", {})
     return _Docker(
         engine=_engine(info),
-        trouble=_last_line(errors) or _last_line("\n".join(info.get("ServerErrors") or [])),
+        error=_last_line(errors) or _last_line("\n".join(info.get("ServerErrors") or [])),
         context=client.get("Context"),
         buildx=buildx.get("Version"),
         buildx_path=buildx.get("Path"),

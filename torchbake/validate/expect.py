@@ -18,7 +18,7 @@ def parse_expected(text: str) -> dict[str, str | None]:
     for word in filter(None, map(str.strip, text.split(","))):
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in VERSIONS:
-            raise ValueError(f"{key!r} has no version to expect, there are {', '.join(VERSIONS)}")
+            raise ValueError(f"{key!r} cannot be expected, choose from {', '.join(VERSIONS)}")
         if not value or key in found:
             raise ValueError(f"{word!r}: write {key}=VERSION once, or {key}={_NONE}")
         found[key] = None if value == _NONE else value
@@ -53,7 +53,7 @@ def most_exact(promised: Versions, labels: Mapping[str, str]) -> dict[str, str |
     A version that only a label names is trusted to be inside too.
     """
     told = versions_in(labels)
-    kept = {
+    exact = {
         key: told[key] if key in told and agree(key, wanted, told[key]) else wanted for key, wanted in promised.items()
     }
-    return {**told, **kept}
+    return {**told, **exact}

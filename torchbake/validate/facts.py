@@ -55,8 +55,8 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
-    """An artifact beside an image, as its tag serves it. ``digest`` is None where there is no such tag.
+class Attached:
+    """An artifact attached to an image, as its tag serves it. ``digest`` is None where there is no such tag.
 
     ``subject`` is the digest of the image that it names, ``data`` what it says. ``problem``: why that is not known.
     """
@@ -71,14 +71,14 @@ class Beside:
 class Revision:
     """An immutable tag and its release record. ``problem``: why the record cannot be read.
 
-    ``beside`` are the artifacts whose tags the registry lists, by name; the record itself is one of them.
+    ``attached`` are the artifacts whose tags the registry lists, by name; the record itself is one of them.
     """
 
     tag: ImmutableTag
     served: Served
     record: Record | None = None
     problem: Problem | None = None
-    beside: Mapping[str, Beside] = field(default_factory=dict)
+    attached: Mapping[str, Attached] = field(default_factory=dict)
 
     @property
     def digest(self) -> str | None:

@@ -11,7 +11,7 @@ from torchbake.oci.tag_names import ARTIFACTS, RECORD, ImmutableTag, artifact_ta
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.client import Registry
 from torchbake.release.record import parse_record
-from torchbake.validate.facts import Beside, Image, Piece, Revision, Served, Shelf
+from torchbake.validate.facts import Attached, Image, Piece, Revision, Served, Shelf
 
 _WANTED = ("linux", "amd64")
 
@@ -31,14 +31,14 @@ class Survey:
         repository = str(self._registry.repository)
         look("its tags")
         try:
-            there, problem = self._registry.tags(), None
+            listed, problem = self._registry.tags(), None
         except RegistryError as error:
-            there, problem = (), problem_of(error)
+            listed, problem = (), problem_of(error)
             if not hasattr(error, "status"):  # nothing answers at all: asking for each tag would only take time
                 silent = {tag: Served(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
-        revisions = tuple(self._revision(tag, there, look) for tag in recorded_of(tags[0], there))
+        revisions = tuple(self._revision(tag, listed, look) for tag in recorded_of(tags[0], listed))
         return Shelf(repository=repository, tags=served, revisions=revisions, list_problem=problem)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
@@ -47,39 +47,39 @@ class Survey:
         digest = None
         try:
             digest = self._registry.digest(key)
-            found = self._content(digest) if digest else None
+            image = self._content(digest) if digest else None
         except UnsoundError as error:
             return Served(tag=key, digest=digest or "", manifest_problem=problem_of(error))
         except RegistryError as error:
             return Served(tag=key, answer_problem=problem_of(error))
-        if isinstance(found, Problem):
-            return Served(tag=key, digest=digest, manifest_problem=found)
-        return Served(tag=key, digest=digest, image=found)
+        if isinstance(image, Problem):
+            return Served(tag=key, digest=digest, manifest_problem=image)
+        return Served(tag=key, digest=digest, image=image)
 
-    def _revision(self, tag: ImmutableTag, there: Iterable[str], look: Look) -> Revision:
+    def _revision(self, tag: ImmutableTag, listed: Iterable[str], look: Look) -> Revision:
         served, record = self.look_up(str(tag), look), None
         places = {name: artifact_tag(str(tag), name) for name in (*ARTIFACTS, RECORD)}
-        beside = {name: self._beside(place) for name, place in places.items() if place in there}
-        said = beside.get(RECORD, Beside())
-        problem = said.problem
-        if said.digest and not problem:
+        attached = {name: self._attached(place) for name, place in places.items() if place in listed}
+        text = attached.get(RECORD, Attached())
+        problem = text.problem
+        if text.digest and not problem:
             try:
-                record = parse_record(said.data, f"{self._registry.repository}:{places[RECORD]}")
+                record = parse_record(text.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
                 problem = problem_of(error)
-        return Revision(tag=tag, served=served, record=record, problem=problem, beside=beside)
+        return Revision(tag=tag, served=served, record=record, problem=problem, attached=attached)
 
-    def _beside(self, tag: str) -> Beside:
+    def _attached(self, tag: str) -> Attached:
         """An artifact by its own tag."""
         digest = None
         try:
             manifest = self._registry.manifest(tag)
             if manifest is None:
-                return Beside()
+                return Attached()
             digest, subject = manifest.digest, subject_of(manifest)
-            return Beside(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
+            return Attached(digest=digest, subject=subject, data=text_of(self._registry, manifest, tag))
         except RegistryError as error:
-            return Beside(digest=digest, problem=problem_of(error))
+            return Attached(digest=digest, problem=problem_of(error))
 
     def _content(self, digest: str) -> Image | Problem:
         if digest not in self._images:

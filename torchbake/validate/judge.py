@@ -17,7 +17,7 @@ from torchbake.validate.judge_attestations import IMAGE, NO_RECORD, signed_parts
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 
 NOTHING_EXPECTED = unknown("nothing is expected: say --expect torch=VERSION")
-_STRANGER = unknown("it is no release of this image")
+_STRANGER = unknown("it is not a release of this image")
 _OTHER = unknown("it is not what was released")
 _UNASKED = Signatures(problem=unknown(UNASKED))
 
@@ -61,17 +61,17 @@ def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_proble
 
 def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
     """The revision that the image's own tag points at; where that is none, the newest that was released."""
-    there = [revision for revision in shelf.revisions if revision.digest]
+    released = [revision for revision in shelf.revisions if revision.digest]
     own = shelf.tags[promise.tags[0]].digest
-    pointed = [revision for revision in there if revision.digest == own]
-    finished = [revision for revision in there if revision.record and revision.record.state == "released"]
-    return next((found[-1] for found in (pointed, finished, there) if found), None)
+    pointed = [revision for revision in released if revision.digest == own]
+    finished = [revision for revision in released if revision.record and revision.record.state == "released"]
+    return next((revisions[-1] for revisions in (pointed, finished, released) if revisions), None)
 
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
     """The digests that are this image's: those of its revisions, and what its own tag points at."""
     served = (shelf.tags[promise.tags[0]], *(revision.served for revision in shelf.revisions))
-    return frozenset(one.image.digest for one in served if one.image)
+    return frozenset(each.image.digest for each in served if each.image)
 
 
 def judge(
@@ -87,8 +87,8 @@ def judge(
     of the whole matrix: a rolling tag that is held by a newer image which the matrix does not know is not judged.
     """
     judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
-    found = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
-    return found | {str(one.tag): tuple(judging.immutable(one)) for one in shelf.revisions}
+    rolling = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
+    return rolling | {str(revision.tag): tuple(judging.immutable(revision)) for revision in shelf.revisions}
 
 
 def judge_reference(
@@ -118,7 +118,7 @@ class _Judging:
         steps, stop = served_whole(served, self._missing(served.tag))
         yield from steps
         yield when("rolling", stop, lambda image: self._place(served, image), served)
-        revision = next((one for one in reversed(self.shelf.revisions) if one.digest == served.digest), None)
+        revision = next((each for each in reversed(self.shelf.revisions) if each.digest == served.digest), None)
         yield self._labels(served, stop, revision)
         yield self._signed(revision, {IMAGE: served.digest or ""}, stop)
         yield from _inside(served, self.inside, stop)
@@ -136,7 +136,7 @@ class _Judging:
         yield from _inside(served, self.inside, stop)
 
     def _described(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
-        """What is said of the image beside it."""
+        """What is attached to the image."""
         served, where = revision.served, self.shelf.repository
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
         stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
@@ -172,8 +172,10 @@ class _Judging:
         if self._is_newer(image.labels):
             return unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
         held = Held(digest=image.digest, labels=image.labels)
-        kept = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
-        first = f"Remove it in the registry, as promote leaves it alone ({kept[served.tag]}). " if kept else ""
+        held_back = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
+        first = (
+            f"Remove it in the registry, as promote leaves it alone ({held_back[served.tag]}). " if held_back else ""
+        )
         return Problem(
             reason=f"points at {served.who}, and should point at {current.name}",
             remedy=f"{first}{self._put_it_at(current)}",
@@ -264,14 +266,14 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
         ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
     told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
-    return wrong + [f"by its labels {one}" for one in disagreements(promise.versions, told)]
+    return wrong + [f"by its labels {sentence}" for sentence in disagreements(promise.versions, told)]
 
 
 def _overwritten(revision: Revision) -> Problem | None:
     if revision.served.digest == revision.digest:
         return None
-    there = f"{short(revision.digest)} was released, and it is {revision.served.who} now"
-    return Problem(reason=f"{revision.tag} was overwritten: {there}")
+    change = f"{short(revision.digest)} was released, and it is {revision.served.who} now"
+    return Problem(reason=f"{revision.tag} was overwritten: {change}")
 
 
 def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> Problem | None:
@@ -281,7 +283,7 @@ def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> Problem | 
     if not told:
         return unknown("no label names a version")
     wrong = disagreements(expected, told)
-    return Problem(reason="; ".join(f"by its labels {one}" for one in wrong)) if wrong else None
+    return Problem(reason="; ".join(f"by its labels {sentence}" for sentence in wrong)) if wrong else None
 
 
 def _inside(served: Served, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:

@@ -1,4 +1,4 @@
-"""What lies beside an image in its registry, judged: SBOM, provenance, signatures. Pure.
+"""What is attached to an image in its registry, judged: SBOM, provenance, signatures. Pure.
 
 Every function gives what is wrong, or None.
 """
@@ -12,7 +12,7 @@ from torchbake.core.problem import Problem, unknown
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE, STATEMENT
 from torchbake.release.record import Record
-from torchbake.validate.facts import Beside, Revision, Shelf, Signatures, short
+from torchbake.validate.facts import Attached, Revision, Shelf, Signatures, short
 
 IMAGE = "image"
 NO_RECORD = unknown("there is no release record to compare with")
@@ -26,7 +26,7 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> P
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         trust = f"Trust the image: nox -s sbom -- {record.id}"
         if content.get("bomFormat") != "CycloneDX":
-            return Problem(reason="is no CycloneDX SBOM", remedy=trust)
+            return Problem(reason="is not a CycloneDX SBOM", remedy=trust)
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
             return None
@@ -42,7 +42,7 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
 
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         if (content.get("_type"), content.get("predicateType")) != (STATEMENT, PREDICATE):
-            return Problem(reason="is no SLSA provenance", remedy=trust)
+            return Problem(reason="is not SLSA provenance", remedy=trust)
         algorithm, _, value = record.digest.partition(":")
         about = [one.get("digest") for one in _entries(content.get("subject"))]
         if about != [{algorithm: value}]:
@@ -60,7 +60,7 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
 def signed_parts(revision: Revision) -> dict[str, str]:
     """What must be signed of a revision, as it is served now: digests by name."""
     parts = {IMAGE: revision.served.digest}
-    parts |= {name: beside.digest for name, beside in revision.beside.items()}
+    parts |= {name: attached.digest for name, attached in revision.attached.items()}
     return {name: digest for name, digest in parts.items() if digest}
 
 
@@ -97,32 +97,36 @@ def _judged(
     lie: Callable[[Mapping[str, Any], Record], Problem | None],
 ) -> Problem | None:
     """What is wrong with an artifact; ``lie`` is how its content is not what it must be."""
-    record, beside, where = revision.record, revision.beside.get(name, Beside()), artifact_tag(str(revision.tag), name)
+    record, attached, where = (
+        revision.record,
+        revision.attached.get(name, Attached()),
+        artifact_tag(str(revision.tag), name),
+    )
     if record is None:
         return NO_RECORD
     if name not in record.attached:
         return unknown(f"the release record names no {name}: an older toolkit released it")
-    misplaced = _misplaced(beside, record.attached[name], record.digest)
+    misplaced = _misplaced(attached, record.attached[name], record.digest)
     if misplaced:
         by_hand = f"Put it there: oras tag {repository}@{record.attached[name]} {where}"
         return Problem(reason=f"{where} {misplaced}", remedy=again or by_hand)
     try:
-        content = read_json(beside.data)
+        content = read_json(attached.data)
     except ValueError:
         content = None
     problem = lie(content if isinstance(content, dict) else {}, record)
     return replace(problem, reason=f"{where} {problem.reason}") if problem else None
 
 
-def _misplaced(beside: Beside, wanted: str, image: str) -> str:
+def _misplaced(attached: Attached, wanted: str, image: str) -> str:
     """How an artifact is not the one that was released, or not one of the image."""
-    if beside.problem:
-        return f"cannot be read: {beside.problem.reason}"
-    if beside.digest is None:
+    if attached.problem:
+        return f"cannot be read: {attached.problem.reason}"
+    if attached.digest is None:
         return f"is not there; {short(wanted)} was released"
-    if beside.digest != wanted:
-        return f"was overwritten: {short(wanted)} was released, and it is {short(beside.digest)} now"
-    return "" if beside.subject == image else f"is of {short(beside.subject)}, not of {short(image)}"
+    if attached.digest != wanted:
+        return f"was overwritten: {short(wanted)} was released, and it is {short(attached.digest)} now"
+    return "" if attached.subject == image else f"is of {short(attached.subject)}, not of {short(image)}"
 
 
 def _entries(value: object) -> Iterable[Mapping[str, Any]]:

@@ -28,7 +28,7 @@ from torchbake.validate.pull import Look, Looker, Question
 
 SUITE = "validate"
 _NO_DIGEST = "none"
-_NOBODY = Idle(hindrance=UNASKED)  # verifies
+_NOBODY = Idle(skip_reason=UNASKED)  # verifies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Row:
         own = own_digests(self.promise, shelf)
         inside = {image.digest: looker.look_into(self._question(image), look) for image in _images(shelf, own)}
         signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
-        served = {**shelf.tags, **{str(one.tag): one.served for one in shelf.revisions}}
+        served = {**shelf.tags, **{str(revision.tag): revision.served for revision in shelf.revisions}}
         return [
             Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
             for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
@@ -125,8 +125,8 @@ class Foreign:
 
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
     """Ask for each digest once."""
-    if verifier.hindrance:
-        return Signatures(problem=unknown(verifier.hindrance))
+    if verifier.skip_reason:
+        return Signatures(problem=unknown(verifier.skip_reason))
     problems: dict[str, Problem | None] = {}
     for digest in digests:
         look(f"signature of {short(digest)}")
@@ -136,8 +136,8 @@ def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], 
 
 def _images(shelf: Shelf, digests: frozenset[str]) -> list[Image]:
     """The images that are to be looked into, each once."""
-    served = (*shelf.tags.values(), *(one.served for one in shelf.revisions))
-    images = {one.image.digest: one.image for one in served if one.image}
+    served = (*shelf.tags.values(), *(each.served for each in shelf.revisions))
+    images = {each.image.digest: each.image for each in served if each.image}
     return [image for digest, image in images.items() if digest in digests]
 
 
@@ -171,19 +171,19 @@ class ValidateRun:
             tested = run_all(
                 subjects, lambda subject: self._one(subject, shown), jobs=jobs, stop=partial(self._stop, clean_up)
             )
-            return [one for of_subject in tested for one in of_subject]
+            return [tag for of_subject in tested for tag in of_subject]
 
     def _one(self, subject: Subject, shown: Board) -> list[Tested]:
         started, clock = datetime.now(UTC), time.monotonic()
         shown.start(subject.name, f"at {subject.where}")
         try:
-            found = subject.validate(self.looker, self._teller(subject, shown))
+            tags = subject.validate(self.looker, self._teller(subject, shown))
         except TorchbakeError as error:
             shown.end(subject.name, error.message, good=False)
             return [Tested(name=subject.name, ref=subject.where, problem=problem_of(error))]
-        seconds = round((time.monotonic() - clock) / len(found), 2)
-        tested = [self._keep(one, started.isoformat(timespec="seconds"), seconds) for one in found]
-        bad = sum(one.outcome is not Outcome.PASSED for one in tested)
+        seconds = round((time.monotonic() - clock) / len(tags), 2)
+        tested = [self._keep(each, started.isoformat(timespec="seconds"), seconds) for each in tags]
+        bad = sum(each.outcome is not Outcome.PASSED for each in tested)
         shown.end(subject.name, f"{bad} of {len(tested)} tags did not pass" if bad else _good(tested), good=not bad)
         return tested
 

@@ -15,10 +15,10 @@
 {{- fail "mode: standalone is one process, and worldSize, elastic or processesPerNode asks for several: set mode to distributed." -}}
 {{- end -}}
 {{- if and $values.elastic (gt (int $values.worldSize) 1) -}}
-{{- fail "elastic: lets nodes come and go, and worldSize gives them fixed ranks: keep one of both." -}}
+{{- fail "elastic: lets nodes come and go, and worldSize gives them fixed ranks: keep one of them." -}}
 {{- end -}}
 {{- if and $values.entrypoint.file $values.entrypoint.module -}}
-{{- fail "entrypoint.module: is named besides entrypoint.file: keep one of both." -}}
+{{- fail "entrypoint.module: is named besides entrypoint.file: keep one of them." -}}
 {{- end -}}
 {{- if and (eq $values.mode "distributed") (not (or $values.entrypoint.file $values.entrypoint.module)) -}}
 {{- fail "entrypoint.file: is not set, nor entrypoint.module: name what the nodes run." -}}

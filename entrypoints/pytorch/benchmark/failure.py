@@ -59,7 +59,7 @@ def killed(reason: str, *, out_of_memory: bool) -> str:
 def told(signal: str, *, ranks: int) -> str:
     """The sentence for a measurement that was told to end."""
     others = " Another rank has failed, or the job was stopped: stderr says which." if ranks > 1 else ""
-    return f"The measurement was told to end by {signal}.{others}"
+    return f"The measurement was ended by {signal}.{others}"
 
 
 def _own_words(kinds: Sequence[str], text: str) -> str:
@@ -75,7 +75,7 @@ def _own_words(kinds: Sequence[str], text: str) -> str:
 def _without_torch(error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError) or error.name != "torch":
         return ""
-    return f"{sys.executable} has no torch: install it there, or start `bench` by a Python that has it."
+    return f"{sys.executable} has no torch: install it there, or start `bench` with a Python that has it."
 
 
 def _worker(text: str) -> str:

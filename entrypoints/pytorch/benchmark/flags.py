@@ -150,7 +150,7 @@ def _boolean(parser: argparse.ArgumentParser, name: str, text: str) -> None:
 def _whole(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} up")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} up")
         return int(text)
 
     return read

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from .contract import Contract
 from .handshake import NotNodeZeroError, hello_of, introduce
+from .launch_error import Code, LaunchError
 from .messages import Message
-from .refusal import Code, Refusal
 from .wire import BEAT_SECONDS, LOST_SECONDS, Wire
 
 _PAUSE = 0.5  # seconds between two tries
@@ -23,7 +23,7 @@ _Found = TypeVar("_Found")
 
 
 def check_in(contract: Contract, commit: str, say: Say) -> Wire:
-    """The connection to node 0 when all nodes have come. Raises Refusal."""
+    """The connection to node 0 when all nodes have come. Raises LaunchError."""
     deadline = time.monotonic() + contract.rendezvous_timeout
     wire = _find(contract, hello_of(contract, commit), deadline, say)
     while True:
@@ -35,17 +35,17 @@ def check_in(contract: Contract, commit: str, say: Say) -> Wire:
         wire = _find(contract, hello_of(contract, commit), deadline, say)
 
 
-def tell_trouble(contract: Contract, trouble: Refusal, say: Say) -> None:
+def tell_trouble(contract: Contract, trouble: LaunchError, say: Say) -> None:
     """Let node 0, and so all others, know at once why this node cannot take part."""
     deadline = time.monotonic() + min(_TELL_SECONDS, contract.rendezvous_timeout)
-    with contextlib.suppress(Refusal):  # this node has its own reason to end
+    with contextlib.suppress(LaunchError):  # this node has its own reason to end
         wire = _find(contract, hello_of(contract, "", trouble), deadline, say)
         wire.next(BEAT_SECONDS)
         wire.close()
 
 
 def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire:
-    """A connection to node 0 on which both sides know each other. Raises Refusal at the deadline, or a little after
+    """A connection to node 0 on which both sides know each other. Raises LaunchError at the deadline, or a little after
     the port has begun to answer as something that will not become node 0.
     """
     cost: dict[str, float] = {}
@@ -68,11 +68,11 @@ def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire
             return wire
 
 
-def _not_node_zero(contract: Contract, reason: str) -> Refusal:
+def _not_node_zero(contract: Contract, reason: str) -> LaunchError:
     where = f"{contract.master_addr}:{contract.master_port}"
     if "JOB_TOKEN" in reason:
-        return Refusal(Code.DISAGREE, f"{where} answers, but {reason}: give all nodes of the job the same.")
-    return Refusal(
+        return LaunchError(Code.DISAGREE, f"{where} answers, but {reason}: give all nodes of the job the same.")
+    return LaunchError(
         Code.NO_PORT,
         f"{where} answers, but not as node 0 of this job ({reason}): does node 0 start it by `run` too? "
         "Perhaps another program holds its port.",
@@ -80,7 +80,7 @@ def _not_node_zero(contract: Contract, reason: str) -> Refusal:
 
 
 def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -> bool:
-    """Whether the job starts; not, when the connection breaks. Raises Refusal."""
+    """Whether the job starts; not, when the connection breaks. Raises LaunchError."""
     missing = ""
     # Node 0 may have begun at the same time, and names who is missing: leave it the time to say so.
     while time.monotonic() < deadline + 2 * _PAUSE:
@@ -92,13 +92,13 @@ def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -
         elif message["kind"] == "start":
             return True
         elif message["kind"] == "refused":
-            raise Refusal(Code(message["code"]), message["sentence"])
+            raise LaunchError(Code(message["code"]), message["sentence"])
         elif message["kind"] == "waiting":
             missing = message["missing"]
             say(f"node 0 waits for {missing}")
     if time.monotonic() < deadline:
         return False
-    raise Refusal(
+    raise LaunchError(
         Code.NODES_MISSING,
         f"{missing or 'another node'} of {contract.nnodes} did not come to node 0 within RENDEZVOUS_TIMEOUT="
         f"{contract.rendezvous_timeout:g} s: look at their logs, or raise it.",
@@ -106,14 +106,14 @@ def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -
 
 
 def resolve(contract: Contract, deadline: float, say: Say) -> list[str]:
-    """Phase one: the addresses behind the master's name. Raises Refusal (NO_NAME) at the deadline."""
+    """Phase one: the addresses behind the master's name. Raises LaunchError (NO_NAME) at the deadline."""
     while True:
         try:
             return _addresses(contract)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
         if time.monotonic() >= deadline:
-            raise Refusal(
+            raise LaunchError(
                 Code.NO_NAME,
                 f"the master's name {contract.master_addr} did not resolve within RENDEZVOUS_TIMEOUT="
                 f"{contract.rendezvous_timeout:g} s ({reason}): correct MASTER_ADDR, or look whether node 0 runs.",
@@ -128,7 +128,7 @@ def _addresses(contract: Contract) -> list[str]:
 
 
 def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float]) -> socket.socket:
-    """Both phases: a connection to the master's port. Raises Refusal (NO_NAME, NO_PORT) at the deadline.
+    """Both phases: a connection to the master's port. Raises LaunchError (NO_NAME, NO_PORT) at the deadline.
 
     ``cost`` is kept from call to call: how long each address was tried in vain. One that answers nothing is tried last:
     a name may lead to a node 0 that is gone as well, as on Kubernetes where pods were started again.
@@ -145,7 +145,7 @@ def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[s
         except OSError as error:
             reason = error.strerror or str(error)
         if time.monotonic() >= deadline:
-            raise Refusal(
+            raise LaunchError(
                 Code.NO_PORT,
                 f"{contract.master_addr} resolved to {', '.join(addresses)}, but port {contract.master_port} did not "
                 f"answer within RENDEZVOUS_TIMEOUT={contract.rendezvous_timeout:g} s ({reason}): "
@@ -176,7 +176,7 @@ def find_rendezvous(contract: Contract, say: Say) -> str:
     """The address at which the nodes of an elastic job meet: the one behind the master's name whose port answers.
 
     On the node that holds the rendezvous nothing listens before its torchrun does: it is known by its own address.
-    Raises Refusal (NO_NAME, NO_PORT) when neither is found within RENDEZVOUS_TIMEOUT.
+    Raises LaunchError (NO_NAME, NO_PORT) when neither is found within RENDEZVOUS_TIMEOUT.
     """
     if contract.is_master and "is_host" in contract.rdzv_conf:
         return contract.master_addr  # the user has said who holds it, perhaps behind an address of another machine
@@ -219,11 +219,11 @@ def _is_here(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[list[Refusal]]:
+def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[list[LaunchError]]:
     """Looks, while node 0 waits, where the others go by MASTER_ADDR: to this node, or to another that says it is
     node 0. Yields a list, and puts into it why the job cannot start. A thread, as looking up a name can take long.
     """
-    found: list[Refusal] = []
+    found: list[LaunchError] = []
     enough = threading.Event()
 
     def look() -> None:
@@ -231,7 +231,7 @@ def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[
             try:
                 if _is_another(contract, commit, instance):
                     found.append(
-                        Refusal(
+                        LaunchError(
                             Code.DISAGREE,
                             f"two nodes say that they are node 0: this one, and {contract.master_addr}:"
                             f"{contract.master_port}, where the others go; give each its own NODE_RANK.",

@@ -1,4 +1,4 @@
-"""The job as all nodes must see it: out of the environment that a launcher made, or a Refusal that says why not.
+"""The job as all nodes must see it: out of the environment that a launcher made, or a LaunchError that says why not.
 
 Pure: reads only the mapping that it is given. docs/dialects.md has the launchers and how their variables are read.
 """
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .dialects import Fact, Rank, Said, listen, merge, torchrun, values
-from .refusal import Code, Refusal
+from .dialects import Fact, Rank, Settings, detect, merge, torchrun, values
+from .launch_error import Code, LaunchError
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
 MOST_NODES, MOST_PROCESSES = 100_000, 4096  # far above any job and any machine
@@ -82,13 +82,13 @@ class Contract:
 def contract_of(
     env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1, free_port: int = Contract.master_port
 ) -> Contract:
-    """The contract of this environment, on a node with so many GPUs and CPUs. Raises Refusal, and nothing else.
+    """The contract of this environment, on a node with so many GPUs and CPUs. Raises LaunchError, and nothing else.
 
     ``free_port`` serves a job of one node that names no port: nobody else has to know it.
     """
     asked = _mode(env)
-    heard = listen(env)
-    job = merge(heard)
+    detected = detect(env)
+    job = merge(detected)
     nnodes = _nodes(job)
     nproc = _processes(job.nproc_per_node, gpus=gpus, cpus=cpus, alone=asked == STANDALONE)
     several = nnodes > 1 or nproc > 1 or job.elastic is not None
@@ -105,7 +105,7 @@ def contract_of(
         stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
         stopped_timeout=values.seconds(env, "STOPPED_TIMEOUT", Contract.stopped_timeout, zero=True),
         job_token=values.text(env, "JOB_TOKEN"),
-        dialects=tuple(said.dialect for said in heard),
+        dialects=tuple(settings.dialect for settings in detected),
         already_rank=job.already_rank,
         own=job.own,
     )
@@ -156,11 +156,11 @@ def _mode(env: Mapping[str, str]) -> str:
 
 
 def _group_timeout(env: Mapping[str, str]) -> int:
-    said = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
-    return said.value if said else Contract.group_timeout
+    timeout = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
+    return timeout.value if timeout else Contract.group_timeout
 
 
-def _nodes(job: Said) -> int:
+def _nodes(job: Settings) -> int:
     """How many nodes there are, at most."""
     if job.elastic is None:
         return _bounded(job.nnodes, job.nnodes.value, MOST_NODES) if job.nnodes else 1
@@ -171,31 +171,33 @@ def _nodes(job: Said) -> int:
     return most
 
 
-def _processes(said: Fact[int | str] | None, *, gpus: int, cpus: int, alone: bool) -> int:
-    if said is None or (alone and said.guess):
+def _processes(wanted: Fact[int | str] | None, *, gpus: int, cpus: int, alone: bool) -> int:
+    if wanted is None or (alone and wanted.guess):
         return 1
-    if isinstance(said.value, int):
-        return _bounded(said, said.value, MOST_PROCESSES)
-    if said.value == "gpu" and gpus < 1:
-        raise values.bad(said.variable, said.value, "needs a GPU, and this container has none: give it one, or set 1.")
-    return max(1, cpus if said.value == "cpu" else gpus)
+    if isinstance(wanted.value, int):
+        return _bounded(wanted, wanted.value, MOST_PROCESSES)
+    if wanted.value == "gpu" and gpus < 1:
+        raise values.bad(
+            wanted.variable, wanted.value, "needs a GPU, and this container has none: give it one, or set 1."
+        )
+    return max(1, cpus if wanted.value == "cpu" else gpus)
 
 
-def _bounded(said: Fact[Any], count: int, most: int) -> int:
+def _bounded(fact: Fact[Any], count: int, most: int) -> int:
     """A number of nodes or processes that can be: one digit too many would start processes until nothing is left."""
     if count > most:
-        raise values.bad(said.variable, said.value, f"is more than {most}, which no job has: correct it.")
+        raise values.bad(fact.variable, fact.value, f"is more than {most}, which no job has: correct it.")
     return count
 
 
-def _node_rank(job: Said, nnodes: int) -> int:
+def _node_rank(job: Settings, nnodes: int) -> int:
     rank = job.node_rank
     if rank is None and nnodes > 1 and not job.elastic:
         why = f"nothing says which of them this is: set NODE_RANK, from 0 to {nnodes - 1}."
-        raise Refusal(Code.BAD_VALUE, f"NODE_RANK is not set, but {_counted(job, nnodes)}, and {why}")
+        raise LaunchError(Code.BAD_VALUE, f"NODE_RANK is not set, but {_counted(job, nnodes)}, and {why}")
     if rank and rank.value >= nnodes:
         ranks = "it can only be 0" if nnodes == 1 else f"nodes go from 0 to {nnodes - 1}"
-        raise Refusal(
+        raise LaunchError(
             Code.BAD_VALUE,
             f"{rank.variable} makes this node {rank.value}, but {_counted(job, nnodes)}, so {ranks}: "
             f"correct {rank.variable}, or the number of nodes (NNODES).",
@@ -203,16 +205,18 @@ def _node_rank(job: Said, nnodes: int) -> int:
     return rank.value if rank else 0
 
 
-def _counted(job: Said, nnodes: int) -> str:
+def _counted(job: Settings, nnodes: int) -> str:
     """How many nodes there are, and who says so."""
-    there = "there is 1 node" if nnodes == 1 else f"there are {nnodes} nodes"
-    said = job.elastic or job.nnodes
-    if said is None:
-        return there
-    return f"{there} ({said.variable}{' counts nodes, as NNODES is not set' if said.variable == 'WORLD_SIZE' else ''})"
+    nodes = "there is 1 node" if nnodes == 1 else f"there are {nnodes} nodes"
+    source = job.elastic or job.nnodes
+    if source is None:
+        return nodes
+    return (
+        f"{nodes} ({source.variable}{' counts nodes, as NNODES is not set' if source.variable == 'WORLD_SIZE' else ''})"
+    )
 
 
-def _check_world(job: Said, nnodes: int, nproc: int) -> None:
+def _check_world(job: Settings, nnodes: int, nproc: int) -> None:
     world = job.world_size
     if world is None or job.elastic or world.value == nnodes * nproc:
         return
@@ -221,43 +225,45 @@ def _check_world(job: Said, nnodes: int, nproc: int) -> None:
     each = values.show(processes.variable, processes.value) if processes else "1 process on each"
     fits = f"; NPROC_PER_NODE={world.value // nnodes} would fit" if world.value % nnodes == 0 else ""
     made = f"{nodes} × {each} make {nnodes * nproc}{fits}"
-    raise Refusal(
+    raise LaunchError(
         Code.CONFLICT,
         f"{values.show(world.variable, world.value)}, but {made}: correct one of them, or leave WORLD_SIZE unset.",
     )
 
 
-def _not_alone(job: Said, nnodes: int) -> Refusal:
-    said: Fact[Any] | None = job.elastic or (job.nnodes if nnodes > 1 else job.nproc_per_node)
-    assert said is not None  # else there was one process
-    several = values.show(said.variable, said.value)
-    return Refusal(Code.CONFLICT, f"MODE={STANDALONE}, but {several} asks for several processes: unset one of them.")
+def _not_alone(job: Settings, nnodes: int) -> LaunchError:
+    fact: Fact[Any] | None = job.elastic or (job.nnodes if nnodes > 1 else job.nproc_per_node)
+    assert fact is not None  # else there was one process
+    several = values.show(fact.variable, fact.value)
+    return LaunchError(
+        Code.CONFLICT, f"MODE={STANDALONE}, but {several} asks for several processes: unset one of them."
+    )
 
 
-def _master_addr(job: Said, nnodes: int, node_rank: int) -> str:
-    said = job.master_addr
-    if said is None:
+def _master_addr(job: Settings, nnodes: int, node_rank: int) -> str:
+    master = job.master_addr
+    if master is None:
         if nnodes > 1 and (job.own or not job.already_rank):
             why = f"set it to the name or address of node 0{job.master_hint}."
-            raise Refusal(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_counted(job, nnodes)}: {why}")
+            raise LaunchError(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_counted(job, nnodes)}: {why}")
         return Contract.master_addr
-    if node_rank > 0 and values.is_loopback(said.value) and (job.own or not job.already_rank):
-        raise Refusal(
+    if node_rank > 0 and values.is_loopback(master.value) and (job.own or not job.already_rank):
+        raise LaunchError(
             Code.LOOPBACK_MASTER,
-            f"{values.show(said.variable, said.value)} would be node {node_rank} itself: "
+            f"{values.show(master.variable, master.value)} would be node {node_rank} itself: "
             "set it to the name or address by which this node reaches node 0.",
         )
-    return said.value
+    return master.value
 
 
-def _master_port(job: Said, otherwise: int) -> int:
+def _master_port(job: Settings, otherwise: int) -> int:
     """Others may come to an elastic job later, so that its port must be one that all know."""
     if job.master_port:
         return job.master_port.value
     return Contract.master_port if job.elastic else otherwise
 
 
-def _check_interface(env: Mapping[str, str], job: Said) -> None:
+def _check_interface(env: Mapping[str, str], job: Settings) -> None:
     interface = values.text(env, "GLOO_SOCKET_IFNAME")
     if not re.fullmatch("[!-~]*", interface):
         raise values.bad("GLOO_SOCKET_IFNAME", interface, "is not the name of an interface, such as eth0: correct it.")

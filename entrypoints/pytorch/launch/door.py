@@ -126,7 +126,7 @@ class Door:
             hello = self._proven(guest, said[0])
         if guest.wire.gone:
             if "speak" in guest.wire.gone:
-                self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is not heard")
+                self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is ignored")
             self.drop(guest)
             return None
         return hello
@@ -139,7 +139,7 @@ class Door:
         if proof is None:
             self._remark(
                 f"a connection from {guest.wire.address} says that it is node {hello['node']}, "
-                "but has another JOB_TOKEN, or none: it is not believed"
+                "but has another JOB_TOKEN, or none: it is not trusted"
             )
             if len(self.unproven) < STRANGERS:
                 self.unproven.add(hello["node"])

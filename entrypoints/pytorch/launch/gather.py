@@ -12,11 +12,11 @@ from .checkin import Say, other_node_zero
 from .contract import Contract
 from .door import STRANGERS, Door, Guest
 from .handshake import new_nonce
+from .launch_error import Code, LaunchError
 from .limits import allow_connections
 from .log import named
 from .messages import LONGEST_SENTENCE, Message
 from .nodes import farewell
-from .refusal import Code, Refusal
 from .wire import Wire
 
 _PAUSE = 0.25  # seconds between two looks at the clock
@@ -25,15 +25,15 @@ _LINGER_SECONDS = 30.0  # to tell those that come late why the job cannot start
 _BACKLOG = 4096
 
 
-def gather(contract: Contract, commit: str, say: Say, trouble: Refusal | None = None) -> dict[int, Wire]:
-    """The others' connections when all have come. Raises Refusal, on every node that came.
+def gather(contract: Contract, commit: str, say: Say, trouble: LaunchError | None = None) -> dict[int, Wire]:
+    """The others' connections when all have come. Raises LaunchError, on every node that came.
 
     ``trouble`` is why this node cannot take part itself: then the others are told, for a while.
     """
     try:
         allow_connections(contract.nnodes, contract.nnodes + STRANGERS)
-    except Refusal as refusal:
-        trouble = trouble or refusal
+    except LaunchError as error:
+        trouble = trouble or error
     with listen(contract) as listener:
         instance = new_nonce()
         door = Door(listener, instance, contract.job_token, contract.nnodes)
@@ -49,19 +49,19 @@ def gather(contract: Contract, commit: str, say: Say, trouble: Refusal | None = 
 
 
 def check_port(contract: Contract) -> None:
-    """A job on one node needs its port free as well. Raises Refusal."""
+    """A job on one node needs its port free as well. Raises LaunchError."""
     listen(contract).close()
 
 
 def listen(contract: Contract) -> socket.socket:
-    """Raises Refusal when the port is taken."""
+    """Raises LaunchError when the port is taken."""
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     try:
         # reuse: the ranks bind the same port while our accepted connections live on.
         return socket.create_server(("", contract.master_port), family=family, dualstack_ipv6=dual, backlog=_BACKLOG)
     except OSError as error:
-        raise Refusal(
+        raise LaunchError(
             Code.PORT_IN_USE,
             f"port {contract.master_port} cannot be opened on node 0 ({error.strerror}): "
             "end what holds it, or set MASTER_PORT to another on all nodes.",
@@ -82,13 +82,13 @@ class Gathering:
         self._deadline = time.monotonic() + contract.rendezvous_timeout
         self._announced = ("", float("-inf"))
         self._swept = 0.0
-        self._refusal: Refusal | None = None
+        self._error: LaunchError | None = None
 
     @property
     def over(self) -> bool:
         """Whether all have come, or all have been told why the job cannot start."""
         others = self._contract.nnodes - 1
-        if self._refusal:
+        if self._error:
             return len(self._told) >= others or time.monotonic() >= self._deadline
         return len(self._nodes) == others and not self._rivals
 
@@ -105,26 +105,26 @@ class Gathering:
         """Start the job everywhere, or raise why it cannot."""
         leaving = self._door.close()
         wires = {node: guest.wire for node, guest in self._nodes.items()}
-        if self._refusal:
+        if self._error:
             farewell([*wires.values(), *(guest.wire for guest in self._rivals.values()), *leaving])
-            raise self._refusal
+            raise self._error
         for wire in wires.values():
             wire.send("start")
         return wires
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, error: LaunchError) -> None:
         """The job cannot start: tell all that are here, and for a while those that come."""
-        if self._refusal:
+        if self._error:
             return
-        self._refusal = refusal
+        self._error = error
         self._deadline = min(self._deadline, time.monotonic() + _LINGER_SECONDS)
         for node, guest in [*self._nodes.items(), *self._rivals.items()]:
-            self._tell(guest, node, refusal)
+            self._tell(guest, node, error)
         if not self.over:
-            self._say(f"the job cannot start, and the nodes that come are told why: {refusal.sentence}")
+            self._say(f"the job cannot start; nodes that check in are told why: {error.sentence}")
 
-    def _tell(self, guest: Guest, node: int, refusal: Refusal) -> None:
-        guest.wire.send("refused", code=int(refusal.code), sentence=refusal.sentence[:LONGEST_SENTENCE])
+    def _tell(self, guest: Guest, node: int, error: LaunchError) -> None:
+        guest.wire.send("refused", code=int(error.code), sentence=error.sentence[:LONGEST_SENTENCE])
         if 0 < node < self._contract.nnodes:
             self._told.add(node)
 
@@ -136,7 +136,7 @@ class Gathering:
         """Who is missing: at once, and then not more often than anyone can read."""
         text, at = self._announced
         now = time.monotonic()
-        if self._refusal or now - at < _ANNOUNCE_SECONDS:
+        if self._error or now - at < _ANNOUNCE_SECONDS:
             return
         missing = named("node", self._missing)
         if self._missing and missing != text:
@@ -148,9 +148,9 @@ class Gathering:
     def _admit(self, guest: Guest, hello: Message) -> None:
         """One that has proven itself."""
         node = hello["node"]
-        refusal = self._refusal or self._objection(hello)
-        if refusal:
-            self._tell(guest, node, refusal)
+        error = self._error or self._objection(hello)
+        if error:
+            self._tell(guest, node, error)
             self._door.dismiss(guest)
         elif node not in self._nodes:
             self._nodes[node] = guest
@@ -159,20 +159,20 @@ class Gathering:
         else:
             self._door.drop(guest)  # it will try again
 
-    def _objection(self, hello: Message) -> Refusal | None:
+    def _objection(self, hello: Message) -> LaunchError | None:
         """Why this node cannot take part; when the job cannot start without it, all are told."""
         node, told = hello["node"], hello["trouble"]
-        refusal = self._disagreement(hello)
+        error = self._disagreement(hello)
         fatal = 0 < node < self._contract.nnodes and node not in self._nodes  # its place can only stay empty
-        if not refusal and told:
-            refusal, fatal = Refusal(Code(told["code"]), f"node {node}: {told['sentence']}"), True
-        elif not refusal and node == 0:
-            refusal, fatal = _two(node), True
-        if refusal and fatal:
-            self.refuse(refusal)
-        return refusal
+        if not error and told:
+            error, fatal = LaunchError(Code(told["code"]), f"node {node}: {told['sentence']}"), True
+        elif not error and node == 0:
+            error, fatal = _two(node), True
+        if error and fatal:
+            self.refuse(error)
+        return error
 
-    def _disagreement(self, hello: Message) -> Refusal | None:
+    def _disagreement(self, hello: Message) -> LaunchError | None:
         ours = self._contract
         commit = "" if hello["trouble"] else self._commit  # one that found no job has no commit either
         for name, they_say, we_say in (
@@ -181,7 +181,7 @@ class Gathering:
             ("the job's commit", hello["commit"], commit),
         ):
             if they_say != we_say:
-                return Refusal(
+                return LaunchError(
                     Code.DISAGREE,
                     f"nodes disagree: {name} is {they_say or 'none'} on node {hello['node']} and {we_say or 'none'} "
                     "on node 0; start all with the same.",
@@ -194,11 +194,11 @@ class Gathering:
         for node, guest in list(self._nodes.items()):
             guest.wire.keep_alive()
             guest.wire.flush()
-            if guest.wire.gone and not self._refusal:
+            if guest.wire.gone and not self._error:
                 self._door.drop(self._nodes.pop(node))  # it may come back: its container was started again
         for node, rival in list(self._rivals.items()):
             self._settle(node, rival)
-        if time.monotonic() >= self._deadline and not self._refusal:
+        if time.monotonic() >= self._deadline and not self._error:
             self.refuse(self._incomplete())
 
     def _settle(self, node: int, rival: Guest) -> None:
@@ -212,16 +212,16 @@ class Gathering:
         elif first.wire.heard > rival.since:
             self.refuse(_two(node))
 
-    def _incomplete(self) -> Refusal:
+    def _incomplete(self) -> LaunchError:
         missing = self._missing
         unproven = [node for node in missing if node in self._door.unproven]
         why = f" ({named('node', unproven)} came with another JOB_TOKEN, or none)" if unproven else ""
-        return Refusal(
+        return LaunchError(
             Code.NODES_MISSING,
             f"{named('node', missing)} of {self._contract.nnodes} did not come within RENDEZVOUS_TIMEOUT="
             f"{self._contract.rendezvous_timeout:g} s{why}: look at their logs, or raise it.",
         )
 
 
-def _two(node: int) -> Refusal:
-    return Refusal(Code.DISAGREE, f"two nodes say that they are node {node}: give each its own NODE_RANK.")
+def _two(node: int) -> LaunchError:
+    return LaunchError(Code.DISAGREE, f"two nodes say that they are node {node}: give each its own NODE_RANK.")

@@ -1,4 +1,4 @@
-"""How two nodes make sure of each other before they believe a word.
+"""How two nodes make sure of each other before they trust a word.
 
 Node 0 greets whoever connects with a number used once. The other answers with what it knows of the job, a number of its
 own, and a proof over all of that: an HMAC keyed with JOB_TOKEN, so that the token itself is never sent. Node 0
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .contract import Contract
+from .launch_error import LaunchError
 from .messages import LONGEST_SENTENCE, Message
-from .refusal import Refusal
 from .wire import LOST_SECONDS, Wire
 
 VERSION = 2
@@ -46,7 +46,7 @@ def new_nonce() -> str:
     return os.urandom(16).hex()
 
 
-def hello_of(contract: Contract, commit: str, trouble: Refusal | None = None) -> Message:
+def hello_of(contract: Contract, commit: str, trouble: LaunchError | None = None) -> Message:
     """What a node says of itself; ``trouble`` is why it cannot take part."""
     told = {"code": int(trouble.code), "sentence": trouble.sentence[:LONGEST_SENTENCE]} if trouble else None
     return {

@@ -84,7 +84,7 @@ def _said(path: str) -> dict[str, str] | None:
 
 
 def _own_text(path: str) -> str:
-    """A plain file of this user's, as text; root believes all. Raises OSError or ValueError, and never waits."""
+    """A plain file of this user's, as text; root trusts all. Raises OSError or ValueError, and never waits."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(number)

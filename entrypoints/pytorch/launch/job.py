@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .refusal import Code, Refusal
+from .launch_error import Code, LaunchError
 from .repository import fetch, source_of
 
 DEFAULT_FOLDER = "/app"
@@ -26,21 +26,21 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
     """The job of ``SCRIPT ARGS…`` or ``-m MODULE ARGS…``.
 
     A script is looked for as it is named, then in JOB_DIR, then in GIT_REPOSITORY at GIT_REVISION, which is
-    fetched into ``scratch``. Raises Refusal when it is nowhere.
+    fetched into ``scratch``. Raises LaunchError when it is nowhere.
     """
     folder = Path(env.get("JOB_DIR") or DEFAULT_FOLDER)
     try:
         here = _in(Path.cwd(), words) or _in(folder, words)
     except OSError as error:  # a folder that this user may not enter, a name that is too long, no working folder
-        raise Refusal(
+        raise LaunchError(
             Code.NO_JOB,
-            f"{_name(words)} cannot be looked for ({error.strerror}): "
+            f"{_name(words)} cannot be searched for ({error.strerror}): "
             f"correct its path, or let uid {os.geteuid()} into its folder.",
         ) from None
     if here:
         return here
     if not env.get("GIT_REPOSITORY", "").strip():
-        raise Refusal(
+        raise LaunchError(
             Code.NO_JOB,
             f"{_name(words)} is neither in {Path.cwd()} nor in {folder}: "
             "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
@@ -49,7 +49,7 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
     commit = fetch(source, clone, env)
     found = _in(clone, words)
     if not found:
-        raise Refusal(Code.NO_JOB, f"{_name(words)} is not in {source} (commit {commit[:12]}): correct its path.")
+        raise LaunchError(Code.NO_JOB, f"{_name(words)} is not in {source} (commit {commit[:12]}): correct its path.")
     return Job(command=found.command, folder=clone, commit=commit)
 
 

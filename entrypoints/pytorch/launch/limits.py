@@ -3,18 +3,18 @@
 import contextlib
 import resource
 
-from .refusal import Code, Refusal
+from .launch_error import Code, LaunchError
 
 _BEFORE = resource.getrlimit(resource.RLIMIT_NOFILE)
 _OWN = 64  # what `run` itself, and the start of the ranks, need at most
 
 
 def allow_connections(nodes: int, strangers: int) -> None:
-    """Raise the soft limit as far as it takes. Raises Refusal when the hard limit is too low for the nodes alone."""
+    """Raise the soft limit as far as it takes. Raises LaunchError when the hard limit is too low for the nodes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if hard != unlimited and hard < nodes + _OWN:
-        raise Refusal(
+        raise LaunchError(
             Code.OPEN_FILES,
             f"node 0 of {nodes} nodes needs {nodes + _OWN} open files, and its limit is {hard}: raise it "
             f"(docker run --ulimit nofile={nodes + _OWN + strangers}).",

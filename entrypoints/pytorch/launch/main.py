@@ -16,11 +16,11 @@ from .advice import advice_of, advice_on_driver
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
+from .launch_error import Code, LaunchError
 from .log import say as log
 from .meeting import meet, report
 from .nodes import Nodes
 from .ranks import Ranks, command_of
-from .refusal import Code, Refusal
 from .route import interface_to
 from .state import State, new_state, temporary_folder
 from .supervise import Job as Supervision
@@ -41,7 +41,7 @@ variables (docs/env-contract.md has all, and the launchers that are understood):
   NPROC_PER_NODE            processes on each node; auto: one for each GPU
   MASTER_ADDR, MASTER_PORT  where node 0 is; the port is 49875, or a free one on a single node
   RENDEZVOUS_TIMEOUT        seconds to wait for the name, the port and all nodes (300)
-  JOB_TOKEN                 a secret that all nodes share: without it no connection is believed
+  JOB_TOKEN                 a secret that all nodes share: without it no connection is trusted
   STOPPED_TIMEOUT           seconds that a rank may be stopped, as by SIGSTOP (60; 0: for ever)
   GROUP_TIMEOUT             seconds that a collective may wait, for scripts to use (600)
   ELASTIC                   MIN:MAX nodes that may come and go, by torchrun's c10d rendezvous
@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code: the job's own, or a `Code` when it could not be started."""
     try:
         return _main(arguments)
-    except Refusal as refusal:
-        log(f"run: {refusal.sentence}")
-        return int(refusal.code)
+    except LaunchError as error:
+        log(f"run: {error.sentence}")
+        return int(error.code)
 
 
 def _main(arguments: list[str]) -> int:
@@ -102,12 +102,12 @@ def _parse(arguments: list[str]) -> tuple[list[str], bool]:
         if option in ("-h", "--help"):
             return [], False
         if option != "--dry-run":
-            raise Refusal(Code.USAGE, f"unknown option {option}; see `run --help`.")
+            raise LaunchError(Code.USAGE, f"unknown option {option}; see `run --help`.")
         dry_run = True
     if not words or words == ["-m"]:
-        raise Refusal(Code.USAGE, "what shall be run? Name a script, or -m MODULE; see `run --help`.")
+        raise LaunchError(Code.USAGE, "nothing was named to run: name a script, or -m MODULE; see `run --help`.")
     if words[0] == "-m" and not all(name.isidentifier() for name in words[1].split(".")):
-        raise Refusal(Code.USAGE, f"{words[1]!a} is not the name of a module, such as package.train.")
+        raise LaunchError(Code.USAGE, f"{words[1]!a} is not the name of a module, such as package.train.")
     return words, dry_run
 
 
@@ -116,7 +116,7 @@ def _others_told(contract: Contract, dry_run: bool) -> Iterator[None]:
     """What keeps this node from taking part reaches the other nodes."""
     try:
         yield
-    except Refusal as trouble:
+    except LaunchError as trouble:
         if not dry_run:
             report(contract, trouble, lambda what: log(f"run: {what}"))
         raise
@@ -139,7 +139,7 @@ def _become(contract: Contract, job: Job, state: State) -> NoReturn:
     try:
         os.execvpe(job.command[0], list(job.command), env)
     except OSError as error:
-        raise Refusal(Code.NO_JOB, f"{job.command[0]} cannot be started ({error.strerror}): correct it.") from None
+        raise LaunchError(Code.NO_JOB, f"{job.command[0]} cannot be started ({error.strerror}): correct it.") from None
 
 
 def _free_port() -> int:

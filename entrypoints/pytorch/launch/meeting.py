@@ -5,15 +5,15 @@ import contextlib
 from .checkin import Say, check_in, find_rendezvous, tell_trouble
 from .contract import Contract
 from .gather import check_port, gather
+from .launch_error import LaunchError
 from .nodes import Nodes
-from .refusal import Refusal
 
 
 def meet(contract: Contract, commit: str, say: Say) -> Nodes:
-    """Returns when all nodes are there. Raises Refusal, in a static job on every node."""
+    """Returns when all nodes are there. Raises LaunchError, in a static job on every node."""
     if contract.elastic:
         if contract.job_token:
-            say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no such thing")
+            say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no authentication")
         return Nodes(master_addr=find_rendezvous(contract, say))
     if contract.nnodes == 1:
         check_port(contract)
@@ -21,12 +21,12 @@ def meet(contract: Contract, commit: str, say: Say) -> Nodes:
     return Nodes(gather(contract, commit, say) if contract.is_master else {0: check_in(contract, commit, say)})
 
 
-def report(contract: Contract, trouble: Refusal, say: Say) -> None:
+def report(contract: Contract, trouble: LaunchError, say: Say) -> None:
     """Let the other nodes know at once that this one cannot take part; else they would wait for it in vain."""
     if not contract.distributed or contract.nnodes == 1 or contract.elastic or contract.already_rank:
         return
     say(trouble.sentence)
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(LaunchError):
         if contract.is_master:
             gather(contract, "", say, trouble)
         else:

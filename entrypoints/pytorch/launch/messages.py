@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .refusal import Code
+from .launch_error import Code
 
 Message = dict[str, Any]
 Check = Callable[[Any], bool]

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Mapping
 
 from .failure import Failure
+from .launch_error import Code
 from .messages import Message
-from .refusal import Code
 from .wire import FAREWELL_SECONDS, Wire
 
 _SWEEP_SECONDS = 0.5  # between two looks at who must be told, or has not told, that a node lives

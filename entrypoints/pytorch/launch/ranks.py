@@ -13,9 +13,9 @@ from pathlib import Path
 from .checkin import rendezvous_gone
 from .contract import Contract
 from .failure import Failure
+from .launch_error import Code, LaunchError
 from .limits import give_back
 from .processes import descendants, out_of_memory, state_of
-from .refusal import Code, Refusal
 from .reports import Rank, Reports
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -46,12 +46,12 @@ class Ranks:
             self._start(words, own, cwd)
 
     def _start(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
-        """Raises Refusal where there may be no more processes, or no more memory for one."""
+        """Raises LaunchError where there may be no more processes, or no more memory for one."""
         try:
             self._started.append(subprocess.Popen(words, env=env, cwd=cwd, start_new_session=True))
         except OSError as error:
             self.kill()
-            raise Refusal(
+            raise LaunchError(
                 Code.NO_PROCESS,
                 f"process {len(self._started) + 1} of this node cannot be started ({error.strerror}): raise the "
                 "container's limit of processes (docker run --pids-limit) or memory.",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .dialects import values
+from .launch_error import Code, LaunchError
 from .masking import masked, masked_url
-from .refusal import Code, Refusal
 
 DEFAULT_SECONDS = 600
 PROTOCOLS = "file:git:http:https:ssh"  # unless GIT_ALLOW_PROTOCOL says otherwise; ext:: would run any command
@@ -68,7 +68,7 @@ class _Git:
 
 
 def source_of(env: Mapping[str, str]) -> Source:
-    """What GIT_REPOSITORY and GIT_REVISION name. Raises Refusal for what is none of git's business."""
+    """What GIT_REPOSITORY and GIT_REVISION name. Raises LaunchError for what is none of git's business."""
     repository, revision = env["GIT_REPOSITORY"].strip(), env.get("GIT_REVISION", "").strip() or "HEAD"
     protocols = env.get("GIT_ALLOW_PROTOCOL") or PROTOCOLS
     if not re.fullmatch(r"[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*", revision):
@@ -84,7 +84,7 @@ def _check_repository(repository: str, protocols: list[str]) -> None:
         raise values.bad("GIT_REPOSITORY", shown, why)
     scheme, helper = re.match(r"([A-Za-z0-9+.-]*)(::|://|)", repository).groups()  # type: ignore[union-attr]
     if helper and (helper == "::" or scheme not in protocols):
-        why = f"uses the transport {scheme or helper!a}; understood are {', '.join(protocols)}, and a path."
+        why = f"uses the transport {scheme or helper!a}; supported are {', '.join(protocols)}, and a path."
         raise values.bad("GIT_REPOSITORY", shown, why)
     if helper and _is_ambiguous(repository.partition("://")[2]):
         why = "has a user or password (not shown) that git would read otherwise: write @ as %40, / as %2F, : as %3A, "
@@ -101,12 +101,12 @@ def _is_ambiguous(rest: str) -> bool:
 
 
 def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
-    """Fetch the revision (branch, tag or commit) into ``folder``; returns the commit's full SHA. Raises Refusal.
+    """Fetch the revision (branch, tag or commit) into ``folder``; returns the commit's full SHA. Raises LaunchError.
 
     Only that revision where the server allows it, else everything: some servers hand out no single commit.
     """
     if not shutil.which("git", path=env.get("PATH")):
-        raise Refusal(Code.NO_JOB, f"{source} needs git, which this image has not: add it to the row's apt packages.")
+        raise LaunchError(Code.NO_JOB, f"{source} needs git, which this image lacks: add it to the row's apt packages.")
     seconds = values.seconds(env, "GIT_TIMEOUT", DEFAULT_SECONDS)
     settings = {name: value for name, value in env.items() if name not in _ELSEWHERE}
     settings |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": source.protocols}
@@ -117,10 +117,10 @@ def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
         commit = git("rev-parse", "HEAD").stdout.strip()
     except TimeoutError:
         why = f"was not fetched within {seconds:g} seconds: is it reachable from here? GIT_TIMEOUT gives it more."
-        raise Refusal(Code.NO_JOB, f"{source} {why}") from None
+        raise LaunchError(Code.NO_JOB, f"{source} {why}") from None
     if done.returncode:
         said = masked(done.stderr, source.repository)
-        raise Refusal(Code.NO_JOB, f"{source} cannot be fetched: {cause_of(said)}")
+        raise LaunchError(Code.NO_JOB, f"{source} cannot be fetched: {cause_of(said)}")
     return commit
 
 
@@ -149,7 +149,7 @@ _NEXT_STEPS = (
     (r"Host key verification failed", "mount a known_hosts file in ~/.ssh, or name one by GIT_SSH_COMMAND"),
     (r"Permission denied \(", "mount a key that the server knows in ~/.ssh, or name one by GIT_SSH_COMMAND"),
     (r"could not read (?:Username|Password)|Authentication failed|returned error: 40[13]",
-     "it wants a login: https://USER:TOKEN@HOST/… in GIT_REPOSITORY, or a mounted ~/.netrc"),
+     "it needs a login: https://USER:TOKEN@HOST/… in GIT_REPOSITORY, or a mounted ~/.netrc"),
     (r"(?i)could not resolve host|name or service not known|name resolution",
      "correct the host's name, or the DNS of this container"),
     (r"(?i)connection refused|timed out|failed to connect|could not connect|unreachable|no route to host",

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .refusal import Code, Refusal
+from .launch_error import Code, LaunchError
 
 SMALL_SHM = 64 * 2**20  # the default of container engines
 
@@ -31,14 +31,14 @@ class Space:
 
 
 def look(temporary: Path) -> Space:
-    """Look at both. Raises Refusal when nothing can be written to the temporary folder."""
+    """Look at both. Raises LaunchError when nothing can be written to the temporary folder."""
     try:
         with tempfile.TemporaryFile(dir=temporary) as probe:
             probe.write(b"0")
             probe.flush()
         free = os.statvfs(temporary)
     except OSError as error:
-        raise Refusal(
+        raise LaunchError(
             Code.NO_SPACE,
             f"nothing can be written to the temporary folder {temporary} ({error.strerror}): "
             "mount a writable one there, or name another by TMPDIR.",

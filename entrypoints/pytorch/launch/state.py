@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .health import PREFIX, started
-from .refusal import Code, Refusal
+from .launch_error import Code, LaunchError
 
 
 def temporary_folder(env: Mapping[str, str]) -> Path:
@@ -40,11 +40,11 @@ class State:
 
 
 def new_state(temporary: Path) -> State:
-    """Raises Refusal when the folder cannot be made."""
+    """Raises LaunchError when the folder cannot be made."""
     try:
         return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
     except OSError as error:
-        raise Refusal(
+        raise LaunchError(
             Code.NO_SPACE,
             f"no folder can be made in the temporary folder {temporary} ({error.strerror}): "
             "free some space there, or name another by TMPDIR.",

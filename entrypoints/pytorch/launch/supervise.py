@@ -191,5 +191,5 @@ class Job:
 
 def say_last(cause: Failure, notes: list[str]) -> None:
     """The first failure is the last thing printed, with that rank's own last words."""
-    words = ["run: its last words:", *(f"    {printable(word)}" for word in cause.words)] if cause.words else []
+    words = ["run: its last lines:", *(f"    {printable(word)}" for word in cause.words)] if cause.words else []
     say(f"run: the job failed. First: {cause.sentence}.", *(f"run: {note}" for note in notes), *words)

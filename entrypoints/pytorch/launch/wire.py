@@ -77,7 +77,7 @@ class Wire:
         self._unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
         self.flush()
         if len(self._unsent) > _MOST_UNSENT:
-            self.gone = "it does not read what it is told"
+            self.gone = "it does not read what is sent to it"
 
     def flush(self) -> None:
         """Send what is left, as far as it goes."""

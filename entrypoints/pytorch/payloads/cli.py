@@ -88,9 +88,9 @@ def parse(words: list[str]) -> Arguments:
     given = parser.parse_args(words)
     for name in given.names:
         if name not in PAYLOADS:
-            parser.error(f"there is no payload {name!r}, there are {', '.join(PAYLOADS)}")
+            parser.error(f"unknown payload {name!r}, choose from {', '.join(PAYLOADS)}")
     if not given.names and not given.list:
-        parser.error(f"which payloads? There are {', '.join(PAYLOADS)}")
+        parser.error(f"no payload was given, choose from {', '.join(PAYLOADS)}")
     if given.timeout <= 0:
         parser.error(f"--timeout is {given.timeout:g}, it must be above 0")
     try:

@@ -147,4 +147,4 @@ def _weights_only() -> None:
         torch.load(held, weights_only=True)
     except pickle.UnpicklingError:
         return
-    expect(False, "torch.load(weights_only=True) made an object that is no weights")
+    expect(False, "torch.load(weights_only=True) made an object that is not weights")

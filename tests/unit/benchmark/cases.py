@@ -10,6 +10,7 @@ from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.model import Plan, Settings, validate_plan
 from torchbake.benchmark.outcome import Result, read_outcome
 from torchbake.benchmark.records import Where
+from torchbake.core.problem import Problem
 from torchbake.core.processes import Finished
 from torchbake.matrix.yaml_source import Document, parse_document
 
@@ -69,8 +70,8 @@ class Fake:
         self.where = Where(kind="image", name=name, digest=f"sha256:{name}", host=host)
         self.times, self.runs = times or itertools.repeat(0.1).__next__, list[Experiment]()
 
-    def problem(self, experiment: Experiment) -> str:
-        return ""
+    def problem(self, experiment: Experiment) -> Problem | None:
+        return None
 
     def words(self, experiment: Experiment) -> list[str]:
         return ["bench", "--model", experiment.model]

@@ -32,17 +32,17 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
         (finished(late=True), "It did not end within 2 s."),
         (finished(code=137), "It was killed, most often for lack of memory."),
         (finished(code=127, stderr="bench: not found"), "There is no `bench`: bench: not found"),
-        (finished(code=255, stderr="ssh: no such host"), "ssh does not get there: ssh: no such host"),
+        (finished(code=255, stderr="ssh: no such host"), "ssh cannot connect: ssh: no such host"),
         (
             finished(code=125, stderr="docker: Error: no such device.\n\nRun 'docker run --help' for more information"),
             "The engine did not start it: Error: no such device.",
         ),
         (finished(code=1, stderr="Traceback\nKeyError: 'x'"), "It ended with 1 and no result: KeyError: 'x'"),
         (finished('{"bench": 2}'), "Its `bench` speaks version 2 of the contract, and this toolkit 1."),
-        (finished('{"bench": 1'), "Its last line cannot be read: it is no JSON"),
-        (finished(printed(times=[])), "Its result has no right times:"),
-        (finished(printed(throughput=None)), "Its result has no right throughput:"),
-        (finished(printed().replace("0.1", "NaN")), "NaN is no number"),
+        (finished('{"bench": 1'), "Its last line cannot be read: it is not JSON"),
+        (finished(printed(times=[])), "Its result has an invalid times:"),
+        (finished(printed(throughput=None)), "Its result has an invalid throughput:"),
+        (finished(printed().replace("0.1", "NaN")), "NaN is not a number"),
     ],
 )
 def test_what_is_no_result_is_a_sentence(done: Finished, said: str) -> None:

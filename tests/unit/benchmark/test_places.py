@@ -35,7 +35,8 @@ hosts:
 def problem(host: Host, mode: str, *, gpus: int = 1) -> str:
     finder = Finder(engine=None, session=Session(), folder=Path.cwd(), timeout=9, gpu=mode)
     place = finder.place(Named(kind="host", word=host.word, name=host.name), host)
-    return place.problem(experiment(gpus=gpus))
+    found = place.problem(experiment(gpus=gpus))
+    return found.reason if found else ""
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Records
 from torchbake.benchmark.run import Done, PlanRun, begin, figure, milliseconds
 from torchbake.checks.smoke_run import Session
+from torchbake.core.problem import Problem, unknown
 
 MODELS = ("a", "b", "c")
 
@@ -91,11 +92,11 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
 
 def test_what_cannot_be_run_says_why_and_keeps_nobody_waiting(records: Records) -> None:
     class NoGpu(Fake):
-        def problem(self, what: object) -> str:
-            return "no GPU: there is none"
+        def problem(self, what: object) -> Problem:
+            return unknown("no GPU: there is none")
 
     found = [*cases("a"), *cases("b", excluded="a good reason"), *cases("gone")]
-    begun = begin(found, {"a": NoGpu("a"), "b": Fake("b"), "gone": "gone is not in the engine."}, {})
+    begun = begin(found, {"a": NoGpu("a"), "b": Fake("b"), "gone": Problem(reason="gone is not in the engine.")}, {})
     done = PlanRun(records=records, session=Session(), engine=None, limit=60).run(begun)
     assert [(one.state, one.reason) for one in done[::3]] == [
         ("not-run", "no GPU: there is none"), ("excluded", "a good reason"), ("failed", "gone is not in the engine."),

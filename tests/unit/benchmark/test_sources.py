@@ -36,8 +36,8 @@ def test_files_that_are_missing_are_told_with_their_place(tmp_path: Path) -> Non
     text = "models: [a, 'mine.py:Net']\ndata_dir: data\n"
     with pytest.raises(PlanError) as caught:
         demand_files(plan_of(text), document_of(text), tmp_path)
-    assert f"plan.yaml:1: models.1: {tmp_path}/mine.py is no file" in caught.value.message
-    assert f"plan.yaml:2: data_dir: {tmp_path}/data is no folder" in caught.value.message
+    assert f"plan.yaml:1: models.1: {tmp_path}/mine.py is not a file" in caught.value.message
+    assert f"plan.yaml:2: data_dir: {tmp_path}/data is not a folder" in caught.value.message
     (tmp_path / "data").mkdir()
     (tmp_path / "mine.py").touch()
     demand_files(plan_of(text), document_of(text), tmp_path)

@@ -55,7 +55,7 @@ def test_the_same_chart_makes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_version_of_ones_own_is_semver() -> None:
     assert package(CHART, RELEASED, "1.2.3").file == "pytorch-1.2.3.tgz"
-    with pytest.raises(PublishError, match="is no version of a chart"):
+    with pytest.raises(PublishError, match="is not a version of a chart"):
         package(CHART, RELEASED, "v1")
 
 

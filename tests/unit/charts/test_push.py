@@ -84,9 +84,9 @@ def test_a_version_is_written_once() -> None:
 
 def test_without_a_signer_it_is_pushed_and_not_signed() -> None:
     served = Served()
-    push(served.registry(CHARTS), MADE, Idle(hindrance=UNASKED))
+    push(served.registry(CHARTS), MADE, Idle(skip_reason=UNASKED))
     assert len(served.problems()) == 1
-    assert problems(served.registry(CHARTS), MADE.version, served.registry, Idle(hindrance=UNASKED)) == []
+    assert problems(served.registry(CHARTS), MADE.version, served.registry, Idle(skip_reason=UNASKED)) == []
 
 
 def test_what_nobody_signed_is_not_read() -> None:
@@ -162,7 +162,7 @@ def broken(data: bytes) -> Callable[[Served], None]:
         (gone, "which is not there"),
         (others, f"its image: ghcr.io/acme/pytorch@{IMAGE.digest} is not signed"),
         (repointed, "its Chart.yaml says version 9.9.9"),
-        (altered(layers=[]), "is no chart"),
+        (altered(layers=[]), "is not a chart"),
         (unpinned, "its image is not pinned to an immutable tag and a digest"),
         (broken(b"no archive"), "holds no chart"),
         (broken(gzip.compress(b"no archive")), "holds no chart"),

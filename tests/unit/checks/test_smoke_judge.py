@@ -126,7 +126,7 @@ def test_no_code_of_any_node_is_forgiven(codes: list[int]) -> None:
 
 def test_a_crashed_worker_is_named_with_the_cause_of_the_job() -> None:
     first = "run: the job failed. First: rank 2 (node 1, local rank 0): exit code 3."
-    said = f"run: waiting\n{first}\nrun: its last words:\n    ValueError: no\n"
+    said = f"run: waiting\n{first}\nrun: its last lines:\n    ValueError: no\n"
     nodes = [replace(ended(3, stderr=said), at=5.0), replace(ended(3, name="node1", stderr=said), at=4.0)]
     result = only(judge(DDP, nodes))
     assert result.summary == f"node1 ended with 3: {first}"

@@ -41,7 +41,7 @@ def lines(name: str) -> list[list[str]]:
 
 @every_command
 def test_what_a_parser_gives_is_of_the_types_that_the_fields_have(name: str) -> None:
-    """mypy believes the annotations; nothing else holds what argparse gives to them."""
+    """mypy trusts the annotations; nothing else holds what argparse gives to them."""
     kind = cli.load_command(name).Arguments
     types = get_type_hints(kind)
     for line in lines(name):

@@ -225,7 +225,7 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
         (("compare", "cpu runtime", SECOND, "--registry", "ghcr.io/acme"), 2, "--registry does nothing here"),
         (("compare", "cpu runtime", SECOND, "--num_gpus", "-1"), 2, "--num_gpus should be at least 0 (got"),
         (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
-        (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is no part between 0 and 1"),
+        (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is not between 0 and 1"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_right(

@@ -116,8 +116,8 @@ def test_images_that_are_not_as_promised_are_so_for_validate_too(
     assert f"has no release of {CPU}" in told(capsys, "validate", CPU, code=15)[1]
 
 
-def test_a_chart_of_ones_own_is_packed(released: Registries, capsys: Streams, tmp_path: Path) -> None:
-    assert "is no version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
+def test_a_chart_of_ones_own_is_packaged(released: Registries, capsys: Streams, tmp_path: Path) -> None:
+    assert "is not a version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
     assert "Chart.yaml cannot be read" in told(capsys, "package", CPU, "--chart", str(tmp_path), code=16)[1]
     assert told(capsys, "package", CPU, "--chart-version", "2.0.0", "--output", "dist")[0] == "dist/pytorch-2.0.0.tgz\n"
 

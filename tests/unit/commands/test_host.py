@@ -124,7 +124,7 @@ def test_a_dry_run_shows_the_command_and_plays_nothing(capsys: Streams) -> None:
         ((), "What is to be done?"),
         (("aply", "inv"), "Did you mean 'apply'?"),
         (("apply",), "Name an inventory"),
-        (("apply", "inv", "cuda12.8"), "A host has one image"),
+        (("apply", "inv", "cuda12.8"), "A host gets one image"),
         (("remove", "inv", "cpu", "runtime"), "takes no image"),
         (("smoke", "inv", "--offline"), "is an option of `host apply`"),
         (("apply", "inv", "--master", "a"), "is an option of `host smoke`"),

@@ -93,7 +93,7 @@ def test_a_run_ends_with_the_jobs_own_exit_code(here: Path, capsys: Streams, mon
 
 def test_what_running_takes_care_of_is_no_error(here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "job.yaml").write_text(JOB + "timeouts: {job: 60}\n")
-    assert "timeouts.job: compose cannot say this" in told(capsys, "show", "compose", "job.yaml", code=21)[1]
+    assert "timeouts.job: compose cannot express this" in told(capsys, "show", "compose", "job.yaml", code=21)[1]
     told(capsys, "run", "job.yaml", "--target", "compose", "--dry-run")
 
 
@@ -101,11 +101,11 @@ def test_what_a_target_cannot_say_is_an_error_or_a_warning(here: Path, capsys: S
     (here / "job.yaml").write_text(JOB + "priority: high\n")
     out, err = told(capsys, "show", "docker", "job.yaml", code=21)
     assert out == ""
-    assert "job.yaml:5: priority: docker cannot say this" in err
+    assert "job.yaml:5: priority: docker cannot express this" in err
     assert "--lenient" in err
     out, err = told(capsys, "show", "docker", "job.yaml", "--lenient")
     assert "docker run" in out
-    assert "job.yaml:5: priority: docker cannot say this" in err
+    assert "job.yaml:5: priority: docker cannot express this" in err
 
 
 def test_what_a_target_must_be_told_is_an_error_also_when_it_is_lenient(here: Path, capsys: Streams) -> None:
@@ -121,7 +121,7 @@ def test_check_says_for_each_target_whether_it_can_say_all(here: Path, capsys: S
     out, err = told(capsys, "check", "job.yaml")
     assert err == ""
     assert [line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")] == list(TARGETS)
-    assert "docker: job.yaml:5: priority: docker cannot say this" in out
+    assert "docker: job.yaml:5: priority: docker cannot express this" in out
     found = json.loads(told(capsys, "check", "job.yaml", "--format", "json")[0])["targets"]
     problems = {each["name"]: each["problem"] for each in found}
     assert list(problems) == list(TARGETS)
@@ -171,7 +171,7 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
     assert "The manifest fits the schema of: " in err
     assert "fits the schema of: The Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
-    assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
+    assert "no schema for docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 
 def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
@@ -181,7 +181,7 @@ def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
     (here / "train.py").write_text("print('longer')")
     (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
     out, _ = told(capsys, "check", "job.yaml")
-    assert "docker: can say all of it" in out
+    assert "docker: can express all of it" in out
     assert "kubernetes: job.yaml:5: files.folder: " in out
 
 

@@ -196,7 +196,7 @@ _OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",
 @pytest.mark.parametrize("words", _OF_DUE, ids=lambda words: words[0])
 def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str, ...]) -> None:
     said = err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
-    assert f"{words[0]} is of --due" in said
+    assert f"{words[0]} needs --due" in said
 
 
 def test_what_is_of_another_size_is_told_as_left_out(capsys: Streams) -> None:

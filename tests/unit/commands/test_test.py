@@ -1,4 +1,4 @@
-"""The verb `test` without an engine: what is asked for, what verdicts answer, and what makes a verdict old."""
+"""The command `test` without an engine: what is asked for, what verdicts answer, and what makes a verdict old."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from torchbake.checks.pytest_run import Ended, Options, Suite, Target, checks_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import suite_digest, suite_files
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
-from torchbake.commands import test as verb
+from torchbake.commands import test as command
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.image import Image
@@ -59,7 +59,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """What the engine holds; before that, nothing."""
 
     def hold(*tags: str) -> None:
-        monkeypatch.setattr(verb, "connect", lambda: FakeEngine(*tags))
+        monkeypatch.setattr(command, "connect", lambda: FakeEngine(*tags))
 
     hold()
     return hold
@@ -246,8 +246,8 @@ def test_the_plan_has_each_image_once_and_tests_nothing(
     assert not (small.root / "reports/summary.json").exists()
 
 
-def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[verb.Case]:
-    return verb._cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
+def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[command.Case]:
+    return command._cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
 
 
 def test_a_reference_that_is_a_tag_of_the_matrix_has_that_row(small: Project) -> None:

@@ -26,7 +26,7 @@ REASONS = [
     (wrapped(PermissionError(13, "Permission denied")), "you may not open that socket; members of its group"),
     (wrapped(socket.gaierror(-2, "Name or service not known")), "no such host is known."),
     (wrapped(http.client.RemoteDisconnected("Remote end closed")), "it closes the connection."),
-    (wrapped(http.client.BadStatusLine("SSH-2.0")), "what answers is no engine."),
+    (wrapped(http.client.BadStatusLine("SSH-2.0")), "what answers is not an engine."),
     (requests.exceptions.ReadTimeout("Read timed out."), "it says nothing."),
     (DockerException("Invalid bind address protocol: foo://x"), "Invalid bind address protocol: foo://x."),
     (ValueError("Port out of range 0-65535"), "Port out of range 0-65535."),

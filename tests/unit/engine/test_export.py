@@ -1,4 +1,4 @@
-"""An image's packed content is the same, read where the engine keeps it and from what `docker save` writes."""
+"""An image's compressed content is the same, read where the engine keeps it and from what `docker save` writes."""
 
 import io
 import json
@@ -97,9 +97,9 @@ def test_an_index_is_no_image(client: Client, tmp_path: Path) -> None:
         EngineSource(engine=client.engine).take_out(sha256(index), tmp_path / "out", lambda digest: True)
 
 
-def test_an_engine_without_packed_layers_is_told_what_to_do(client: Client, tmp_path: Path) -> None:
+def test_an_engine_without_compressed_layers_is_told_what_to_do(client: Client, tmp_path: Path) -> None:
     client.drivers = []
-    with pytest.raises(EngineError, match="keeps no packed layers") as error:
+    with pytest.raises(EngineError, match="keeps no compressed layers") as error:
         EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
     assert "nox -s setup" in (error.value.hint or "")
     assert client.saves == 0

@@ -56,7 +56,9 @@ def test_how_an_engine_gives_gpus(
     ],
 )
 def test_why_nothing_runs_on_a_gpu(how: Any, mode: str, said: str) -> None:
-    assert Gpu(how=how, reason="CDI is off").why_not(mode) == said
+    problem = Gpu(how=how, reason="CDI is off").problem(mode)
+    assert (problem.reason if problem else "") == said
+    assert problem is None or problem.unknown is (mode != "require")  # to require one is to be wrong without it
 
 
 def test_how_the_engine_is_asked() -> None:

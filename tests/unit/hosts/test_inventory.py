@@ -38,20 +38,20 @@ def test_hosts_come_once_each_in_the_order_of_the_groups() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"_meta": {"hostvars": {}}, "all": 3}'])
 def test_what_is_no_inventory_is_told_as_that(text: str) -> None:
-    with pytest.raises(HostError, match="is no inventory"):
+    with pytest.raises(HostError, match="is not an inventory"):
         read_inventory(text)
 
 
 def test_the_reason_is_that_of_the_format_which_the_ending_names() -> None:
     of_ini, of_yaml = inventory_problem("/x/hosts", SAID), inventory_problem("hosts.yml", OF_YAML)
-    assert of_ini.message == "/x/hosts is no inventory: Section [b:children] includes undefined group 'nope'."
+    assert of_ini.message == "/x/hosts is not an inventory: Section [b:children] includes undefined group 'nope'."
     assert of_yaml.message.endswith('Invalid "hosts" entry for "a" group, requires a dictionary, found something else.')
     assert "class" not in of_yaml.message
 
 
 def test_without_a_known_reason_ansibles_own_last_word_is_told() -> None:
     assert "Completely failed" in inventory_problem("hosts.sh", "[ERROR]: Completely failed to parse\n").message
-    assert inventory_problem("hosts", "").message == "hosts is no inventory: Ansible gave no reason."
+    assert inventory_problem("hosts", "").message == "hosts is not an inventory: Ansible gave no reason."
 
 
 def test_what_is_wrong_with_other_things_is_not_the_inventorys() -> None:
@@ -65,7 +65,7 @@ def test_what_is_wrong_with_other_things_is_not_the_inventorys() -> None:
 
 
 def test_a_limit_that_no_host_fulfils_is_named() -> None:
-    assert no_hosts("inventory", "gpus").message == "No host of inventory fulfils --limit gpus."
+    assert no_hosts("inventory", "gpus").message == "No host of inventory matches --limit gpus."
     assert no_hosts("inventory", "").message == "inventory has no hosts."
 
 
@@ -75,5 +75,5 @@ def test_the_first_of_several_variables_counts_and_a_template_is_refused() -> No
     with pytest.raises(HostError, match="made of a is a template: "):
         host.text("made")
     locked = InventoryHost(name="a", variables={"ansible_port": {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256"}})
-    with pytest.raises(HostError, match="ansible_port of a is no plain value"):
+    with pytest.raises(HostError, match="ansible_port of a is not a plain value"):
         locked.text("ansible_port")

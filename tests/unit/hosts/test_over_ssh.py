@@ -22,7 +22,7 @@ def ended(code: int, stderr: str = "", stdout: str = "", *, late: bool = False) 
 
 def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
     said = ended(255, "Warning: x\nPermission denied (publickey).\n")
-    assert said.how == "did not start: ssh does not get in as pytorch: Permission denied (publickey)."
+    assert said.how == "did not start: ssh cannot log in as pytorch: Permission denied (publickey)."
 
 
 def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> None:
@@ -42,7 +42,7 @@ def test_a_signal_and_a_late_end_are_told_as_they_are() -> None:
         (ended(0, stdout="nonsense"), "its Python ended with 0: it said nothing"),
         (ended(1, stderr="Traceback\nMemoryError"), "its Python ended with 1: MemoryError"),
         (ended(0, stdout=json.dumps({**FACTS, "torch": ""})), "its sandbox has no torch"),
-        (ended(255, "no route"), "ssh does not get in as pytorch: no route"),
+        (ended(255, "no route"), "ssh cannot log in as pytorch: no route"),
     ],
 )
 def test_what_cannot_be_looked_at_is_a_problem(answer: Ended, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,12 @@ def test_what_a_job_says_has_its_place_and_its_key() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("volumes: [{size: 1Gi, mountPath: /b}]", "job.yaml:5: volumes.0.size: toy cannot say this: there is no size"),
-        ("affinity: {nodeAffinity: {a: []}}", "job.yaml:5: affinity: toy cannot say this: there is no place"),
-        ("restarts: 2", "job.yaml:5: restarts: toy cannot say this: not so"),
+        (
+            "volumes: [{size: 1Gi, mountPath: /b}]",
+            "job.yaml:5: volumes.0.size: toy cannot express this: there is no size",
+        ),
+        ("affinity: {nodeAffinity: {a: []}}", "job.yaml:5: affinity: toy cannot express this: there is no place"),
+        ("restarts: 2", "job.yaml:5: restarts: toy cannot express this: not so"),
         ("nodes: 5", "job.yaml:5: nodes: 5 nodes are more than toy takes, 4"),
         ("elastic: 1:5", "job.yaml:5: elastic: 5 nodes are more than toy takes, 4"),
     ],

@@ -72,7 +72,7 @@ def test_an_image_is_a_tag_a_selector_or_a_reference(
     [
         ("image: cuda", "job.yaml:3: image: 'cuda' means 6 images"),
         ("image: cppu", "job.yaml:3: image: 'cppu' selects nothing. Nearest: cpu"),
-        ("image: 'a/B:c'", "job.yaml:3: image: 'a/B:c' is no image reference."),
+        ("image: 'a/B:c'", "job.yaml:3: image: 'a/B:c' is not an image reference."),
         ("image: cpu runtime\nresources: {gpu: 1}", "4: resources.gpu: 1 for 2.13.0-cpu-runtime-debian12, a CPU image"),
         ("image: ghcr.io/x/pytorch:2.13.0-cpu-runtime-debian12-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
         ("image: a/b\nfiles: {folder: nowhere}", "job.yaml:4: files.folder: there is no folder "),
@@ -87,7 +87,7 @@ def test_what_is_wrong_outside_of_the_file_is_told_by_its_key(
 
 def test_without_a_matrix_an_image_is_a_reference(tmp_path: Path) -> None:
     assert prepared(tmp_path, "image: a/b:c", None).image == "a/b:c"
-    assert "'cpu' is of a matrix, and there is none here" in problem(tmp_path, "image: cpu", None)
+    assert "'cpu' names an image of a matrix, but there is no matrix here" in problem(tmp_path, "image: cpu", None)
 
 
 def test_the_user_is_that_of_the_matrixs_image(tmp_path: Path) -> None:
@@ -124,9 +124,12 @@ def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("folder", "link: leads to no file, and only files are carried: correct it, or take it out of the folder"),
-        ("nothing", "link: leads to no file"),
-        ("queue", "queue: is no file"),
+        (
+            "folder",
+            "link: does not lead to a file, and only files are carried: correct it, or take it out of the folder",
+        ),
+        ("nothing", "link: does not lead to a file"),
+        ("queue", "queue: is not a file"),
         ("name", "its name is not UTF-8"),
         ("loop", "files.folder: "),
     ],

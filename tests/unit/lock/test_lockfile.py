@@ -108,9 +108,9 @@ def test_a_lock_knows_cuda_cudnn_and_nccl(pins: list[Pin], versions: tuple[str |
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("", "no lock", id="empty"),
-        pytest.param("torch==2.10.0\n", "no lock", id="written by hand"),
-        pytest.param(TEXT.replace("# inputs:", "# input:"), "no lock", id="no inputs"),
+        pytest.param("", "torchbake did not write it", id="empty"),
+        pytest.param("torch==2.10.0\n", "torchbake did not write it", id="written by hand"),
+        pytest.param(TEXT.replace("# inputs:", "# input:"), "torchbake did not write it", id="no inputs"),
         pytest.param(
             TEXT.replace(f" \\\n    --hash=sha256:{'a' * 64}\n    # via torch", "", 1), "no hash", id="no hash"
         ),

@@ -78,4 +78,4 @@ def test_what_was_locked_before_is_nothing_to_tell_again(telling: Callable[..., 
 
 def test_indexes_that_cannot_be_asked_are_told_and_end_nothing(telling: Callable[..., list[str]]) -> None:
     (said,) = telling("0.11.3", {"fails": "no network"})
-    assert "could not be asked: no network" in said
+    assert "could not ask whether newer versions exist: no network" in said

@@ -51,7 +51,7 @@ def test_a_certificate_of_an_authority_is_taken(tmp_path: Path) -> None:
         (AUTHORITY.replace("M", "*", 3), "not a certificate that OpenSSL can read"),
         (AUTHORITY.replace(AUTHORITY[60:120], ""), "not a certificate that OpenSSL can read"),
         (AUTHORITY.partition("-----END")[0], "not a certificate that OpenSSL can read"),
-        (SERVER, "no authority's certificate"),
+        (SERVER, "not an authority's certificate"),
         ("\xff", "is not PEM; make it so: openssl x509 -inform der"),
         (AUTHORITY + "#" * (1 << 20), "too large"),
     ],
@@ -139,9 +139,9 @@ def test_folders_that_come_with_files_are_the_matrixs_too_but_never_the_users_ow
     [
         ("files: [{source: job.pi, target: /x}]", "did you mean 'job.py'?"),
         ("files: [{source: conf, target: /x}]", "conf: is a folder; write it with a slash"),
-        ("files: [{source: job.py/, target: /x}]", "job.py/: is no folder"),
+        ("files: [{source: job.py/, target: /x}]", "job.py/: is not a folder"),
         ("files: [{source: links/, target: /x}]", "holds away, which is neither a file nor a folder"),
-        ("files: [{source: opt/, target: /opt}]", "holds venv, and /opt/venv cannot be"),
+        ("files: [{source: opt/, target: /opt}]", "holds venv, and /opt/venv is not allowed"),
     ],
 )
 def test_what_is_wrong_with_files_is_told(line: str, words: str, folder: Path) -> None:

@@ -41,7 +41,7 @@ def test_without_one_nothing_is_left_out(tmp_path: Path) -> None:
 
 def test_a_pattern_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / ".dockerignore").write_text("[z-a]")
-    with pytest.raises(MatrixError, match=r"\.dockerignore: '\[z-a\]' is no pattern that Docker reads"):
+    with pytest.raises(MatrixError, match=r"\.dockerignore: '\[z-a\]' is not a pattern that Docker reads"):
         read_ignore(tmp_path).leaves_out("a")
 
 

@@ -146,12 +146,14 @@ NAMES = [
 # What would be an instruction, an option or another package, in a Dockerfile or to apt.
 BASE12 = 'debian12: {image: "debian:bookworm-slim", '
 INJECTIONS = [
-    broken("image", BASE12, f'debian12: {{image: "debian\\nRUN id", {HERE}\n    ', "debian12.image", "no image ref"),
-    broken("an option", BASE12, f"debian12: {{image: --platform=x debian, {HERE}\n    ", ".image", "no image ref"),
-    broken("image's variable", BASE12, f'debian12: {{image: "debian:$TAG", {HERE}\n    ', ".image", "no image ref"),
+    broken(
+        "image", BASE12, f'debian12: {{image: "debian\\nRUN id", {HERE}\n    ', "debian12.image", "not an image ref"
+    ),
+    broken("an option", BASE12, f"debian12: {{image: --platform=x debian, {HERE}\n    ", ".image", "not an image ref"),
+    broken("image's variable", BASE12, f'debian12: {{image: "debian:$TAG", {HERE}\n    ', ".image", "not an image ref"),
     broken("image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 64}', {HERE}\n    ", ".image", "a tag"),
-    broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "takes away"),
-    broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "takes away"),
+    broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "would remove"),
+    broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("apt's pattern", DEVEL, f"    packages: {{apt: ['lib.+']}} {HERE}\n", ".packages.apt.0", "pattern"),
     broken("apt's option", DEVEL, f"    packages: {{apt: ['-oX=y']}} {HERE}\n", ".packages.apt.0", "not a Debian"),
     broken("apt's words", DEVEL, f"    packages: {{apt: ['g++; id']}} {HERE}\n", ".packages.apt.0", "not a Debian"),
@@ -161,13 +163,15 @@ INJECTIONS = [
     broken("label's variable", SOURCE, f"source: a$INPUTS {HERE}", "source", "$"),
     broken("reason", REASON, f'    reason: "extensions \\e[2J" {HERE}\n', "exclude.0.reason", "control characters"),
     broken("digits", 'python: "3.13"}', f'python: "3.\u0661\u0663"}} {HERE}', "bases.debian13.python", "form"),
-    broken("CUDA's digits", CUDA, f"    accelerator: cuda12.\u0668 {HERE}\n", "rows.1.accelerator", "no accelerator"),
+    broken(
+        "CUDA's digits", CUDA, f"    accelerator: cuda12.\u0668 {HERE}\n", "rows.1.accelerator", "not an accelerator"
+    ),
 ]
 
 INDEXES = [
     broken("accelerator", SOURCE, f"{SOURCE}\nindexes: {{gpu: 'https://x'}} {HERE}", "indexes.gpu", "form"),
     broken("in a row", CPU, f"{CPU}    indexes: {{cuda12.: 'https://x'}} {HERE}\n", "rows.0.indexes", "form"),
-    broken("a folder", SOURCE, f"{SOURCE}\nindexes: {{cpu: /srv/wheels}} {HERE}", "indexes.cpu", "no address"),
+    broken("a folder", SOURCE, f"{SOURCE}\nindexes: {{cpu: /srv/wheels}} {HERE}", "indexes.cpu", "not the address"),
     broken(
         "a login", SOURCE, f"{SOURCE}\nindexes: {{cpu: 'https://me:pw@x/cpu'}} {HERE}", "indexes.cpu", "TORCHBAKE_IN"
     ),
@@ -217,8 +221,8 @@ OWN = [
     broken("secret of an image", "init:\n", images('"2.13.0-*": {env: {API_KEY: x}}'), "images.2.13.0-*.env", "secret"),
     own("certificates: [/etc/acme.pem]", "rows.0.certificates.0", "outside of the matrix's folder"),
     own("certificates: [a/../../acme.pem]", "rows.0.certificates.0", "outside of the matrix's folder"),
-    own("certificates: ['a b.pem']", "rows.0.certificates.0", "no path such as"),
-    own("certificates: ['a,target=/x']", "rows.0.certificates.0", "no path such as"),
+    own("certificates: ['a b.pem']", "rows.0.certificates.0", "not a path such as"),
+    own("certificates: ['a,target=/x']", "rows.0.certificates.0", "not a path such as"),
     own("certificates: [a//b.pem]", "rows.0.certificates.0", "single slashes"),
     own("certificates: [folder/]", "rows.0.certificates.0", "name each certificate"),
     own("certificates: [images/a.pem]", "rows.0.certificates.0", "the toolkit's"),
@@ -229,9 +233,9 @@ OWN = [
     file("job.py", "x", ".target", "from the root on"),
     file("job.py", "/", ".target", "from the root on"),
     file("job.py", "/a/../b", ".target", "single slashes"),
-    file("job.py", "'/a b'", ".target", "no place such as"),
+    file("job.py", "'/a b'", ".target", "not a path such as"),
     *(
-        file("job.py", taken, ".target", f"{taken} cannot be")
+        file("job.py", taken, ".target", f"{taken} is not allowed")
         for taken in ("/proc/x", "/sys/x", "/dev/x", "/opt/venv/x", "/opt/torchbake", "/pytorch/x", "/bin/tini")
     ),
     file("job.py", "/etc/ssl/certs/x.pem", ".target", "name yours in `certificates`"),
@@ -243,8 +247,12 @@ OWN = [
         )
         for folder in ("/etc", "/usr/bin", "/app", "/home/torch", "/opt", "/var/lib", "/usr/local/lib", "/etc/ssl")
     ),
-    own("files: [{source: a, target: /x}, {source: b/, target: /x/y/z}]", "rows.0.files", "/x/y/z cannot be, as /x is"),
-    own("files: [{source: a, target: /x/y}, {source: b, target: /x}]", "rows.0.files", "/x/y cannot be, as /x is"),
+    own(
+        "files: [{source: a, target: /x}, {source: b/, target: /x/y/z}]",
+        "rows.0.files",
+        "/x/y/z is impossible, as /x is",
+    ),
+    own("files: [{source: a, target: /x/y}, {source: b, target: /x}]", "rows.0.files", "/x/y is impossible, as /x is"),
     file("job.py", "/x, mode: 4755", ".mode", "form"),
     file("job.py", "/x, mode: 0648", ".mode", "form"),
     file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),

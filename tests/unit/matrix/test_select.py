@@ -155,7 +155,7 @@ def test_the_chosen_stay_in_the_matrixs_order() -> None:
     ("words", "reason"),
     [
         (("cuda12",), "accelerator is cpu, not cuda12"),
-        (("all", "!cpu"), "taken away by !cpu"),
+        (("all", "!cpu"), "excluded by !cpu"),
         (("2.10.0", "2.9.1"), "torch is 2.13.0, not 2.10.0 or 2.9.1"),
         (("py3.13",), "python is py3.11, not py3.13"),
         (("volume-permissions",), "only init images are named"),

@@ -44,8 +44,8 @@ def proof(name: str, **facts: object) -> Proof:
     known = {
         "id": name, "files": FILES, "lock": LOCK, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
         "digest": "sha256:" + "b" * 64, "tag": f"{name}-r0", "counts": {"passed": 64, "failed": 0, "not-run": 1},
-        "not_run": {"smoke.nccl": "there is no GPU"}, "packed_bytes": 246_300_000, "unpacked_bytes": 900_000_000,
-        "seconds": Seconds(build=61.2, test=57, publish=1.7),
+        "not_run": {"smoke.nccl": "there is no GPU"}, "compressed_bytes": 246_300_000,
+        "uncompressed_bytes": 900_000_000, "seconds": Seconds(build=61.2, test=57, publish=1.7),
     }  # fmt: skip
     return Proof.model_validate(known | facts)
 

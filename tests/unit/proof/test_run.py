@@ -48,7 +48,7 @@ PUBLISHED = {"problem": "", "action": "release", "digest": DIGEST, "tested": DIG
 
 @dataclass
 class Commands:
-    """`python -m torchbake VERB ID …` in memory. ``say`` is what each verb says of an image; a text as it is."""
+    """`python -m torchbake COMMAND ID …` in memory. ``say`` is what each command says of an image; a text as it is."""
 
     say: dict[str, Any] = field(default_factory=lambda: {"build": BUILT, "test": TESTED, "publish": PUBLISHED})
     asked: list[str] = field(default_factory=list)
@@ -57,15 +57,15 @@ class Commands:
 
     def __call__(self, process: Process) -> int:
         assert process.command[1:3] == ["-m", "torchbake"]
-        verb = process.command[3]
+        command = process.command[3]
         self.asked.append(" ".join(process.command[3:]))
-        if verb == self.hangs:
+        if command == self.hangs:
             process.wait_for_attention()
             interrupt()
             return 128 + process.hear()
-        said = self.say[verb]
+        said = self.say[command]
         process.say(said if isinstance(said, str) else json.dumps({"images": [said]}))
-        return self.codes.get(verb, 0)
+        return self.codes.get(command, 0)
 
 
 @dataclass
@@ -120,11 +120,11 @@ def test_a_record_says_what_every_step_found(works: Works) -> None:
     assert state_of(proof, MADE) is State.PASSED
     assert (proof.id, proof.files, proof.lock) == (CPU, MADE.files, MADE.lock)
     assert (proof.digest, proof.tag) == (released, f"{CPU}-r0")
-    assert (proof.unpacked_bytes, proof.counts) == (900, TESTED["counts"])
+    assert (proof.uncompressed_bytes, proof.counts) == (900, TESTED["counts"])
     assert (proof.not_run, proof.waived) == ({"smoke.nccl": "there is no GPU"}, {"users.root": "it is an init image"})
     manifest = works.layout.find(released)
     assert manifest
-    assert proof.packed_bytes == sum(layer.size for layer in manifest.layers)
+    assert proof.compressed_bytes == sum(layer.size for layer in manifest.layers)
 
 
 def test_the_commands_are_those_that_users_type(works: Works) -> None:
@@ -160,34 +160,34 @@ FAILURES: Mapping[str, tuple[str, Any, str, list[str]]] = {
         "publish", {**PUBLISHED, "digest": "sha256:theirs"},
         "publish: the registry has another build of the same inputs (sha256:theirs)", ["build", "test", "publish"],
     ),
-    "a verb that said nothing": ("test", "", "test: ended with exit code 3", ["build", "test"]),
-    "a verb that said something else": ("test", "Killed", "test: ended with exit code 3", ["build", "test"]),
-    "a verb that knows no such image": ("build", '{"images": []}', "build: ended with exit code 3", ["build"]),
+    "a command that said nothing": ("test", "", "test: ended with exit code 3", ["build", "test"]),
+    "a command that said something else": ("test", "Killed", "test: ended with exit code 3", ["build", "test"]),
+    "a command that knows no such image": ("build", '{"images": []}', "build: ended with exit code 3", ["build"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FAILURES)
 def test_what_does_not_end_well_is_in_the_record_and_no_later_step_is_made(works: Works, case: str) -> None:
-    verb, said, problem, verbs = FAILURES[case]
-    works.commands.say[verb], works.commands.codes[verb] = said, 3
+    command, said, problem, commands = FAILURES[case]
+    works.commands.say[command], works.commands.codes[command] = said, 3
     proof = works.prove()
     assert proof.problem == problem
     assert state_of(proof, MADE) is State.FAILED
-    assert [text.partition(" ")[0] for text in works.commands.asked] == verbs
+    assert [text.partition(" ")[0] for text in works.commands.asked] == commands
     assert proof.digest == ""
 
 
 def test_an_image_that_is_there_already_is_proved_too(works: Works) -> None:
     works.commands.say["build"] = {**BUILT, "status": "up-to-date", "size_bytes": None}
     proof = works.prove()
-    assert (proof.problem, proof.unpacked_bytes) == ("", 0)
+    assert (proof.problem, proof.uncompressed_bytes) == ("", 0)
 
 
 def test_where_there_is_room_everything_stays(works: Works) -> None:
     digests = works.hold(CPU, DEVEL)
     works.prove(CUDA, room=works.free)
     assert set(works.daemon.pictures) == set(digests.values())
-    assert works.said == [f"{verb} {CUDA}" for verb in ("build", "test", "publish")]
+    assert works.said == [f"{command} {CUDA}" for command in ("build", "test", "publish")]
 
 
 def test_where_the_disk_is_short_finished_images_go_but_those_of_the_next_ones_stack(

@@ -125,9 +125,9 @@ def test_a_manifest_of_any_bytes_is_a_value_or_an_error(data: bytes, kind: str) 
 )
 def test_what_is_no_descriptor_is_refused(descriptor: object) -> None:
     manifest = Manifest(data=json.dumps({"config": descriptor, "layers": [descriptor]}).encode(), media_type=MANIFEST)
-    with pytest.raises(RegistryError, match="no descriptor"):
+    with pytest.raises(RegistryError, match="not a descriptor"):
         _ = manifest.config
-    with pytest.raises(RegistryError, match="no descriptor"):
+    with pytest.raises(RegistryError, match="not a descriptor"):
         _ = manifest.layers
 
 
@@ -225,7 +225,7 @@ def test_a_record_of_any_bytes_is_one_or_an_error_of_a_line(data: bytes) -> None
 
 
 def test_a_record_that_is_none_is_named_with_its_first_fault() -> None:
-    with pytest.raises(RegistryError, match=r"h/a/b:t.release is no release record: 'state: Field required'"):
+    with pytest.raises(RegistryError, match=r"h/a/b:t.release is not a release record: 'state: Field required'"):
         parse_record(b'{"size": -1}', "h/a/b:t.release")
 
 

@@ -81,8 +81,8 @@ def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list
     holder: Held | None = None
     for number, (torch, cuda) in enumerate(releases):
         about = labels(f"image {number}", torch=torch, cuda=cuda)
-        moves, kept = moves_to(str(number), about, {"latest": holder})
-        assert len(moves) + len(kept) == 1
+        moves, held_back = moves_to(str(number), about, {"latest": holder})
+        assert len(moves) + len(held_back) == 1
         if moves:
             holder = Held(digest=str(number), labels=about)
     assert holder
@@ -94,14 +94,14 @@ def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list
 
 def test_versions_are_no_decimal_numbers() -> None:
     newer = Held(digest="a", labels=labels("a", cuda="12.10.1"))
-    moves, kept = moves_to("b", labels("b", cuda="12.9.79"), {"cuda12": newer})
-    assert (moves, kept) == ((), {"cuda12": "a is newer"})
+    moves, held_back = moves_to("b", labels("b", cuda="12.9.79"), {"cuda12": newer})
+    assert (moves, held_back) == ((), {"cuda12": "a is newer"})
 
 
 def test_a_tag_of_somebody_else_is_left_alone() -> None:
-    moves, kept = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
+    moves, held_back = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
     assert moves == ()
-    assert kept == {"latest": "it holds an image that is not ours (123)"}
+    assert held_back == {"latest": "it holds an image that is not ours (123)"}
 
 
 @pytest.mark.parametrize(

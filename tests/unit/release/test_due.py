@@ -37,7 +37,7 @@ def release(inputs: str = "files on old", base: str = "old", *, recorded: bool =
     [
         (today("old"), None, "not released yet"),
         (today("old"), Release(tag=TAG, image=None, recorded=False), f"{TAG} is listed, but not served"),
-        (today("old"), release(name="another"), f"{TAG} is no image of this name"),
+        (today("old"), release(name="another"), f"{TAG} is not an image of this name"),
         (today("old"), release(recorded=False), f"the release of {TAG} was interrupted"),
         (today("old", files="others"), release(), f"its inputs changed since {TAG}"),
         (today("old"), release(inputs=""), f"its inputs changed since {TAG}"),

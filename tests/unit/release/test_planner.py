@@ -45,7 +45,7 @@ def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None
     assert asked <= {"GET", "HEAD"}
 
 
-def test_kept_rolling_tags_are_no_reason_to_do_anything(place: Place) -> None:
+def test_rolling_tags_that_are_held_back_are_no_reason_to_do_anything(place: Place) -> None:
     place.publish(place.candidate(), keep=True)
     assert Planner(place.registry(), keep_rolling=True).plan(place.candidate()).action == "nothing"
     assert Planner(place.registry()).plan(place.candidate()).action == "finish"
@@ -70,7 +70,7 @@ def test_with_a_key_another_build_must_be_signed_by_it(place: Place) -> None:
 
 
 @pytest.mark.parametrize("part", ["sbom", "provenance"])
-def test_what_was_overwritten_beside_the_candidate_is_due_and_beside_another_image_is_not(
+def test_what_was_attached_to_the_candidate_and_overwritten_is_due_and_that_of_another_image_is_not(
     place: Place, part: str
 ) -> None:
     ours, other = place.candidate(), place.candidate(build="another machine")

@@ -36,7 +36,7 @@ from torchbake.release.record import Judgement, Record, find_record, read_record
 
 OURS = "2.7.1-cuda12.6"
 TAGS = (OURS, "2.7", "latest")
-UNSIGNED = Idle(hindrance="no key was given")
+UNSIGNED = Idle(skip_reason="no key was given")
 PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")
 
 
@@ -107,9 +107,9 @@ class Place:
         content = self.small.describe(_content(manifest))
         attached = {}
         for artifact in content:
-            beside = put_artifact(self.registry(), artifact, manifest)
-            self.registry().put(beside, artifact_tag(tag, artifact.name))
-            attached[artifact.name] = beside.digest
+            pushed = put_artifact(self.registry(), artifact, manifest)
+            self.registry().put(pushed, artifact_tag(tag, artifact.name))
+            attached[artifact.name] = pushed.digest
         said = {
             "state": "begun", "id": OURS, "tag": tag, "digest": candidate.digest, "released": "2026-01-01",
             "inputs": candidate.labels["org.torchbake.inputs"], "size": 1, "layers": 1, "labels": candidate.labels,
@@ -146,7 +146,7 @@ PLANTS: Mapping[str, Callable[[Place, Candidate], object]] = {
 }
 
 
-@pytest.mark.parametrize("keep", [False, True], ids=["rolling", "kept"])
+@pytest.mark.parametrize("keep", [False, True], ids=["rolling", "left"])
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_revision_is_neither_signed_nor_promoted(
     place: Place, signer: Signer, plant: str, *, keep: bool
@@ -190,7 +190,7 @@ def test_a_record_of_ours_does_not_stand_for_another_revision(place: Place) -> N
     place.publish(first, place.key)
     found = find_record(place.registry(), f"{OURS}-r0")
     assert found
-    # All of it is signed by us: the image, what lies beside it, and the record.
+    # All of it is signed by us: the image, what is attached to it, and the record.
     for part in PARTS:
         place.store.tags[f"{OURS}-r1{part}"] = place.store.tags[f"{OURS}-r0{part}"]
     for attempt in (lambda: place.finish(place.key), lambda: place.forward(signer=place.key)):
@@ -228,7 +228,7 @@ def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: P
     assert finished.action == "finish"
     record = place.record()
     assert (record.state, record.verdict, place.rolling()) == ("released", judged("ours"), {ours.digest})
-    if not signer.hindrance:
+    if not signer.skip_reason:
         assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
 
 
@@ -277,7 +277,7 @@ def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures
 def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place) -> None:
     there, here = place.candidate(build="another machine"), place.candidate(build="this machine")
     place.publish(there, keep=True)
-    with pytest.raises(PublishError, match=f"holds {there.digest}, and {here.digest} is what was tested here"):
+    with pytest.raises(PublishError, match=f"holds {there.digest}, and {here.digest} was tested here"):
         place.publish(here)
     place.finish()
     published = place.publish(here)
@@ -285,7 +285,7 @@ def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place
     assert place.rolling() == {there.digest}
 
 
-def test_nothing_that_lies_beside_an_image_is_signed_for_being_there(place: Place) -> None:
+def test_nothing_that_is_attached_to_an_image_is_signed_for_being_there(place: Place) -> None:
     ours = place.candidate()
     good = place.publish(ours, place.key, keep=True)
     assert good.sent
@@ -308,7 +308,7 @@ def test_a_record_that_is_none_is_written_anew_for_the_tested_image_alone(place:
     image = place.plant(ours)
     broken = put_artifact(place.registry(), Artifact(name="release", media_type="text/plain", text=text), image)
     place.registry().put(broken, f"{OURS}-r0.release")
-    with pytest.raises(PublishError, match="its record is none"):
+    with pytest.raises(PublishError, match="its record cannot be read"):
         place.finish()
     assert place.publish(ours).decision.action == "finish"
     assert place.record().state == "released"
@@ -345,13 +345,13 @@ def killed_at(key: str) -> Heard:
     return heard
 
 
-@pytest.mark.parametrize("begun", ["kept", "killed before its tags moved", "killed after its tags moved"])
+@pytest.mark.parametrize("begun", ["left", "killed before its tags moved", "killed after its tags moved"])
 def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
     place: Place, signer: Signer, begun: str
 ) -> None:
     first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
     place.publish(first, signer)
-    if begun == "kept":
+    if begun == "left":
         place.publish(second, signer, keep=True)
     else:
         puts: list[str] = []
@@ -371,7 +371,7 @@ def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
         assert held
         assert held.action == "held"
         assert (place.rolling(), place.record(1).state) == ({first.digest}, "begun")
-    if begun == "kept":
+    if begun == "left":
         place.forward()
         assert place.rolling() == {second.digest}
         finished = place.finish(signer)

@@ -48,7 +48,7 @@ def test_all_tags_move(store: Store) -> None:
     assert store.tags == dict.fromkeys(TAGS, NEW.digest)
 
 
-def test_what_is_there_already_is_no_hindrance(store: Store) -> None:
+def test_what_is_there_already_is_left_alone(store: Store) -> None:
     store.tags["2.13"] = NEW.digest
     move_tags(MemoryRegistry(store), NEW, MOVES)
     assert store.tags == dict.fromkeys(TAGS, NEW.digest)

@@ -109,7 +109,7 @@ def test_a_promotion_keeps_what_was_recorded_and_where_tags_were_before(place: P
     assert {moved.tag: moved.before for moved in place.record(1).rolling} == {
         OURS: first.digest, "2.7": first.digest, "latest": second.digest,
     }  # fmt: skip
-    same = {"rolling": (), "state": "", "kept": {}}
+    same = {"rolling": (), "state": "", "held_back": {}}
     assert place.record(1).model_copy(update=same) == begun.model_copy(update=same)
     assert place.record(1).state == "released"
 

@@ -79,7 +79,7 @@ KNOWN = Known(
         ),
         INIT.id: InRegistry(
             repository="registry.example:5000/acme/volume-permissions", tag="1.0.0-r0", digest=digest("c"),
-            layers=(layer("volume-permissions", 43_000, "p3"),), problem="its record is no release record",
+            layers=(layer("volume-permissions", 43_000, "p3"),), problem="its record is not a release record",
         ),
     },
     locks={CPU.id: lock_for(CPU, cpu_pins()), CUDA.id: lock_for(CUDA, cuda_pins())},

@@ -32,7 +32,7 @@ PERL = Package(
 )
 
 
-def bill(*packages: Package, subject: Subject = SUBJECT, system: System = DEBIAN) -> dict[str, Any]:
+def sbom(*packages: Package, subject: Subject = SUBJECT, system: System = DEBIAN) -> dict[str, Any]:
     text = sbom_text(subject, Contents(packages=packages, system=system))
     assert VALIDATOR.validate_str(text) is None
     found: dict[str, Any] = json.loads(text)
@@ -41,14 +41,14 @@ def bill(*packages: Package, subject: Subject = SUBJECT, system: System = DEBIAN
 
 def licensed(*licenses: str, kind: str = "python") -> Any:
     fields: dict[str, Any] = {"kind": kind, "name": "a", "version": "1", "licenses": licenses}
-    (component,) = bill(Package(**fields))["components"]
+    (component,) = sbom(Package(**fields))["components"]
     stated = component.get("licenses", [])
     assert all(one.get("license", one)["acknowledgement"] == "declared" for one in stated)
     return [one.get("expression") or one["license"].get("id") or (one["license"]["name"],) for one in stated]
 
 
 def test_the_subject_is_the_image_at_its_digest() -> None:
-    found = bill(TORCH)
+    found = sbom(TORCH)
     assert found["metadata"]["component"] == {
         "type": "container",
         "name": "acme/pytorch",
@@ -61,7 +61,7 @@ def test_the_subject_is_the_image_at_its_digest() -> None:
 
 
 def test_a_package_is_named_by_its_url_and_says_where_it_is() -> None:
-    perl, torch = bill(PERL, TORCH)["components"]
+    perl, torch = sbom(PERL, TORCH)["components"]
     assert torch == {
         "type": "library",
         "name": "torch",
@@ -86,13 +86,13 @@ def test_a_package_is_named_by_its_url_and_says_where_it_is() -> None:
 def test_a_debian_package_is_of_the_distribution_that_the_image_is(
     system: System, begin: str, distro: str | None
 ) -> None:
-    (component,) = bill(PERL, system=system)["components"]
+    (component,) = sbom(PERL, system=system)["components"]
     assert component["purl"].startswith(begin)
     assert distro in component["purl"] if distro else "distro" not in component["purl"]
 
 
 def test_the_image_depends_on_every_package() -> None:
-    found = bill(PERL, TORCH)
+    found = sbom(PERL, TORCH)
     edges = {edge["ref"]: edge.get("dependsOn", []) for edge in found["dependencies"]}
     assert edges.pop(f"pkg:oci/pytorch@{DIGEST}") == sorted(part["bom-ref"] for part in found["components"])
     assert edges == {part["bom-ref"]: [] for part in found["components"]}
@@ -127,17 +127,17 @@ def test_licenses_of_a_debian_packages_files_hold_together() -> None:
 )
 def test_the_time_is_the_images_or_none(created: str | None, told: str | None) -> None:
     subject = Subject(name="a", version="", digest=DIGEST, created=created)
-    assert bill(subject=subject)["metadata"].get("timestamp") == told
+    assert sbom(subject=subject)["metadata"].get("timestamp") == told
 
 
 def test_an_image_without_packages_says_so() -> None:
-    assert bill()["components"] == []
+    assert sbom()["components"] == []
 
 
 def test_the_serial_number_is_of_the_digest_alone() -> None:
     other = Subject(name="acme/pytorch", version="2.13.0-cpu", digest=f"sha256:{'b2' * 32}", created=CREATED)
-    assert bill(TORCH)["serialNumber"] == bill(PERL)["serialNumber"] == "urn:uuid:bd2d8509-0335-5e35-abaa-0e0e51b99cd1"
-    assert bill(subject=other)["serialNumber"] != bill()["serialNumber"]
+    assert sbom(TORCH)["serialNumber"] == sbom(PERL)["serialNumber"] == "urn:uuid:bd2d8509-0335-5e35-abaa-0e0e51b99cd1"
+    assert sbom(subject=other)["serialNumber"] != sbom()["serialNumber"]
 
 
 WORDS = st.sampled_from(["MIT", "ISC", "MIT OR ISC", "our own", "a\tb", "ü", "LicenseRef-x", "GPL-2.0-only AND MIT"])
@@ -188,9 +188,9 @@ def layers(tmp_path: Path) -> list[Layer]:
 
 
 def test_an_image_is_read_once_and_then_answered_without_its_engine(tmp_path: Path, layers: list[Layer]) -> None:
-    source, memory = FakeSource(layers), tmp_path / "packages"
-    first = look_into(source, source.manifest.digest, memory)[1]
-    content, second = look_into(source, source.manifest.digest, memory)
+    source, cache = FakeSource(layers), tmp_path / "packages"
+    first = look_into(source, source.manifest.digest, cache)[1]
+    content, second = look_into(source, source.manifest.digest, cache)
     assert first == second
     assert [package.name for package in first.packages] == ["bash", "numpy"]
     assert source.asked == [[layer.digest for layer in layers]]
@@ -198,24 +198,24 @@ def test_an_image_is_read_once_and_then_answered_without_its_engine(tmp_path: Pa
 
 
 def test_of_the_next_image_only_new_layers_are_taken(tmp_path: Path, layers: list[Layer]) -> None:
-    memory = tmp_path / "packages"
+    cache = tmp_path / "packages"
     for count in (1, 2):
         source = FakeSource(layers[:count])
-        look_into(source, source.manifest.digest, memory)
+        look_into(source, source.manifest.digest, cache)
         assert source.asked == [[layers[count - 1].digest]]
 
 
 def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, layers: list[Layer]) -> None:
-    source, memory = FakeSource(layers), tmp_path / "packages"
-    look_into(source, source.manifest.digest, memory)
-    (note,) = memory.glob("*.manifest.json")
+    source, cache = FakeSource(layers), tmp_path / "packages"
+    look_into(source, source.manifest.digest, cache)
+    (note,) = cache.glob("*.manifest.json")
     note.write_bytes(b"{}")
-    assert len(look_into(source, source.manifest.digest, memory)[1].packages) == 2
+    assert len(look_into(source, source.manifest.digest, cache)[1].packages) == 2
     assert source.asked[1:] == [[]]
     assert sha256(note.read_bytes()) == source.manifest.digest
 
 
-def test_without_a_memory_that_can_be_written_every_look_reads_the_layers(tmp_path: Path, layers: list[Layer]) -> None:
+def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(tmp_path: Path, layers: list[Layer]) -> None:
     (tmp_path / "file").touch()
     source = FakeSource(layers)
     for _ in range(2):
@@ -223,14 +223,14 @@ def test_without_a_memory_that_can_be_written_every_look_reads_the_layers(tmp_pa
     assert source.asked[0] == source.asked[1] == [layer.digest for layer in layers]
 
 
-def test_a_release_makes_its_bill_of_the_content_that_it_has(tmp_path: Path, layers: list[Layer]) -> None:
-    memory, manifest = tmp_path / "packages", FakeSource(layers).manifest
-    assert all(unread(memory)(layer.digest) for layer in layers)
+def test_a_release_makes_its_sbom_of_the_content_that_it_has(tmp_path: Path, layers: list[Layer]) -> None:
+    cache, manifest = tmp_path / "packages", FakeSource(layers).manifest
+    assert all(unread(cache)(layer.digest) for layer in layers)
     whole = Content(manifest=manifest, folder=tmp_path)
     words: dict[str, Any] = {"name": "acme/pytorch", "version": "1", "created": CREATED}
-    text = sbom_of(whole, memory, **words)
-    assert not any(unread(memory)(layer.digest) for layer in layers)
-    assert sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), memory, **words) == text
+    text = sbom_of(whole, cache, **words)
+    assert not any(unread(cache)(layer.digest) for layer in layers)
+    assert sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), cache, **words) == text
     assert sbom_of(whole, None, **words) == text
     assert VALIDATOR.validate_str(text) is None
     with pytest.raises(EngineError, match="not at hand"):

@@ -238,30 +238,30 @@ def test_the_system_is_what_its_release_file_says(tmp_path: Path) -> None:
 
 
 def test_a_remembered_layer_is_not_read_again(tmp_path: Path) -> None:
-    memory = tmp_path / "state/packages"
+    cache = tmp_path / "state/packages"
     layers = image(tmp_path, wheel(), {STATUS: BASH, "opt/venv": symlink("/elsewhere")}, packer="zstd")
-    first = packages_in(layers, memory)
+    first = packages_in(layers, cache)
     for layer in layers:
         layer.path.unlink()
-    assert packages_in(layers, memory) == first
+    assert packages_in(layers, cache) == first
     assert names(first) == ["bash 5.2-1+b1"]
     with pytest.raises(EngineError, match="not at hand"):
         packages_in(layers)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b'{"reader": "older", "found": {}}'], ids=repr)
-def test_a_broken_memory_is_read_anew(tmp_path: Path, damage: bytes) -> None:
-    memory = tmp_path / "packages"
+def test_a_broken_cache_entry_is_read_anew(tmp_path: Path, damage: bytes) -> None:
+    cache = tmp_path / "packages"
     layers = image(tmp_path, wheel())
-    packages_in(layers, memory)
-    (note,) = memory.iterdir()
+    packages_in(layers, cache)
+    (note,) = cache.iterdir()
     whole = note.read_bytes()
     note.write_bytes(damage)
-    assert names(packages_in(layers, memory)) == ["numpy 2.4.6"]
+    assert names(packages_in(layers, cache)) == ["numpy 2.4.6"]
     assert note.read_bytes() == whole
 
 
-def test_a_memory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert names(packages_in(image(tmp_path, wheel()), tmp_path / "file/packages")) == ["numpy 2.4.6"]
 
@@ -269,13 +269,13 @@ def test_a_memory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packer", PACKERS)
 @pytest.mark.parametrize("cut", [0.0, 0.3, 0.9, 0.999])
 def test_a_layer_that_was_cut_off_is_an_error_and_not_remembered(tmp_path: Path, packer: str, cut: float) -> None:
-    memory = tmp_path / "packages"
+    cache = tmp_path / "packages"
     (layer,) = image(tmp_path, {f"{n}": str(n) * 900 for n in range(9)} | wheel(), packer=packer)
     data = layer.path.read_bytes()
     layer.path.write_bytes(data[: int(len(data) * cut)])
     with pytest.raises(EngineError, match=layer.digest):
-        packages_in([layer], memory)
-    assert not memory.exists()
+        packages_in([layer], cache)
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize("data", [b"", b"no tar", b"\x1f\x8bno gzip", b"\x28\xb5\x2f\xfdno zstd", b"x" * 2000])

@@ -40,8 +40,8 @@ class Systemd:
         self.running, self.refuses = set(running), refuses
 
     def __call__(self, process: Process) -> int:
-        program, verb, *units = process.command
-        assert (program, verb) == ("systemctl", "stop")
+        program, action, *units = process.command
+        assert (program, action) == ("systemctl", "stop")
         if self.refuses:
             return 1
         self.running -= set(units)

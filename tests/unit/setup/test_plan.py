@@ -134,7 +134,9 @@ def test_an_engine_that_answers_gets_buildx_and_nothing_else() -> None:
 def test_an_old_buildx_is_upgraded_though_installed() -> None:
     old = change(READY, release="13", buildx="0.12.1", installed=INSTALLED)
     assert packages(old) == ("docker-buildx",)
-    assert "0.12.1" in (plan(old).problem or "")
+    problem = plan(old).problem
+    assert problem
+    assert "0.12.1" in problem.reason
 
 
 def test_docker_ce_keeps_its_own_packages() -> None:
@@ -152,7 +154,9 @@ def test_an_old_docker_that_does_not_run_is_replaced_with_its_command() -> None:
 def test_ubuntu_never_gets_a_second_engine_along_with_buildx() -> None:
     foreign = change(READY, distro="ubuntu", release="24.04", buildx=None)
     assert plan(foreign).steps == ()
-    assert "Install buildx" in (plan(foreign).advice or "")
+    problem = plan(foreign).problem
+    assert problem
+    assert "Install buildx" in problem.remedy
     own = change(foreign, installed=frozenset({"docker.io"}))
     assert packages(own) == ("docker-buildx",)
 
@@ -208,7 +212,9 @@ def test_settings_and_images_that_exist_are_left_alone(facts: dict[str, Any]) ->
 )
 def test_what_only_a_person_can_do_is_said_and_nothing_is_done(host: Host, advice: str) -> None:
     assert plan(host).steps == ()
-    assert advice in (plan(host).advice or "")
+    problem = plan(host).problem
+    assert problem
+    assert advice in problem.remedy
     assert not plan(host).ready
 
 

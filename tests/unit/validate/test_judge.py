@@ -162,7 +162,7 @@ def test_a_revision_that_is_gone() -> None:
     ("change", "words"),
     [
         ({"record": None}, "has no release record"),
-        ({"record": None, "problem": Problem(reason="it is no release record")}, "it is no release record"),
+        ({"record": None, "problem": Problem(reason="it is not a release record")}, "it is not a release record"),
         ({"record": record(0, "sha256:r0", state="begun")}, "was begun at 2026-01-02T03:04:05+00:00"),
         ({"record": record(7, "sha256:r0")}, "is that of"),
     ],
@@ -410,7 +410,7 @@ def test_a_config_of_any_shape_is_a_fact(config: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("layers", "words"),
-    [("nonsense", "'nonsense' where its layers"), ([{"digest": "x"}], "no descriptor"), ([3], "no descriptor")],
+    [("nonsense", "'nonsense' where its layers"), ([{"digest": "x"}], "not a descriptor"), ([3], "not a descriptor")],
 )
 def test_a_manifest_of_any_shape_is_a_fact(layers: object, words: str) -> None:
     registry = Fake()
@@ -446,4 +446,4 @@ def test_the_words_of_the_command_line_are_told_apart(capsys: pytest.CaptureFixt
     assert cli.main(["validate"]) == 2
     assert "Which images?" in capsys.readouterr().err
     assert cli.main(["validate", "a/b:c:d"]) == 2
-    assert "no image reference" in capsys.readouterr().err
+    assert "is not an image reference" in capsys.readouterr().err

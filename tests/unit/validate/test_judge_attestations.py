@@ -1,4 +1,4 @@
-"""What lies beside an image, and its signatures, judged without a registry."""
+"""What is attached to an image, and its signatures, judged without a registry."""
 
 import argparse
 import json
@@ -36,13 +36,13 @@ from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM
 from torchbake.registry import cosign as signature
 from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, Idle, Trust
 from torchbake.release.provenance import BUILD_TYPE, provenance_text
-from torchbake.validate.facts import Beside, Image, Revision, Served, Shelf, Signatures
+from torchbake.validate.facts import Attached, Image, Revision, Served, Shelf, Signatures
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import judge, judge_reference
 from torchbake.validate.judge_attestations import signed_digests, signed_parts
 from torchbake.validate.pull import SUITE
 
-BILL = {"bomFormat": "CycloneDX", "components": [{"name": "numpy"}, {"name": "torch", "version": "2.10.0"}]}
+SBOM_TEXT = {"bomFormat": "CycloneDX", "components": [{"name": "numpy"}, {"name": "torch", "version": "2.10.0"}]}
 PROVENANCE_OF = provenance_text("acme/pytorch", "sha256:r0", LABELS)
 TAG = f"{SPEC.id}-r0"
 AGAIN = f"nox -s build test -- {SPEC.id}, then nox -s publish -- {SPEC.id} --registry registry.example.com/acme"
@@ -51,20 +51,22 @@ AGAIN = f"nox -s build test -- {SPEC.id}, then nox -s publish -- {SPEC.id} --reg
 def release(
     number: int = 0,
     *,
-    sbom: object = BILL,
+    sbom: object = SBOM_TEXT,
     provenance: str = PROVENANCE_OF,
-    changed: Mapping[str, Beside] | None = None,
+    changed: Mapping[str, Attached] | None = None,
 ) -> Revision:
-    """A revision with all that lies beside it; ``changed`` are artifacts that are other ones by now."""
+    """A revision with all that is attached to it; ``changed`` are artifacts that are other ones by now."""
     digest = f"sha256:r{number}"
     texts = {SBOM: json.dumps(sbom), PROVENANCE: provenance.replace('"r0"', f'"r{number}"')}
-    beside = {
-        name: Beside(digest=f"sha256:{name}{number}", subject=digest, data=text.encode())
+    attached = {
+        name: Attached(digest=f"sha256:{name}{number}", subject=digest, data=text.encode())
         for name, text in texts.items()
     }
-    written = record(number, digest).model_copy(update={"attached": {name: one.digest for name, one in beside.items()}})
-    beside[RECORD] = Beside(digest=f"sha256:record{number}", subject=digest)
-    return replace(revision(number), record=written, beside={**beside, **(changed or {})})
+    written = record(number, digest).model_copy(
+        update={"attached": {name: one.digest for name, one in attached.items()}}
+    )
+    attached[RECORD] = Attached(digest=f"sha256:record{number}", subject=digest)
+    return replace(revision(number), record=written, attached={**attached, **(changed or {})})
 
 
 ODD = Problem(reason="it is something else")
@@ -93,23 +95,23 @@ def test_what_was_released_is_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "words"),
+    ("attached", "words"),
     [
-        (Beside(), "is not there; sbom0 was released"),
+        (Attached(), "is not there; sbom0 was released"),
         (
-            Beside(digest="sha256:x", subject="sha256:r0", data=b"{}"),
+            Attached(digest="sha256:x", subject="sha256:r0", data=b"{}"),
             "sbom0 was released, and it is x now",
         ),
         (
-            Beside(digest="sha256:sbom0", problem=ODD),
+            Attached(digest="sha256:sbom0", problem=ODD),
             "cannot be read: it is something else",
         ),
-        (Beside(digest="sha256:sbom0", subject="sha256:y"), "is of y, not of r0"),
-        (Beside(digest="sha256:sbom0"), "is of nothing, not of r0"),
+        (Attached(digest="sha256:sbom0", subject="sha256:y"), "is of y, not of r0"),
+        (Attached(digest="sha256:sbom0"), "is of nothing, not of r0"),
     ],
 )
-def test_an_artifact_that_is_not_the_one_that_was_released(beside: Beside, words: str) -> None:
-    wrong = failed(shelf(release(changed={SBOM: beside})))
+def test_an_artifact_that_is_not_the_one_that_was_released(attached: Attached, words: str) -> None:
+    wrong = failed(shelf(release(changed={SBOM: attached})))
     assert wrong.keys() == {"sbom"}
     first, step = wrong["sbom"].splitlines()
     assert first.startswith(f"{TAG}.sbom ")
@@ -118,7 +120,7 @@ def test_an_artifact_that_is_not_the_one_that_was_released(beside: Beside, words
 
 
 def test_the_artifact_of_an_older_revision_is_put_back_by_hand() -> None:
-    old = release(0, changed={PROVENANCE: Beside(digest="sha256:x")})
+    old = release(0, changed={PROVENANCE: Attached(digest="sha256:x")})
     wrong = failed(shelf(old, release(1)))
     assert wrong["provenance"].splitlines()[1] == (
         f"Put it there: oras tag {REPOSITORY}@sha256:provenance0 {TAG}.provenance"
@@ -128,29 +130,32 @@ def test_the_artifact_of_an_older_revision_is_put_back_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bill", "words"),
+    ("sbom", "words"),
     [
-        ({**BILL, "bomFormat": "SPDX"}, "is no CycloneDX"),
-        ([], "is no CycloneDX"),
-        ({**BILL, "components": []}, "says that torch is not there, the image's label 2.10.0"),
-        ({**BILL, "components": "none"}, "says that torch is not there"),
-        ({**BILL, "components": [{"name": "torch", "version": "2.10.0+cpu"}]}, "says that torch is 2.10.0+cpu"),
-        ({**BILL, "components": [*BILL["components"], {"name": "torch", "version": "2.9"}]}, "torch is 2.10.0, 2.9"),
+        ({**SBOM_TEXT, "bomFormat": "SPDX"}, "is not a CycloneDX"),
+        ([], "is not a CycloneDX"),
+        ({**SBOM_TEXT, "components": []}, "says that torch is not there, the image's label 2.10.0"),
+        ({**SBOM_TEXT, "components": "none"}, "says that torch is not there"),
+        ({**SBOM_TEXT, "components": [{"name": "torch", "version": "2.10.0+cpu"}]}, "says that torch is 2.10.0+cpu"),
+        (
+            {**SBOM_TEXT, "components": [*SBOM_TEXT["components"], {"name": "torch", "version": "2.9"}]},
+            "torch is 2.10.0, 2.9",
+        ),
     ],
 )
-def test_a_bill_of_materials_that_is_not_the_images(bill: object, words: str) -> None:
-    wrong = failed(shelf(release(sbom=bill)))
+def test_an_sbom_that_is_not_the_images(sbom: object, words: str) -> None:
+    wrong = failed(shelf(release(sbom=sbom)))
     assert wrong.keys() == {"sbom"}
     assert words in wrong["sbom"]
     assert wrong["sbom"].endswith(f"Trust the image: nox -s sbom -- {SPEC.id}")
 
 
-def test_a_bill_of_materials_that_nobody_can_walk_through_is_none() -> None:
-    deep = Beside(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
-    assert "is no CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
+def test_an_sbom_that_nobody_can_walk_through_is_none() -> None:
+    deep = Attached(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
+    assert "is not a CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
 
 
-def test_an_image_without_torch_needs_none_in_its_bill() -> None:
+def test_an_image_without_torch_needs_none_in_its_sbom() -> None:
     labels = {key: value for key, value in LABELS.items() if key != "org.torchbake.torch"}
     one = release(sbom={"bomFormat": "CycloneDX"})
     assert one.served.image
@@ -171,8 +176,8 @@ def _changed(*keys: str, to: object) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nonsense", "is no SLSA provenance"),
-        (_changed("predicateType", to="https://slsa.dev/provenance/v0.2"), "is no SLSA provenance"),
+        ("nonsense", "is not SLSA provenance"),
+        (_changed("predicateType", to="https://slsa.dev/provenance/v0.2"), "is not SLSA provenance"),
         (_changed("subject", to=[{"name": "x", "digest": {"sha256": "r9"}}]), "r9"),
         (_changed("subject", to="nobody"), "is a statement about nothing"),
         (_changed("predicate", to=[]), "says that the inputs are none, the release record sha256:a"),
@@ -217,10 +222,10 @@ def test_everything_of_a_revision_is_to_be_signed_and_each_digest_once() -> None
         "release": "sha256:record0",
     }
     assert signed_parts(one) == parts
-    twice = replace(two, beside={**two.beside, SBOM: one.beside[SBOM]})
+    twice = replace(two, attached={**two.attached, SBOM: one.attached[SBOM]})
     digests = signed_digests(shelf(one, twice))
     assert sorted(digests) == sorted({*parts.values(), "sha256:r1", "sha256:provenance1", "sha256:record1"})
-    gone = replace(one, served=Served(tag=TAG), beside={**one.beside, SBOM: Beside()})
+    gone = replace(one, served=Served(tag=TAG), attached={**one.attached, SBOM: Attached()})
     assert signed_parts(gone).keys() == {"provenance", "release"}
 
 
@@ -247,7 +252,7 @@ def test_an_image_that_is_not_signed_fails_at_each_of_its_tags() -> None:
     }
 
 
-def test_what_lies_beside_an_image_is_signed_too() -> None:
+def test_what_is_attached_to_an_image_is_signed_too() -> None:
     wrong = judged(
         shelf(release()), Outcome.FAILED, _signatures(release(), sbom0="not signed", record0="signed, but not by us")
     )
@@ -286,7 +291,7 @@ def test_what_was_not_asked_is_no_pass() -> None:
 def test_the_signature_of_a_tag_that_is_at_no_release_is_not_judged() -> None:
     found = shelf(release(), points={"cuda12": served("cuda12", "sha256:other")})
     signatures = _signatures(release())
-    assert judged(found, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is no release of this image"
+    assert judged(found, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is not a release of this image"
     assert judged(found, Outcome.FAILED, signatures).keys() == {"cuda12"}
 
 
@@ -310,22 +315,24 @@ def _survey(registry: Fake) -> Revision:
     return found
 
 
-def test_a_survey_reads_what_lies_beside_an_image() -> None:
+def test_a_survey_reads_what_is_attached_to_an_image() -> None:
     registry = Fake()
     image = registry.add(TAG, b'{"os": "linux"}')
     text = b'{"bomFormat": "CycloneDX"}'
     registry.blobs[sha256(text)] = text
     layer = {"digest": sha256(text), "size": len(text)}
-    beside = registry.add(f"{TAG}.sbom", b"{}", layers=[layer], subject={"digest": image.digest})
+    attached = registry.add(f"{TAG}.sbom", b"{}", layers=[layer], subject={"digest": image.digest})
     empty = registry.add(f"{TAG}.provenance", b"{}")
     large = registry.add(f"{TAG}.release", b"{}", layers=[{**layer, "size": 2**40}])
     found = _survey(registry)
-    assert found.beside[SBOM] == Beside(digest=beside.digest, subject=image.digest, data=b'{"bomFormat": "CycloneDX"}')
-    assert found.beside[PROVENANCE].digest == empty.digest
-    unread = found.beside[PROVENANCE].problem
+    assert found.attached[SBOM] == Attached(
+        digest=attached.digest, subject=image.digest, data=b'{"bomFormat": "CycloneDX"}'
+    )
+    assert found.attached[PROVENANCE].digest == empty.digest
+    unread = found.attached[PROVENANCE].problem
     assert unread
     assert "holds nothing" in unread.reason
-    assert (found.beside[RECORD].digest, found.record) == (large.digest, None)
+    assert (found.attached[RECORD].digest, found.record) == (large.digest, None)
     assert found.problem
     assert "exceeds the 64 MiB limit" in found.problem.reason
 
@@ -333,7 +340,7 @@ def test_a_survey_reads_what_lies_beside_an_image() -> None:
 def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     registry = Fake()
     registry.add(TAG, b'{"os": "linux"}')
-    assert _survey(registry).beside == {}
+    assert _survey(registry).attached == {}
     assert len(registry.asked) == 1
 
 
@@ -374,7 +381,7 @@ def test_who_signs(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(SignatureError, match="no --key"):
         signer_of(signing("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert signer_of(signing("--key", "k")) == Idle(hindrance="cosign is not installed")
+    assert signer_of(signing("--key", "k")) == Idle(skip_reason="cosign is not installed")
     with pytest.raises(SignatureError, match="not installed"):
         signer_of(signing("--key", "k", "--require-signature"))
 
@@ -385,14 +392,14 @@ def test_who_verifies(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert verifier_of(verifying("--identity", "me", "--issuer", "it")) == CosignVerifier(
         cosign=cosign, trust=Trust(identity="me", issuer="it")
     )
-    assert verifier_of(verifying()).hindrance == NO_KEY
+    assert verifier_of(verifying()).skip_reason == NO_KEY
     for half in (("--identity", "me"), ("--issuer", "it"), ("--key", "k", "--identity", "me", "--issuer", "it")):
         with pytest.raises(UsageError, match="--identity and --issuer"):
             verifier_of(verifying(*half))
     with pytest.raises(SignatureError, match="no --key"):
         verifier_of(verifying("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert verifier_of(verifying("--key", "k")).hindrance == "cosign is not installed"
+    assert verifier_of(verifying("--key", "k")).skip_reason == "cosign is not installed"
 
 
 SAID = "WARNING: Skipping tlog verification\n{error}\nerror during command execution: again\n"

@@ -30,7 +30,7 @@ def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
     ("change", "check", "words"),
     [
         ({"digest": None, "image": None}, "exists", f"it should point at {SPEC.id}-r0 (r0)"),
-        ({"image": None, "manifest_problem": Problem(reason="it is no JSON object")}, "manifest", "no JSON"),
+        ({"image": None, "manifest_problem": Problem(reason="it is not a JSON object")}, "manifest", "not a JSON"),
     ],
 )
 def test_a_tag_that_serves_no_image(change: Mapping[str, object], check: str, words: str) -> None:

@@ -176,7 +176,7 @@ def test_a_signature_that_is_gone_fails_what_has_none_and_nothing_is_asked_witho
     place.release()
     place.store.signed.clear()
     assert {"registry.signature"} == {check for checks in failures(place.run(place.row())).values() for check in checks}
-    tested = place.run(place.row(verifier=Unsigned(hindrance="no key")))
+    tested = place.run(place.row(verifier=Unsigned(skip_reason="no key")))
     assert failures(tested) == {}
     reasons = {one.reason for tag in tested.values() for one in tag.checks if one.id == "registry.signature"}
     assert reasons == {"no key"}

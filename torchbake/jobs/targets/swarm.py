@@ -40,7 +40,7 @@ CANNOT: tuple[Cannot, ...] = (
     Cannot(key="volumes[].permissions", why="a stack starts all at once; run volume-permissions yourself before"),
     Cannot(
         key="secrets",
-        why="a secret of Swarm is called SECRET.KEY, and takes 64 characters: shorten one of both",
+        why="a secret of Swarm is called SECRET.KEY, and takes 64 characters: shorten one of them",
         when=lambda job: not all(re.fullmatch(_SECRET, name) for name in _secrets(job).values()),
         only="of more than 64 characters with its key",
     ),

@@ -24,12 +24,12 @@ class CaffeLmdb(Dataset[tuple[torch.Tensor, int]]):
         self._opened: tuple[int, Any] = (0, None)
         if not (folder / "data.mdb").exists():
             hint = " Folders of images are --data_backend image_folder." if any(folder.glob("*/")) else ""
-            raise Failure(f"{folder} is no LMDB, it has no data.mdb: name the folder that Caffe wrote.{hint}")
+            raise Failure(f"{folder} is not an LMDB, as it has no data.mdb: name the folder that Caffe wrote.{hint}")
         database = _open(folder)
         with database.begin() as transaction, transaction.cursor() as cursor:
             self._keys = list(cursor.iternext(keys=True, values=False))
         if not self._keys:
-            raise Failure(f"{folder} has no images: the database is empty. Write it anew, or name another.")
+            raise Failure(f"{folder} has no images: the database is empty. Write it again, or name another.")
         if self._datum(0, database).encoded:
             need_pillow()
         database.close()  # lmdb takes one open handle of a folder in a process, and none across a fork
@@ -55,7 +55,7 @@ class CaffeLmdb(Dataset[tuple[torch.Tensor, int]]):
         try:
             return parse(message)
         except DatumError as error:
-            raise Failure(f"{self._name(index)} is no Datum of Caffe: {error}.") from None
+            raise Failure(f"{self._name(index)} is not a Datum of Caffe: {error}.") from None
 
 
 def _open(folder: Path) -> Any:
@@ -69,7 +69,7 @@ def _open(folder: Path) -> Any:
     try:
         return lmdb.open(str(folder), readonly=True, lock=False, readahead=False, meminit=False)
     except lmdb.Error as error:
-        raise Failure(f"{folder} cannot be opened as an LMDB ({error}): write it anew.") from None
+        raise Failure(f"{folder} cannot be opened as an LMDB ({error}): write it again.") from None
 
 
 def pixels_of(datum: Datum, name: str) -> torch.Tensor:

@@ -69,7 +69,7 @@ def _check(path: Path, wanted: str, found: Any) -> None:
     if vocabulary is not None and not _is_size(vocabulary):
         raise ModelError(
             f"{path}: {wanted}.vocabulary is {vocabulary!r}. Let it be the number of tokens that there are, "
-            "such as `vocabulary = 30522`, or leave it out where a sample is no tokens."
+            "such as `vocabulary = 30522`, or leave it out where samples are not tokens."
         )
 
 

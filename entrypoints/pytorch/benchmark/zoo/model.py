@@ -45,7 +45,7 @@ class Entry:
         """
         module: nn.Module = self.maker(**self.arguments)
         if not hasattr(module, "register_forward_pre_hook"):
-            raise ModelError(f"{self.name} is no torch.nn.Module: derive the class from it.")
+            raise ModelError(f"{self.name} is not a torch.nn.Module: derive the class from it.")
         module.register_forward_pre_hook(self._check)
         return module
 

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from . import bitnami, indexed_job, mpi, native, openpai, pytorchjob, slurm, torchrun, trainjob, values, worker
 from .merge import merge
-from .said import Fact, Rank, Said
+from .settings import Fact, Rank, Settings
 
-__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "Rank", "Said", "listen", "merge", "values"]
+__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "Rank", "Settings", "detect", "merge", "values"]
 
 
 class Dialect(Protocol):
@@ -16,8 +16,8 @@ class Dialect(Protocol):
     NAME: str
     VARIABLES: tuple[str, ...]
 
-    def read(self, env: Mapping[str, str]) -> Said | None:
-        """What this launcher says; None: it did not start us. Raises Refusal for a value that cannot be."""
+    def read(self, env: Mapping[str, str]) -> Settings | None:
+        """What this launcher says; None: it did not start us. Raises LaunchError for a value that cannot be."""
 
 
 # In the order of recognition: the more particular before the more general.
@@ -38,17 +38,17 @@ DIALECTS: tuple[Dialect, ...] = (
 TAKES: Mapping[str, tuple[str, ...]] = {module.NAME: module.TAKES for module in (mpi, pytorchjob, trainjob, bitnami)}
 
 
-def listen(env: Mapping[str, str]) -> tuple[Said, ...]:
-    """What all dialects say that recognise this environment, the user's own first. Inside a rank only that counts."""
+def detect(env: Mapping[str, str]) -> tuple[Settings, ...]:
+    """The settings of each dialect that recognises this environment, the user's first; inside a rank those alone."""
     left: dict[str, str] = dict(env)
-    heard: list[Said] = []
+    detected: list[Settings] = []
     for dialect in DIALECTS:
-        said = dialect.read(left)
-        if said is None:
+        settings = dialect.read(left)
+        if settings is None:
             continue
-        if said.already_rank:
-            return (said,)
-        heard.insert(0 if dialect.NAME == native.NAME else len(heard), said)
+        if settings.already_rank:
+            return (settings,)
+        detected.insert(0 if dialect.NAME == native.NAME else len(detected), settings)
         for variable in TAKES.get(dialect.NAME, ()):
             left.pop(variable, None)
-    return tuple(heard)
+    return tuple(detected)

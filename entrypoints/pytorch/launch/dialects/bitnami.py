@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "bitnami"
 VARIABLES: tuple[str, ...] = ("WORLD_SIZE", "RANK", "POD_NAME", "MASTER_ADDR", "MASTER_PORT")
@@ -31,12 +31,12 @@ _COUNTED_ELSEWHERE = (
 )
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None where something else counts the nodes, and without WORLD_SIZE."""
     nodes = values.whole(env, "WORLD_SIZE", least=1)
     if nodes is None or values.first_set(env, *_COUNTED_ELSEWHERE):
         return None
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=nodes,
         node_rank=values.whole(env, "RANK") or _ordinal(env),

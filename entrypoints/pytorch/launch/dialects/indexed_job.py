@@ -13,19 +13,19 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .said import Said
+from .settings import Settings
 
 NAME = "indexed-job"
 VARIABLES: tuple[str, ...] = ("JOB_COMPLETION_INDEX", "NNODES", "WORLD_SIZE", "HOSTNAME")
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None outside of an Indexed Job, and where the user counts no nodes."""
     index = values.whole(env, "JOB_COMPLETION_INDEX")
     nodes = values.whole(env, "NNODES", least=1) or values.whole(env, "WORLD_SIZE", least=1)
     if index is None or nodes is None or nodes.value == 1:
         return None
-    return Said(dialect=NAME, node_rank=index, master_hint=_hint(values.text(env, "HOSTNAME"), index.value))
+    return Settings(dialect=NAME, node_rank=index, master_hint=_hint(values.text(env, "HOSTNAME"), index.value))
 
 
 def _hint(hostname: str, index: int) -> str:

@@ -14,9 +14,9 @@ Sources:
 
 from collections.abc import Mapping
 
-from ..refusal import Code, Refusal
+from ..launch_error import Code, LaunchError
 from . import slurm, values
-from .said import Fact, Rank, Said
+from .settings import Fact, Rank, Settings
 
 NAME = "mpi"
 # Of each launcher: all ranks, this one, those of this node, this one among them.
@@ -40,7 +40,7 @@ _COUNTED_ELSEWHERE = (
 _HINT = ", the host of rank 0 (mpirun -x MASTER_ADDR=HOST; mpiexec -genv MASTER_ADDR HOST)"
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None outside of an MPI launcher, and where each of its processes shall be alone."""
     if values.text(env, "MODE") == "standalone":
         return None
@@ -61,22 +61,22 @@ def _number(env: Mapping[str, str], name: str) -> Fact[int]:
     return Fact(value=values.number(name, values.text(env, name)), variable=name)
 
 
-def _node(size: Fact[int], rank: Fact[int], local_size: Fact[int], of_nodes: str) -> Said:
+def _node(size: Fact[int], rank: Fact[int], local_size: Fact[int], of_nodes: str) -> Settings:
     if local_size.value > 1:
         why = (
             f"processes of the MPI launcher are on this node, and {of_nodes} makes each of them a node: "
             f"start one on each (mpirun --map-by ppr:1:node, mpiexec -ppn 1), or unset {of_nodes} and each is a rank."
         )
         raise values.bad(local_size.variable, local_size.value, why)
-    return Said(dialect=NAME, nnodes=size, node_rank=rank, master_hint=_HINT)
+    return Settings(dialect=NAME, nnodes=size, node_rank=rank, master_hint=_HINT)
 
 
 def _rank(
     env: Mapping[str, str], size: Fact[int], rank: Fact[int], local_size: Fact[int], local_rank: Fact[int]
-) -> Said:
+) -> Settings:
     values.agree(size, values.whole(env, "WORLD_SIZE", least=1), "this is a rank of an MPI launcher")
     values.agree(rank, values.whole(env, "RANK"), "this is a rank of an MPI launcher")
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=Fact(value=-(-size.value // local_size.value), variable=size.variable),
         node_rank=Fact(value=rank.value // local_size.value, variable=rank.variable),
@@ -99,7 +99,7 @@ def _check_bare(env: Mapping[str, str]) -> None:
     """A rank of a launcher that does not say enough must not run as if it were alone."""
     bare = values.first_set(env, *_BARE)
     if bare and values.text(env, "PMI_SIZE") != "1" and not values.first_set(env, *_COUNTED_ELSEWHERE):
-        raise Refusal(
+        raise LaunchError(
             Code.BAD_VALUE,
             f"{values.show(bare, values.text(env, bare))} is of an MPI launcher, which says no more of the job: "
             "set RANK, LOCAL_RANK and WORLD_SIZE for each process, or MODE=standalone to run each on its own.",

@@ -9,7 +9,7 @@ then. RANK without LOCAL_RANK can only be the rank of a node: it is the same for
 from collections.abc import Mapping
 
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "native"
 VARIABLES: tuple[str, ...] = (
@@ -24,11 +24,11 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None when none of these variables is set."""
     if not values.first_set(env, *VARIABLES):
         return None
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=values.whole(env, "NNODES", least=1),
         node_rank=_node_rank(env),
@@ -41,8 +41,8 @@ def read(env: Mapping[str, str]) -> Said | None:
 
 
 def _node_rank(env: Mapping[str, str]) -> Fact[int] | None:
-    said, bare = values.whole(env, "NODE_RANK"), values.whole(env, "RANK")
-    return values.agree(said, bare, "RANK without LOCAL_RANK is the rank of the node")
+    own, bare = values.whole(env, "NODE_RANK"), values.whole(env, "RANK")
+    return values.agree(own, bare, "RANK without LOCAL_RANK is the rank of the node")
 
 
 def _elastic(env: Mapping[str, str]) -> Fact[tuple[int, int]] | None:

@@ -18,9 +18,9 @@ Sources:
 import re
 from collections.abc import Mapping
 
-from ..refusal import Code, Refusal
+from ..launch_error import Code, LaunchError
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "openpai"
 VARIABLES: tuple[str, ...] = (
@@ -34,7 +34,7 @@ VARIABLES: tuple[str, ...] = (
 _INDEX = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None outside of an OpenPAI task."""
     role, index = values.text(env, "PAI_CURRENT_TASK_ROLE_NAME"), values.whole(env, _INDEX)
     if not role or index is None:
@@ -46,7 +46,7 @@ def read(env: Mapping[str, str]) -> Said | None:
     here = roles.index(role)
     if index.value >= counts[here]:
         raise values.bad(_INDEX, index.value, f"is out of range: this role has {counts[here]} tasks; correct either.")
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=Fact(value=sum(counts), variable="PAI_TASK_ROLE_TASK_COUNT_*"),
         node_rank=Fact(value=sum(counts[:here]) + index.value, variable=_INDEX),
@@ -60,7 +60,9 @@ def _count(env: Mapping[str, str], role: str) -> int:
         raise values.bad("PAI_TASK_ROLE_LIST", role, "is not the name of a task role: separate names with commas.")
     found = values.whole(env, f"PAI_TASK_ROLE_TASK_COUNT_{role}", least=1)
     if found is None:
-        raise Refusal(Code.BAD_VALUE, f"PAI_TASK_ROLE_TASK_COUNT_{role} is not set: give the role's number of tasks.")
+        raise LaunchError(
+            Code.BAD_VALUE, f"PAI_TASK_ROLE_TASK_COUNT_{role} is not set: give the role's number of tasks."
+        )
     return found.value
 
 
@@ -78,7 +80,7 @@ def _port(env: Mapping[str, str], role: str) -> Fact[int] | None:
         if values.text(env, "MASTER_PORT"):
             return None
         why = f"the role {role} reserves the ports {', '.join(own)}: label one of them master, or set MASTER_PORT."
-        raise Refusal(Code.BAD_VALUE, f"PAI_PORT_LIST_{_plain(role)}_0_* name no single port, as {why}")
+        raise LaunchError(Code.BAD_VALUE, f"PAI_PORT_LIST_{_plain(role)}_0_* name no single port, as {why}")
     variable = labels.get(label or "http")
     if variable is None:
         return None

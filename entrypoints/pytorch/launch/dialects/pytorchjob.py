@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import torchrun, values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "pytorchjob"
 VARIABLES: tuple[str, ...] = (
@@ -23,7 +23,7 @@ VARIABLES: tuple[str, ...] = (
 TAKES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None without RANK or WORLD_SIZE, and without a PET_ twin."""
     twins = values.first_set(env, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
     pet = torchrun.read(env)
@@ -46,14 +46,14 @@ def read(env: Mapping[str, str]) -> Said | None:
     )
 
 
-def _nodes(pet: Said, world: Fact[int] | None, counted: int) -> Fact[int] | None:
+def _nodes(pet: Settings, world: Fact[int] | None, counted: int) -> Fact[int] | None:
     """The number of nodes, checked against WORLD_SIZE as the operator reckons it."""
-    said = pet.nnodes
-    if world is None or (said and said.value * counted == world.value):
-        return said
-    if said:
+    nodes = pet.nnodes
+    if world is None or (nodes and nodes.value * counted == world.value):
+        return nodes
+    if nodes:
         why = f"a PyTorchJob's WORLD_SIZE is its nodes × {counted}, `auto` counted as 1"
-        raise values.disagree(said, world, why)
+        raise values.disagree(nodes, world, why)
     if world.value % counted:
         assert pet.nproc_per_node is not None  # else each node has one process, which divides all
         why = "a PyTorchJob's WORLD_SIZE is its nodes × the processes on each"

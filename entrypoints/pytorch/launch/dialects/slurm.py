@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "slurm"
 VARIABLES: tuple[str, ...] = (
@@ -24,7 +24,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None outside of a Slurm job."""
     nodes = values.whole(
         env, values.first_set(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"), least=1
@@ -37,7 +37,7 @@ def read(env: Mapping[str, str]) -> Said | None:
         why = "but SLURM_NODEID is not set: start `run` on every node with `srun --ntasks-per-node=1`."
         raise values.bad(nodes.variable, nodes.value, why)
     gpus = values.whole(env, "SLURM_GPUS_ON_NODE")
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=nodes,
         node_rank=node,

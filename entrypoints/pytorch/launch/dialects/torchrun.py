@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "torchrun"
 VARIABLES: tuple[str, ...] = (
@@ -27,7 +27,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None when none of these variables is set."""
     if not values.first_set(env, *VARIABLES):
         return None
@@ -37,7 +37,7 @@ def read(env: Mapping[str, str]) -> Said | None:
         raise values.bad("PET_RDZV_BACKEND", backend, "is not supported: set it to c10d or static.")
     elastic = nodes is not None and (nodes[0] < nodes[1] or backend == "c10d")
     address, port = _place(env, elastic=elastic or backend == "c10d")
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=Fact(value=nodes[1], variable="PET_NNODES") if nodes and not elastic else None,
         node_rank=None if elastic else values.whole(env, "PET_NODE_RANK"),
@@ -61,23 +61,23 @@ def _place(env: Mapping[str, str], *, elastic: bool) -> tuple[Fact[str] | None, 
 
 def max_restarts(env: Mapping[str, str], otherwise: int) -> int:
     """How often an elastic job starts its ranks again."""
-    said = values.whole(env, "PET_MAX_RESTARTS")
-    return said.value if said else otherwise
+    restarts = values.whole(env, "PET_MAX_RESTARTS")
+    return restarts.value if restarts else otherwise
 
 
 def rdzv_id(env: Mapping[str, str], otherwise: str) -> str:
     """The name of an elastic job at its rendezvous."""
     name = values.text(env, "PET_RDZV_ID") or otherwise
     if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,253}", name):
-        raise values.bad("PET_RDZV_ID", name, "is no name of a job: use letters, digits and _ . : - in it.")
+        raise values.bad("PET_RDZV_ID", name, "is not the name of a job: use letters, digits and _ . : - in it.")
     return name
 
 
 def rdzv_conf(env: Mapping[str, str]) -> dict[str, str]:
     """The settings of the rendezvous, as torchrun takes them: NAME=VALUE,…"""
-    said = values.text(env, "PET_RDZV_CONF")
-    settings = [each.strip().partition("=") for each in said.split(",")] if said else []
-    for name, _, value in settings:
+    text = values.text(env, "PET_RDZV_CONF")
+    entries = [each.strip().partition("=") for each in text.split(",")] if text else []
+    for name, _, value in entries:
         if not re.fullmatch(r"[A-Za-z0-9_]+", name) or not re.fullmatch(r"[!-~]+", value):
-            raise values.bad("PET_RDZV_CONF", said, "is not NAME=VALUE,NAME=VALUE: correct it.")
-    return {name: value for name, _, value in settings}
+            raise values.bad("PET_RDZV_CONF", text, "is not NAME=VALUE,NAME=VALUE: correct it.")
+    return {name: value for name, _, value in entries}

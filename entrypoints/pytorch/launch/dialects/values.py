@@ -1,4 +1,4 @@
-"""Reads single variables: a value that can be, or a Refusal that names the variable and the way out.
+"""Reads single variables: a value that can be, or a LaunchError that names the variable and the way out.
 
 An empty variable counts as not set: compose files and charts write those for nothing.
 """
@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..refusal import Code, Refusal
-from .said import Fact
+from ..launch_error import Code, LaunchError
+from .settings import Fact
 
 T = TypeVar("T")
 
@@ -35,22 +35,22 @@ def show(variable: str, value: object) -> str:
     return f"{variable}={words}" if re.fullmatch(r"[!-~]+", words) else f"{variable}={words!a}"
 
 
-def bad(variable: str, value: object, why: str) -> Refusal:
-    """The refusal of one value; ``why`` ends the sentence and says what to do."""
-    return Refusal(Code.BAD_VALUE, f"{show(variable, value)} {why}")
+def bad(variable: str, value: object, why: str) -> LaunchError:
+    """The error for one value; ``why`` ends the sentence and says what to do."""
+    return LaunchError(Code.BAD_VALUE, f"{show(variable, value)} {why}")
 
 
 def agree(one: Fact[T] | None, other: Fact[T] | None, why: str = "both are read") -> Fact[T] | None:
-    """What two variables say together; a Refusal when they differ."""
+    """What two variables say together; a LaunchError when they differ."""
     if one and other and one.value != other.value:
         raise disagree(one, other, why)
     return one or other
 
 
-def disagree(one: Fact[Any], other: Fact[Any], why: str = "both are read") -> Refusal:
-    """The refusal of two variables that cannot both be right."""
+def disagree(one: Fact[Any], other: Fact[Any], why: str = "both are read") -> LaunchError:
+    """The error for two variables that cannot both be right."""
     pair = f"{show(one.variable, one.value)}, but {show(other.variable, other.value)}"
-    return Refusal(Code.CONFLICT, f"{pair} ({why}): correct one of them, or leave it unset.")
+    return LaunchError(Code.CONFLICT, f"{pair} ({why}): correct one of them, or leave it unset.")
 
 
 def check_below(rank: Fact[int], size: Fact[int]) -> None:
@@ -120,10 +120,10 @@ def node_range(env: Mapping[str, str], variable: str) -> tuple[int, int] | None:
     if not value:
         return None
     if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", value):
-        raise bad(variable, value, "is no range of nodes: write it as MIN:MAX.")
+        raise bad(variable, value, "is not a range of nodes: write it as MIN:MAX.")
     least, most = int(value.partition(":")[0]), int(value.rpartition(":")[2])
     if not 1 <= least <= most:
-        raise bad(variable, value, "cannot be: MIN:MAX needs at least 1 node, and MAX no lower than MIN.")
+        raise bad(variable, value, "is impossible: MIN:MAX needs at least 1 node, and MAX no lower than MIN.")
     return least, most
 
 

@@ -9,7 +9,7 @@ Source: pytorch/pytorch: torch/distributed/elastic/agent/server/local_elastic_ag
 from collections.abc import Mapping
 
 from . import values
-from .said import Fact, Said
+from .settings import Fact, Settings
 
 NAME = "torchrun-worker"
 VARIABLES: tuple[str, ...] = (
@@ -24,7 +24,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Said | None:
+def read(env: Mapping[str, str]) -> Settings | None:
     """None outside of a rank."""
     rank, local = values.whole(env, "RANK"), values.whole(env, "LOCAL_RANK")
     if rank is None or local is None:
@@ -38,7 +38,7 @@ def read(env: Mapping[str, str]) -> Said | None:
         values.check_below(local, size)
     group = values.whole(env, "GROUP_RANK")
     groups = values.whole(env, "GROUP_WORLD_SIZE", least=1)
-    return Said(
+    return Settings(
         dialect=NAME,
         nnodes=groups or Fact(value=-(-world.value // size.value), variable="WORLD_SIZE"),
         node_rank=group or Fact(value=rank.value // size.value, variable="RANK"),

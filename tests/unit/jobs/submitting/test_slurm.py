@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.unit.jobs.cases import task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.launchers.slurm import Slurm, code_of

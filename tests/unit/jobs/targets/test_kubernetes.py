@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from entrypoints.pytorch.launch.refusal import Code
+from entrypoints.pytorch.launch.launch_error import Code
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
 from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import kubernetes

@@ -1,4 +1,4 @@
-"""The verb `test` on a real engine and with real processes; the checks are small ones that behave as told."""
+"""The command `test` on a real engine and with real processes; the checks are small ones that behave as told."""
 
 import json
 import os
@@ -28,8 +28,8 @@ REF = f"{REPOSITORY}/{INIT}:1.0.0"
 CPU_ROW = "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
 INIT_ROW = "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n"
 
-# The verb as it is, with other checks and less patience.
-VERB = """\
+# The command as it is, with other checks and less patience.
+COMMAND = """\
 import sys
 from pathlib import Path
 from torchbake import cli
@@ -100,12 +100,12 @@ def matrix(project: Project) -> Path:
 
 @pytest.fixture
 def start(matrix: Path, tmp_path: Path) -> Start:
-    """Start the verb with checks of these bodies."""
+    """Start the command with checks of these bodies."""
 
     def begin(bodies: tuple[str, ...], *words: str, **environment: str) -> "subprocess.Popen[str]":
         checks = checks_in(tmp_path / "checks", *bodies)
         return subprocess.Popen(
-            [sys.executable, "-c", VERB, str(checks), *words, "--matrix", str(matrix)],
+            [sys.executable, "-c", COMMAND, str(checks), *words, "--matrix", str(matrix)],
             cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -114,7 +114,7 @@ def start(matrix: Path, tmp_path: Path) -> Start:
 
 @pytest.fixture
 def tested(start: Start) -> Callable[..., Completed]:
-    """Run the verb with checks of these bodies."""
+    """Run the command with checks of these bodies."""
 
     def run(bodies: tuple[str, ...], *words: str, **environment: str) -> Completed:
         process = start(bodies, *words, **environment)

@@ -29,7 +29,7 @@ class Code(IntEnum):
 
 _MEANINGS = {
     Code.USAGE: "The command line is wrong.",
-    Code.BAD_VALUE: "A variable's value cannot be: not a number, out of range, unknown, or missing.",
+    Code.BAD_VALUE: "A variable has an impossible value: not a number, out of range, unknown, or missing.",
     Code.CONFLICT: "Two variables say different things about the job.",
     Code.LOOPBACK_MASTER: "A node other than node 0 was told that the master is itself.",
     Code.NO_NAME: "The master's name did not resolve in time.",
@@ -41,11 +41,11 @@ _MEANINGS = {
     Code.NODE_LOST: "A node vanished while the job ran.",
     Code.NO_SPACE: "There is no writable temporary folder.",
     Code.NO_PROCESS: "A rank's process cannot be started.",
-    Code.OPEN_FILES: "Node 0 may not have as many files open as the job has nodes.",
+    Code.OPEN_FILES: "Node 0's limit of open files is too low for the number of nodes.",
 }
 
 
-class Refusal(Exception):  # noqa: N818 - it is no error of ours, but what `run` answers
+class LaunchError(Exception):
     """Ends `run` with `code`; `sentence` says what is wrong, where, and what to do next."""
 
     def __init__(self, code: Code, sentence: str) -> None:

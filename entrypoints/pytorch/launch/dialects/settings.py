@@ -1,4 +1,4 @@
-"""What a dialect says about the job: facts, each with the variable that it came from."""
+"""The settings of a job that a dialect reads: facts, each with the variable that it came from."""
 
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
@@ -34,8 +34,8 @@ class Rank:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """All that one dialect says; None where it says nothing."""
+class Settings:
+    """All that one dialect says of the job; None where it says nothing."""
 
     dialect: str
     nnodes: Fact[int] | None = None
