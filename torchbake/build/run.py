@@ -160,7 +160,7 @@ class BuildRun:
         try:
             self.store.take_in(outcome.digests[0], export)
             shown.look(job.spec.id, "reading what it holds")
-            self.store.remember(outcome.digests[0], self.preparation.project.memory)
+            self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(str(error),))
         return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)

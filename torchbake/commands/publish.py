@@ -121,7 +121,7 @@ def run(args: Arguments) -> int:
             spec=spec,
             candidate=partial(candidate_of, project, spec, images, waivers),
             publisher=publishers[spec.repository],
-            supply=supply_of(spec.repository, source, project.memory),
+            supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),
         )
         for spec in selection.specs

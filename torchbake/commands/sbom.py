@@ -100,7 +100,7 @@ def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Sou
         return _failed(Listed(id=spec.id, ref=ref, problem="it is not in the engine"))
     console.say(f"{spec.id}: reading what it holds", style="dim")
     try:
-        content, contents = look_into(source, image.digest, project.memory)
+        content, contents = look_into(source, image.digest, project.cache)
     except TorchbakeError as error:
         return _failed(Listed(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
     text = sbom_of_contents(

@@ -44,7 +44,7 @@ class Project:
         return self.state / "exports"
 
     @property
-    def memory(self) -> Path:
+    def cache(self) -> Path:
         """What layers hold, by their digests, so that each is read once."""
         return self.state / "packages"
 

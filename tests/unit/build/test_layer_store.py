@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,15 @@ def test_a_layer_without_headers_is_found_too(store: LayerStore, tmp_path: Path)
 def test_what_is_not_whole_is_not_found(store: LayerStore, damage: str) -> None:
     keep(store)
     (record,) = (store.folder / "wheels").iterdir()
-    {
-        "shorter": lambda: store.path(sha256(DATA)).write_bytes(DATA[:-1]),
-        "gone": lambda: store.path(sha256(DATA)).unlink(),
-        "headers gone": lambda: store.path(sha256(HEADERS)).unlink(),
+    blob, headers = store.path(sha256(DATA)), store.path(sha256(HEADERS))
+    damages: dict[str, Callable[[], object]] = {
+        "shorter": lambda: blob.write_bytes(DATA[:-1]),
+        "gone": blob.unlink,
+        "headers gone": headers.unlink,
         "record cut": lambda: record.write_text(record.read_text()[:-20]),
         "record of something else": lambda: record.write_text('{"layer": []}'),
-    }[damage]()
+    }
+    damages[damage]()
     assert store.find(KEY) is None
     keep(store)
     assert store.find(KEY) == packed()

@@ -209,7 +209,7 @@ def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Si
         assert result.digest == site.named(name)
         manifest = site.layout.find(result.digest or "")
         assert manifest
-        known = {path.stem for path in site.project.memory.rglob("*") if path.is_file()}
+        known = {path.stem for path in site.project.cache.rglob("*") if path.is_file()}
         assert any(manifest.layers[0].digest.removeprefix("sha256:") in one for one in known), "it was not remembered"
     assert not list(site.layout.folder.glob(".exports-*"))
 

@@ -10,7 +10,7 @@ from torchbake.errors import HostConfigError
 from torchbake.hostconfig.pip_config import PipConfig, is_remote, local_folder, read_pip_config, without_login
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.hostconfig.uv_config import uv_toml
-from torchbake.lock.uv import _environment
+from torchbake.lock.uv import uv_environment
 from torchbake.matrix.wheel_indexes import read_indexes
 
 
@@ -25,8 +25,8 @@ def test_what_is_no_address_of_an_index_is_an_error_without_its_password(url: st
 
 def test_uvs_own_indexes_do_not_take_the_place_of_pips(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://other")
-    assert "UV_DEFAULT_INDEX" not in _environment(PipConfig(index_url="https://mirror"))
-    assert _environment(PipConfig())["UV_DEFAULT_INDEX"] == "https://other"  # pip says nothing
+    assert "UV_DEFAULT_INDEX" not in uv_environment(PipConfig(index_url="https://mirror"))
+    assert uv_environment(PipConfig())["UV_DEFAULT_INDEX"] == "https://other"  # pip says nothing
 
 
 class Host:
