@@ -128,7 +128,7 @@ def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]
             pieces, _ = engine.api.get_archive(container, place)
             with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as archive:  # type: ignore[call-overload]
                 for member in archive:
-                    file = archive.extractfile(member)
+                    file = archive.extractfile(member) if member.isreg() else None
                     content = file.read() if file else member.linkname
                     found[f"{place}:{member.name}"] = (member.type, member.mode, member.uid, member.gid, content)
         return found
