@@ -61,6 +61,7 @@ def lint(session: nox.Session) -> None:
         "layers/own-files",
         "entrypoints/pytorch/entrypoint",
         "entrypoints/pytorch/login_profile",
+        "entrypoints/pytorch/pip",
         "entrypoints/pytorch/profile",
         ".ci/run",
         "completion.bash",

@@ -1,7 +1,7 @@
 """The CI files as values: their jobs, the commands of these, and what their expressions come to. Pure.
 
 `python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck, and the CI files
-that `init` gives to others, for their schemas.
+that `init` and docs/ci.md give to others, for their schemas.
 """
 
 import ast
@@ -95,7 +95,12 @@ _Loader.add_constructor("!reference", _reference)
 
 def read(path: Path) -> dict[str, Any]:
     """A CI file as it stands."""
-    found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    return load(path.read_text(encoding="utf-8"))
+
+
+def load(text: str) -> dict[str, Any]:
+    """The text of a CI file as both services read it."""
+    found: dict[str, Any] = yaml.load(text, Loader=_Loader)
     return found
 
 
@@ -243,8 +248,17 @@ def _text(value: Any) -> str:
     return {None: "", True: "true", False: "false"}[value] if value in (None, True, False) else str(value)
 
 
+def documented() -> dict[str, str]:
+    """The whole workflow files that docs/ci.md shows, by where they go."""
+    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^```yaml\n# (\.github/workflows/[\w-]+\.yml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+
+
 def write(folder: Path) -> None:
-    """Each block as a script of its own, each file of `init` as a release writes it, and nothing of an earlier time."""
+    """Each block as a script of its own, each file of `init` as a release writes it, and those of the page.
+
+    What an earlier time has left is removed.
+    """
     for old in (*folder.glob("*.sh"), *folder.glob("*.yml")):
         old.unlink()
     for ci, files in PIPELINES.items():
@@ -252,6 +266,8 @@ def write(folder: Path) -> None:
             text = (ROOT / source).read_text(encoding="utf-8")
             theirs = pipeline(text, "torchbake[nox]==1.2.3", "v1.2.3" if ci == "github" else "")
             (folder / f"{ci}-{number}.yml").write_text(theirs, encoding="utf-8")
+    for place, text in documented().items():
+        (folder / f"github-page-{Path(place).name}").write_text(text, encoding="utf-8")
     for block in blocks():
         (folder / f"{block.where}.sh").write_text(f"#!/usr/bin/env bash\n{block.text}\n", encoding="utf-8")
 

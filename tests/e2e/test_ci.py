@@ -70,20 +70,24 @@ class GitHub:
             "secrets": {"REGISTRY_PASSWORD": PASSWORD},
             "inputs": {},
         }  # fmt: skip
-        jobs = github_jobs(WORKFLOWS / "images.yml").values()
+        self.called, self.contexts = self.call("images.yml")
+
+    def call(self, caller: str) -> tuple[str, dict[str, Any]]:
+        """The workflow that a file calls there, and what that knows."""
+        jobs = github_jobs(WORKFLOWS / caller).values()
         (job,) = (job for job in jobs if holds(str(job.raw["if"]), self.caller))
-        self.called = job.raw["uses"].rpartition("/")[2]
         inputs = {name: fill(str(value), self.caller) for name, value in job.raw["with"].items()}
         secrets = {name: fill(str(value), self.caller) for name, value in job.raw.get("secrets", {}).items()}
-        self.contexts = {**self.caller, "vars": {}, "inputs": inputs, "secrets": secrets}
+        return job.raw["uses"].rpartition("/")[2], {**self.caller, "vars": {}, "inputs": inputs, "secrets": secrets}
 
-    def job(self, name: str, workflow: str = "", **contexts: Any) -> tuple[dict[str, Any], Machine]:
-        """Run one job of the workflow that is called, or of another, on a machine of its own.
+    def job(self, name: str, caller: str = "", **contexts: Any) -> tuple[dict[str, Any], Machine]:
+        """Run one job of the workflow that is called, here or by another file, on a machine of its own.
 
         What it hands on, and the machine.
         """
-        job = github_jobs(WORKFLOWS / (workflow or self.called))[name]
-        known = {**(self.caller if workflow else self.contexts), "runner": {"environment": "self-hosted"}, **contexts}
+        called, known = self.call(caller) if caller else (self.called, self.contexts)
+        job = github_jobs(WORKFLOWS / called)[name]
+        known = {**known, "runner": {"environment": "self-hosted"}, **contexts}
         machine = self.machines.new()
         assert holds(str(job.raw.get("if", "")), known)
         ended = run_github(job, known, machine)
@@ -119,7 +123,7 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Mac
     assert set(promoted) == IMMUTABLE | ROLLING
     assert {promoted[tag] for tag in ROLLING} == {released["1.0.0-r0"]}
 
-    _, machine = github.job("validate", "validate.yml")
+    _, machine = github.job("validate", caller="validate.yml")
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert INIT in (machine.checkout / "reports/index.html").read_text()
     assert "images passed" in machine.page

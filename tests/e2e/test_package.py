@@ -20,6 +20,8 @@ from tests.e2e.bare import Bare
 from tests.e2e.conftest import ROOT, Completed
 from tests.e2e.registries import Running, registry
 from tests.packages import build, check, check_same
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.uv_config import uv_toml
 
 pytestmark = pytest.mark.doors
 
@@ -93,6 +95,53 @@ def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:
     assert "nox -s" not in said
     assert "usage: torchbake build " in repository.types("torchbake", "build", "--help").stdout
     assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", repository.types("torchbake", "--version").stdout)
+
+
+@pytest.fixture(scope="module")
+def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of programs: uvx and pipx, from PyPI."""
+    venv = tmp_path_factory.mktemp("runners") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([venv / "bin/pip", "install", "--quiet", "uv", "pipx"], check=True)
+    return venv / "bin"
+
+
+def test_uvx_and_pipx_run_it_as_the_page_says_without_an_installation(
+    runners: Path, packages: Sequence[Path], tmp_path: Path
+) -> None:
+    """The wheel stands where the page has a release or a commit."""
+    (wheel,) = (path for path in packages if path.suffix == ".whl")
+    (tmp_path / "uv.toml").write_text(uv_toml(read_pip_config()))
+    environment = {
+        "PATH": os.pathsep.join((str(runners), os.environ["PATH"])), "PIPX_HOME": str(tmp_path / "pipx"),
+        "UV_CONFIG_FILE": str(tmp_path / "uv.toml"), "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_SYSTEM_CERTS": "1",
+        "UV_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never",
+    }  # fmt: skip
+    lines = [from_a_file(line, wheel) for line in typed_in(PAGE)["Without installing"]]
+    assert [line.split()[0] for line in lines] == ["uvx", "pipx", "uvx", "pipx", "cd"]
+    for name, line in zip(("uvx", "pipx", ".", ".", "uvx"), lines, strict=True):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["bash", "-euc", line], cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        if " init " in line:
+            assert (folder / "my-images/matrix.yaml").exists()
+            assert "next: torchbake build all" in done.stderr
+        elif " nox " in line:
+            assert "- build -> Build and tag the selected images" in done.stdout
+        else:
+            assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", done.stdout)
+
+
+def from_a_file(line: str, wheel: Path) -> str:
+    """A line of the page with this wheel in place of PyPI's, or of the repository's."""
+    line = line.replace("git+https://github.com/torchbake/torchbake", str(wheel))
+    line = line.replace("uvx --with torchbake ", f"uvx --with {wheel} ")
+    line = re.sub(r"^uvx torchbake ", f"uvx --from {wheel} torchbake ", line)
+    return re.sub(r"^pipx run torchbake ", f"pipx run --spec {wheel} torchbake ", line)
 
 
 def test_nox_has_the_same_commands_and_stdout_is_the_result_alone(repository: Stranger) -> None:

@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("image checks")
     group.addoption("--image", metavar="REF", help="the image to check, which the engine must have")
     group.addoption("--row", metavar="ID", help="its row in the matrix (default: what its label says)")
+    group.addoption("--derived", metavar="REF", help="the image of ours that it is FROM: what it adds is its own")
     group.addoption("--matrix", metavar="FILE", type=Path, default=TOOLKIT / "matrix.yaml", help="the matrix")
     group.addoption("--gpu", choices=MODES, default="auto", help="checks that need a GPU")
     group.addoption("--nodes", type=int, metavar="N", help="containers of a distributed job")
@@ -73,7 +74,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     try:
         client = _Client.from_env(timeout=120)
-        subject = find_subject(client, config.option.image, config.option.row, config.option.matrix)
+        option = config.option
+        subject = find_subject(client, option.image, option.row, option.matrix, origin=option.derived)
     except DockerException as error:
         pytest.exit(f"no container engine answers: {error}. Start it, or run: nox -s setup", returncode=4)
     except NoSubjectError as error:
@@ -241,4 +243,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     subject = config.stash.get(_SUBJECT, None)
-    return [f"image: {subject.ref} ({short_digest(subject.digest)}), row: {subject.id or 'none'}"] if subject else []
+    if subject is None:
+        return []
+    derived = f", FROM {subject.origin}" if subject.origin else ""
+    return [f"image: {subject.ref} ({short_digest(subject.digest)}), row: {subject.id or 'none'}{derived}"]

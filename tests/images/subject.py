@@ -48,12 +48,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """An image in the engine. ``row`` is None where the matrix does not know it."""
+    """An image in the engine. ``row`` is None where the matrix does not know it.
+
+    ``origin`` is the image of ours that it is FROM, if it is: what it adds and changes for itself is its own then.
+    """
 
     ref: str
     attributes: dict[str, Any]
     history: list[dict[str, Any]]
     row: Row | None
+    origin: str = ""
 
     @property
     def digest(self) -> str:
@@ -111,7 +115,9 @@ class Subject:
         return family_of(self.row.spec if self.row else None, self.config)
 
 
-def find_subject(client: docker.DockerClient, ref: str, row: str | None, matrix: Path) -> Subject:
+def find_subject(
+    client: docker.DockerClient, ref: str, row: str | None, matrix: Path, *, origin: str | None = None
+) -> Subject:
     """The image, with the row that ``row`` names, else the one that its label names. Raises NoSubjectError."""
     try:
         image = client.images.get(ref)
@@ -122,7 +128,7 @@ def find_subject(client: docker.DockerClient, ref: str, row: str | None, matrix:
     found = _find_row(name, matrix)
     if row and found is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
-    return Subject(ref=ref, attributes=image.attrs, history=image.history(), row=found)
+    return Subject(ref=ref, attributes=image.attrs, history=image.history(), row=found, origin=origin or "")
 
 
 def _find_row(name: str, matrix: Path) -> Row | None:

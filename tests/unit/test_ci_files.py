@@ -17,11 +17,13 @@ from tests.pipelines import (
     Block,
     Job,
     blocks,
+    documented,
     evaluate,
     fill,
     github_jobs,
     gitlab_tasks,
     holds,
+    load,
     read,
     tasks_of,
 )
@@ -34,9 +36,10 @@ from torchbake.matrix.spec import SIZES
 from torchbake.proof.record import parse_proofs
 
 WORKFLOWS = TOOLKIT / ".github/workflows"
-IMAGES, CHECK, RELEASE, VALIDATE = (
-    WORKFLOWS / f"{name}.yml" for name in ("images", "check-images", "release-images", "validate")
+IMAGES, NIGHTLY, CHECK, RELEASE, VALIDATE = (
+    WORKFLOWS / f"{name}.yml" for name in ("images", "validate", "check-images", "release-images", "validate-images")
 )
+CALLED = (CHECK, RELEASE, VALIDATE)
 PARENT, CHILD = (TOOLKIT / "ci" / name for name in ("gitlab-ci.yml", "gitlab-images.yml"))
 BLOCKS = tuple(blocks())
 ALL_JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()]
@@ -126,7 +129,7 @@ MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
 
 
 def test_there_are_files_to_check() -> None:
-    assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, CHECK, RELEASE, VALIDATE)} | {
+    assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, NIGHTLY, *CALLED)} | {
         "ci.yml",
         "release.yml",
     }
@@ -173,18 +176,49 @@ def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> N
 
 
 def test_who_calls_a_workflow_gives_what_it_takes_and_allows_what_its_jobs_ask_for() -> None:
-    assert {job.name for _, job in CALLERS} == {"check", "release"}
+    assert {job.name for _, job in CALLERS} == {"check", "release", "validate"}
     for path, job in CALLERS:
-        called = WORKFLOWS / job.raw["uses"].rpartition("/")[2]
-        takes = read(called)["on"]["workflow_call"]
-        required = {name for name, one in takes["inputs"].items() if one.get("required")}
-        assert required <= set(job.raw["with"]) <= set(takes["inputs"])
+        check_call(job.raw, read(path)["permissions"])
+        takes = read(WORKFLOWS / job.raw["uses"].rpartition("/")[2])["on"]["workflow_call"]
         assert set(job.raw.get("secrets", {})) == set(takes.get("secrets", {}))
-        allowed = job.raw.get("permissions", read(path)["permissions"])
-        for nested in github_jobs(called).values():
-            asked = nested.raw.get("permissions", read(called)["permissions"])
-            # GitHub refuses the whole run where a job asks for more than its caller has, even one that is skipped.
-            assert all(allowed.get(name) in (right, "write") for name, right in asked.items())
+
+
+def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
+    """It gives what is required and nothing that is not there; ``rights`` are those of its file."""
+    called = WORKFLOWS / job["uses"].partition("@")[0].rpartition("/")[2]
+    takes = read(called)["on"]["workflow_call"]
+    required = {name for name, one in takes["inputs"].items() if one.get("required")}
+    assert required <= set(job["with"]) <= set(takes["inputs"])
+    allowed = job.get("permissions", rights)
+    for nested in github_jobs(called).values():
+        asked = nested.raw.get("permissions", read(called)["permissions"])
+        # GitHub refuses the whole run where a job asks for more than its caller has, even one that is skipped.
+        assert all(allowed.get(name) in (right, "write") for name, right in asked.items())
+
+
+def test_the_guide_shows_whole_files_and_the_one_that_releases_is_ten_lines() -> None:
+    shown = documented()
+    assert [Path(place).name for place in shown] == ["images.yml", "check.yml", "validate.yml"]
+    assert len(shown[".github/workflows/images.yml"].splitlines()) == 10
+    seen = set()
+    for text in shown.values():
+        workflow = load(text)
+        (job,) = workflow["jobs"].values()
+        check_call(job, workflow["permissions"])
+        assert re.fullmatch(r"torchbake/torchbake/\.github/workflows/[\w-]+\.yml@v0\.1\.0", job["uses"])
+        assert job["with"]["install"] == "torchbake[nox]==0.1.0"
+        seen.add(job["uses"].partition("@")[0].rpartition("/")[2])
+    assert seen == {path.name for path in CALLED}
+
+
+@pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
+def test_the_guides_file_releases_on_the_main_branch_and_takes_turns_with_the_one_that_validates(event: str) -> None:
+    release, validate = (load(documented()[f".github/workflows/{name}.yml"]) for name in ("images", "validate"))
+    assert event in release["on"]
+    assert holds(str(github_jobs(RELEASE)["plan"].raw["if"]), on(event, "refs/heads/main"))
+    assert release["concurrency"] == validate["concurrency"]
+    assert release["concurrency"]["queue"] == "max"
+    assert fill(release["concurrency"]["group"], MAIN) == fill(read(IMAGES)["concurrency"]["group"], MAIN)
 
 
 def test_what_a_pull_request_calls_takes_no_secret_and_no_job_of_it_may_write() -> None:
@@ -235,7 +269,7 @@ def test_every_variable_of_a_gitlab_command_is_set() -> None:
 
 def called(contexts: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The workflow that is called there, and what it knows."""
-    (job,) = (job for _, job in CALLERS if holds(str(job.raw["if"]), contexts))
+    (job,) = (job for path, job in CALLERS if path == IMAGES and holds(str(job.raw["if"]), contexts))
     path = WORKFLOWS / job.raw["uses"].rpartition("/")[2]
     inputs = {name: fill(value, contexts) for name, value in job.raw["with"].items()}
     secrets = {name: fill(value, contexts) for name, value in job.raw.get("secrets", {}).items()}
@@ -418,7 +452,7 @@ def test_secrets_are_given_to_logins_alone() -> None:
 
 
 def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
-    images, validate = read(IMAGES)["concurrency"], read(VALIDATE)["concurrency"]
+    images, validate = read(IMAGES)["concurrency"], read(NIGHTLY)["concurrency"]
     assert fill(images["group"], MAIN) == fill(validate["group"], MAIN) == "images-refs/heads/main"
     assert fill(images["group"], on("pull_request", "refs/pull/1/merge")) == "images-7"
     for concurrency in (images, validate):
@@ -503,7 +537,7 @@ def test_the_guide_tells_every_variable_and_secret() -> None:
     guide = (TOOLKIT / "docs/ci.md").read_text()
     asked = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
     asked |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
-    asked |= {name for path in (CHECK, RELEASE) for name in read(path)["on"]["workflow_call"]["inputs"]}
+    asked |= {name for path in CALLED for name in read(path)["on"]["workflow_call"]["inputs"]}
     assert {"REGISTRY", "IMAGES", "REGISTRY_PASSWORD"} <= asked
     assert sorted(name for name in asked if f"`{name}`" not in guide) == []
 
@@ -546,5 +580,17 @@ def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project)
         assert int(compressed) + int(uncompressed) < int(disk)
         seconds = (proof.seconds for proof in found)
         assert max(one.build + one.test + one.publish for one in seconds) <= int(minutes) * 60
-        for path in (CHECK, RELEASE, CHILD):
-            assert f"{disk} GB" in path.read_text()
+
+
+@pytest.mark.parametrize("path", [CHECK, RELEASE, CHILD], ids=lambda path: path.stem)
+def test_a_file_of_jobs_says_the_same_of_disk_and_minutes_as_the_guide(path: Path) -> None:
+    (small, large) = re.findall(
+        r"^\| `\w+` \| .* \| (\d+) GB \| (\d+) minutes \|$", (TOOLKIT / "docs/ci.md").read_text(), flags=re.MULTILINE
+    )
+    comments = " ".join(re.findall(r"^ *# (.*)$", path.read_text(), flags=re.MULTILINE))
+    said = re.findall(
+        r"\(init, CPU\) want (\d+) GB of free disk and (\d+) minutes, large ones \(CUDA\) (\d+) GB and (\d+)", comments
+    )
+    assert said == [(*small, *large)]
+    stated = re.findall(r"CUDA images, which want (\d+) GB of free disk", path.read_text())
+    assert set(stated) <= {large[0]}

@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -23,7 +24,31 @@ PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 _WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
 LONGEST = 300
-MODULES = sorted({*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "layers").rglob("*.py")} - {_WRITTEN})
+LONGEST_FUNCTION, USUAL_FUNCTION = 40, 10
+FOLDERS = ("torchbake", "layers", "entrypoints", "benchmarks")
+
+
+def programs(folder: str) -> list[Path]:
+    """The modules below a folder, and what has no suffix and says in its first line that Python runs it."""
+    files = (path for path in (TOOLKIT / folder).rglob("*") if path.is_file() and path != _WRITTEN)
+    return sorted(path for path in files if path.suffix == ".py" or (not path.suffix and _is_python(path)))
+
+
+def _is_python(path: Path) -> bool:
+    return re.match(rb"#!.*python", path.read_bytes()) is not None
+
+
+MODULES = [path for folder in FOLDERS for path in programs(folder)]
+
+
+def functions(folder: str) -> dict[str, int]:
+    """The lines of every function below a folder, by where it stands."""
+    return {
+        f"{path.relative_to(TOOLKIT)}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in programs(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def imported(path: Path) -> set[str]:
@@ -65,6 +90,19 @@ def test_every_command_is_a_module_and_what_two_share_is_none() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TOOLKIT)))
 def test_a_module_is_short_enough_to_read_from_top_to_bottom(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_functions_are_short(folder: str) -> None:
+    lines = functions(folder)
+    assert statistics.median(lines.values()) <= USUAL_FUNCTION
+    assert {where: count for where, count in lines.items() if count > LONGEST_FUNCTION} == {}
+
+
+def test_what_is_measured_has_what_runs_inside_images_and_builds() -> None:
+    names = {str(path.relative_to(TOOLKIT)) for path in MODULES}
+    assert {"entrypoints/pytorch/run", "entrypoints/pytorch/launch/contract.py", "benchmarks/run.py"} <= names
+    assert {"layers/wheels/__main__.py", "torchbake/cli.py"} <= names
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,15 +44,6 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{room}.py"
 
 
-def functions() -> Iterator[tuple[str, int]]:
-    """Every function of the toolkit: where it stands, and its lines."""
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                yield f"{path.relative_to(TOOLKIT)}: {node.name}", lines
-
-
 def test_the_map_has_every_room_and_no_other() -> None:
     assert set(FLOOR) == {room_of(path) for path in MODULES}
 
@@ -73,12 +63,6 @@ def test_commands_call_rooms_and_not_each_other(path: Path) -> None:
         r"^from torchbake\.commands\.(\w+) import|^from torchbake\.commands import (\w+)", path.read_text(), re.M
     )
     assert [name for pair in names for name in pair if name and not name.startswith("_")] == []
-
-
-def test_functions_are_short() -> None:
-    lines = dict(functions())
-    assert statistics.median(lines.values()) <= 10
-    assert {name: count for name, count in lines.items() if count > 40} == {}
 
 
 def test_the_unit_tests_stand_where_the_modules_do() -> None:

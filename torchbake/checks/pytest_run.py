@@ -34,7 +34,7 @@ _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTI
 class Target:
     """An image to test: a name for people, its reference, its row (empty: none) and both digests.
 
-    ``waivers`` are checks that may fail, with the reasons.
+    ``waivers`` are checks that may fail, with the reasons. ``origin`` is the image of ours that it is FROM, if any.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Target:
     digest: str
     suite: str
     waivers: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +112,9 @@ class Suite:
         options = self._options
         command = [sys.executable, "-m", "pytest", str(self._folder), "-v", "--color=no", "-p", "no:cacheprovider"]
         command += ["--image", target.ref, "--gpu", options.gpu, "--results", str(results), *self._extra]
-        for name, value in (("--row", target.row), ("--nodes", options.nodes), ("--nproc", options.nproc)):
-            command += [name, str(value)] if value else []
+        said = {"row": target.row, "derived": target.origin, "nodes": options.nodes, "nproc": options.nproc}
+        for name, value in said.items():
+            command += [f"--{name}", str(value)] if value else []
         for name, globs in (("--only", options.only), ("--skip", options.skip)):
             command += [word for glob in globs for word in (name, glob)]
         return command

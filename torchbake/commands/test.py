@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
@@ -15,6 +14,7 @@ from torchbake.checks.suite_digest import CHECKS, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
+from torchbake.commands._cases import Case, find_cases
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
@@ -36,16 +36,6 @@ EXAMPLES = (
     "nox -s test -- --image registry.example.com/team/pytorch:latest",
     "nox -s test -- all --format json > verdicts.json",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """An image that is asked for: its row, if it has one, and what the engine holds under its reference."""
-
-    name: str
-    ref: str
-    spec: Spec | None
-    image: Image | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +132,7 @@ class Tester:
 
     def waivers(self, case: Case) -> dict[str, str]:
         """What may fail: by the matrix, and by the command line, whose reason stands where both have one."""
-        return {**dict(case.spec.waivers if case.spec else ()), **self.options.waivers}
+        return {**dict(case.judged_by.waivers if case.judged_by else ()), **self.options.waivers}
 
     def idle(self, case: Case, tested: Tested) -> str:
         """Which waivers waive nothing; a part of the checks cannot tell."""
@@ -154,17 +144,22 @@ class Tester:
         return Target(
             name=case.name,
             ref=case.ref,
-            row=case.spec.id if case.spec else "",
+            row=case.judged_by.id if case.judged_by else "",
             digest=image.digest,
             waivers=self.waivers(case),
-            suite=suite_digest(self.project, case.spec, self.options.decisive(self.gpus.get(case.name, ""))),
+            suite=suite_digest(self.project, case.judged_by, self._decisive(case)),
+            origin=case.origin.ref if case.origin else "",
         )
+
+    def _decisive(self, case: Case) -> tuple[str, ...]:
+        derived = ("derived",) if case.origin else ()
+        return (*self.options.decisive(self.gpus.get(case.name, "")), *derived)
 
 
 def run(args: Arguments) -> int:
     project, specs = _selection(args)
     engine = connect()
-    cases = _cases(project, specs, args.image, engine)
+    cases = find_cases(project, specs, args.image, engine)
     with interruptible():
         tester = Tester(
             project=project,
@@ -222,20 +217,6 @@ def _options(args: Arguments) -> Options:
     )
 
 
-def _cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[Case]:
-    """The images that are asked for, each once. A reference that is a tag of the matrix has that row."""
-    images = engine.images()
-    cases = []
-    for spec in specs:
-        ref = ref_of(spec, project.tags[spec.id])
-        cases.append(Case(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
-    rows = {f"{spec.repository}:{tag}": spec for spec in project.expansion.specs for tag in project.tags[spec.id]}
-    for ref in dict.fromkeys(references):
-        image = images.get(ref) or _find(ref, engine, images.values())
-        cases.append(Case(name=ref, ref=ref, spec=rows.get(ref), image=image))
-    return cases
-
-
 def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
     """How images get a GPU, by name; those that can use none are left out."""
     if mode == "off":
@@ -244,7 +225,7 @@ def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dic
     return {
         case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
         for case in cases
-        if case.image and _family(case.spec, case.image, engine) == "cuda"
+        if case.image and _family(case.judged_by, case.image, engine) == "cuda"
     }
 
 
@@ -252,20 +233,14 @@ def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
     return family_of(spec, {} if spec else engine.config(image.digest))
 
 
-def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
-    """An image by what is not one of its tags as the engine writes them: a short name, a digest, an id."""
-    digest = engine.find([ref])
-    if digest is None:
-        return None
-    tagged = (image for image in images if image.digest == digest)
-    return next(tagged, Image(digest=digest, tags=(), labels={}, size_bytes=0))
-
-
 def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
     """Say which images are not what their rows would build today; they are tested all the same."""
     preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
     warnings = {}
     for case in cases:
+        if case.remark:
+            warnings[case.name] = case.remark
+            console.say(f"{case.name}: {case.remark}.")
         if case.spec and case.image and (reason := preparation.why_old(case.spec, case.image)):
             warning = warnings[case.name] = f"out of date: {reason}"
             console.say(f"{case.name} is {warning}. Build it: nox -s build -- {case.spec.id}", style="yellow")

@@ -95,6 +95,11 @@ class Engine:
         with answering():
             return dict(self._client.images.get(digest).attrs["Config"])
 
+    def layers(self, digest: str) -> tuple[str, ...]:
+        """The digests of an image's layers as they are unpacked, lowest first."""
+        with answering():
+            return tuple(self._client.images.get(digest).attrs["RootFS"].get("Layers") or ())
+
     def names(self, reference: str) -> tuple[str, ...] | None:
         """Every name of an image, ``repository:tag`` and ``repository@digest``; None where the engine has it not."""
         with contextlib.suppress(ImageNotFound), answering():

@@ -4,7 +4,7 @@ import re
 
 _WORKFLOWS = ".github/workflows"
 _CALLERS = ("images.yml", "validate.yml")
-_CALLED = ("check-images.yml", "release-images.yml")
+_CALLED = ("check-images.yml", "release-images.yml", "validate-images.yml")
 # Where each comes from, below the toolkit's folder, by where it goes.
 PIPELINES = {
     "github": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in _CALLERS},

@@ -17,7 +17,7 @@ from torchbake.render.templates import fill
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 CONSTRAINTS = "/etc/torchbake/constraints.txt"
-SYSTEM_PACKAGES = ("ca-certificates", "python3", "tini")  # of every image
+SYSTEM_PACKAGES = ("ca-certificates", "python3", "python3-pip-whl", "tini")  # of every image
 PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 

@@ -15,7 +15,6 @@ _MILLISECONDS = 1000.0
 
 def blank(settings: Settings) -> dict[str, Any]:
     """The object's keys with what is known before anything is measured; what is not yet is null or empty."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
     return {
         "bench": VERSION,
         "status": "failure",
@@ -25,6 +24,26 @@ def blank(settings: Settings) -> dict[str, Any]:
         "parameters": None,
         "input": [],
         "classes": None,
+        **_asked(settings),
+        "times": [],
+        "data_times": [],
+        "warmup_times": [],
+        "time": None,
+        "throughput": None,
+        "memory": {"peak_rss_bytes": None, "peak_gpu_bytes": None},
+        "power": None,
+        "clocks": None,
+        "notes": notes_on(settings),
+        "versions": {"torch": None, "cuda": None, "cudnn": None, "python": platform.python_version()},
+        "image": os.environ.get("TORCHBAKE_ID", ""),
+        "host": {"name": socket.gethostname(), "cpu": None, "cores": None, "threads": None},
+    }
+
+
+def _asked(settings: Settings) -> dict[str, Any]:
+    """How it is to be measured: by the flags, and by the job that this process is a rank of."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    return {
         "phase": settings.phase,
         "batch_size": settings.batch_size,
         "effective_batch": settings.batch_size * world,
@@ -41,18 +60,6 @@ def blank(settings: Settings) -> dict[str, Any]:
             "shuffle": settings.data_shuffle,
             "bound": False,
         },
-        "times": [],
-        "data_times": [],
-        "warmup_times": [],
-        "time": None,
-        "throughput": None,
-        "memory": {"peak_rss_bytes": None, "peak_gpu_bytes": None},
-        "power": None,
-        "clocks": None,
-        "notes": notes_on(settings),
-        "versions": {"torch": None, "cuda": None, "cudnn": None, "python": platform.python_version()},
-        "image": os.environ.get("TORCHBAKE_ID", ""),
-        "host": {"name": socket.gethostname(), "cpu": None, "cores": None, "threads": None},
     }
 
 

@@ -4,7 +4,7 @@ Pure: reads only the mapping that it is given. docs/dialects.md has the launcher
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -98,17 +98,7 @@ def contract_of(
         raise _not_alone(job, nnodes)
     _check_world(job, nnodes, nproc)
     node_rank = _node_rank(job, nnodes)
-    alone = Contract(
-        mode=STANDALONE,
-        rendezvous_timeout=values.seconds(env, "RENDEZVOUS_TIMEOUT", Contract.rendezvous_timeout),
-        group_timeout=_group_timeout(env),
-        stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
-        stopped_timeout=values.seconds(env, "STOPPED_TIMEOUT", Contract.stopped_timeout, zero=True),
-        job_token=values.text(env, "JOB_TOKEN"),
-        dialects=tuple(settings.dialect for settings in detected),
-        already_rank=job.already_rank,
-        own=job.own,
-    )
+    alone = _standalone(env, detected, job)
     if asked == STANDALONE or not (asked or several or counted or job.distributed):
         return alone
     _check_interface(env, job)
@@ -124,6 +114,21 @@ def contract_of(
         max_restarts=torchrun.max_restarts(env, Contract.max_restarts),
         rdzv_id=torchrun.rdzv_id(env, Contract.rdzv_id),
         rdzv_conf=torchrun.rdzv_conf(env),
+    )
+
+
+def _standalone(env: Mapping[str, str], detected: Sequence[Settings], job: Settings) -> Contract:
+    """What holds also where there is no group."""
+    return Contract(
+        mode=STANDALONE,
+        rendezvous_timeout=values.seconds(env, "RENDEZVOUS_TIMEOUT", Contract.rendezvous_timeout),
+        group_timeout=_group_timeout(env),
+        stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
+        stopped_timeout=values.seconds(env, "STOPPED_TIMEOUT", Contract.stopped_timeout, zero=True),
+        job_token=values.text(env, "JOB_TOKEN"),
+        dialects=tuple(settings.dialect for settings in detected),
+        already_rank=job.already_rank,
+        own=job.own,
     )
 
 

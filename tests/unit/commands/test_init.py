@@ -38,7 +38,9 @@ def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(init, "version", lambda: "1.2.3")
     out(capsys, "init", str(tmp_path), "--ci", "github")
     assert '# dependencies = ["nox", "torchbake>=1.2.3"]\n' in (tmp_path / "noxfile.py").read_text()
-    assert 'pip install "torchbake[nox]==1.2.3"' in (tmp_path / ".github/workflows/validate.yml").read_text()
+    text = (tmp_path / ".github/workflows/validate.yml").read_text()
+    assert "uses: torchbake/torchbake/.github/workflows/validate-images.yml@v1.2.3\n" in text
+    assert 'install: "torchbake[nox]==1.2.3"' in text
     caller = (tmp_path / ".github/workflows/images.yml").read_text()
     assert caller.count('install: "torchbake[nox]==1.2.3"') == caller.count("-images.yml@v1.2.3") == 2
     assert not (tmp_path / ".github/workflows/release-images.yml").exists()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import suite_digest, suite_files
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
 from torchbake.commands import test as command
+from torchbake.commands._cases import Case, find_cases
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.image import Image
@@ -46,6 +47,9 @@ class FakeEngine:
 
     def find(self, digests: Iterable[str]) -> str | None:
         return DIGEST if self._image.tags and set(digests) & {DIGEST, DIGEST[:19]} else None
+
+    def layers(self, digest: str) -> tuple[str, ...]:
+        return ()
 
 
 @pytest.fixture
@@ -246,8 +250,8 @@ def test_the_plan_has_each_image_once_and_tests_nothing(
     assert not (small.root / "reports/summary.json").exists()
 
 
-def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[command.Case]:
-    return command._cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
+def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[Case]:
+    return find_cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
 
 
 def test_a_reference_that_is_a_tag_of_the_matrix_has_that_row(small: Project) -> None:
@@ -261,6 +265,49 @@ def test_any_other_reference_has_none(small: Project) -> None:
     (case,) = cases_of(small, "somebody/else:1", held=("somebody/else:1",))
     assert case.spec is None
     assert case.image
+
+
+class Derived(FakeEngine):
+    """It holds our image, and one whose labels are the same and whose layers begin with these."""
+
+    _LAYERS: ClassVar = {"sha256:a": ("1", "2"), "sha256:b": ("1", "2", "3"), "sha256:c": ("1", "9", "3")}
+
+    def __init__(self, mine: str = "sha256:b") -> None:
+        self._mine = mine
+
+    def images(self) -> dict[str, Image]:
+        held = {REF: "sha256:a", "me/mine:1": self._mine}
+        labels = {"org.torchbake.id": CPU}
+        return {tag: Image(digest=digest, tags=(tag,), labels=labels, size_bytes=1) for tag, digest in held.items()}
+
+    def layers(self, digest: str) -> tuple[str, ...]:
+        return self._LAYERS[digest]
+
+
+def derived_case(project: Project, engine: Derived) -> Case:
+    (case,) = find_cases(project, (), ["me/mine:1"], engine)  # type: ignore[arg-type]
+    return case
+
+
+def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_one(small: Project) -> None:
+    case = derived_case(small, Derived())
+    assert case.spec is None
+    assert case.judged_by
+    assert case.judged_by.id == CPU
+    assert case.remark == f"FROM {REF}: what it adds is its own"
+    assert case.image
+    tester = command.Tester(project=small, options=Options(), reports=Reports(folder=small.root), force=False)
+    target = tester.target(case, case.image)
+    assert (target.row, target.origin) == (CPU, REF)
+    assert target.suite != suite_digest(small, case.judged_by, Options().decisive())
+    assert f"--derived {REF}" in " ".join(words(target))
+
+
+def test_an_image_with_our_labels_and_other_layers_is_told_that_it_is_judged_as_ours(small: Project) -> None:
+    case = derived_case(small, Derived("sha256:c"))
+    assert case.origin is None
+    assert case.judged_by is None
+    assert "docker pull" in case.remark
 
 
 @pytest.mark.parametrize("ref", [DIGEST, DIGEST[:19]])
@@ -402,7 +449,7 @@ def test_a_suite_is_told_what_to_check_and_how() -> None:
 
 def test_a_suite_is_not_told_what_is_not_said() -> None:
     said = words(replace(TARGET, row=""))
-    assert not {"--row", "--nodes", "--nproc", "--only", "--skip"} & set(said)
+    assert not {"--row", "--derived", "--nodes", "--nproc", "--only", "--skip"} & set(said)
     assert said[said.index("--gpu") :][:2] == ["--gpu", "auto"]
 
 

@@ -22,7 +22,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install ca-certificates python3 tini \
+    /run/apt-install ca-certificates python3 python3-pip-whl tini \
     && echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd \
     && install -d -o 2000 -g 0 -m 0775 /home/jovyan /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \

@@ -1,0 +1,95 @@
+"""What `run` says where a container lacks what torch needs: a /tmp that runs programs, a compiler, the whole driver.
+
+Each in a real container, with torch's own error before it, and the cure that the sentence names beside it.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, ref_of
+
+pytestmark = pytest.mark.entrypoints
+
+COMPILES = "import torch\nprint(torch.compile(lambda x: x.sin() + x.cos())(torch.zeros(8)).sum().item())\n"
+# With a read-only root the home is below /tmp, and there Inductor writes what it compiles.
+READ_ONLY = ("--read-only", "--tmpfs")
+CACHES = ("--env", "TORCHINDUCTOR_CACHE_DIR=/caches/inductor", "--env", "TRITON_CACHE_DIR=/caches/triton")
+ROWS = re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def devel() -> str:
+    return ref_of(DEVEL)
+
+
+@pytest.fixture(scope="module")
+def runtime() -> str:
+    return ref_of(CPU)
+
+
+def run(folder: Path, image: str, script: str, *options: str) -> Completed:
+    (folder / "job.py").write_text(script)
+    mount = f"{folder / 'job.py'}:/app/job.py:ro"
+    command = ["docker", "run", "--rm", "--network", "none", "--volume", mount, *options, image, "run", "job.py"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def advice(done: Completed) -> str:
+    """What `run` says after the first failure, as the log has it."""
+    return done.stderr.partition("run: the job failed.")[2].partition("run: its last words:")[0]
+
+
+def told_in_troubleshooting(words: str) -> str:
+    """What the page says to do in the one row that shows these words."""
+    (todo,) = [todo for seen, _, todo in ROWS if words in seen]
+    return str(todo)
+
+
+def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(devel: str, tmp_path: Path) -> None:
+    done = run(tmp_path, devel, COMPILES, *READ_ONLY, "/tmp:noexec")
+    assert done.returncode == 1
+    assert "/tmp/home-1001/" in done.stderr
+    assert "failed to map segment from shared object" in done.stderr
+    assert "a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs /tmp:exec)" in advice(done)
+    assert "TORCHINDUCTOR_CACHE_DIR" in advice(done)
+    todo = told_in_troubleshooting("failed to map segment from shared object")
+    assert "--tmpfs /tmp:exec" in todo
+    assert "TORCHINDUCTOR_CACHE_DIR" in todo
+
+
+@pytest.mark.parametrize(
+    "cure",
+    [
+        (*READ_ONLY, "/tmp:exec"),
+        (*READ_ONLY, "/tmp:noexec", "--tmpfs", "/caches:exec,mode=1777", *CACHES),
+    ],
+    ids=["exec", "caches elsewhere"],
+)
+def test_each_way_out_is_one(cure: tuple[str, ...], devel: str, tmp_path: Path) -> None:
+    done = run(tmp_path, devel, COMPILES, *cure)
+    assert (done.returncode, done.stdout) == (0, "8.0\n"), done.stderr
+
+
+def test_an_image_without_a_compiler_names_the_flavor_that_has_one(runtime: str, tmp_path: Path) -> None:
+    done = run(tmp_path, runtime, COMPILES)
+    assert done.returncode == 1
+    assert "No working C++ compiler found" in done.stderr
+    assert "which this image lacks: use its devel flavor" in advice(done)
+    assert "devel" in told_in_troubleshooting("no C++ compiler")
+
+
+def test_where_a_gpu_came_without_the_driver_s_programs_they_are_named_before_the_start(
+    runtime: str, tmp_path: Path
+) -> None:
+    """The device alone, as `--device /dev/nvidia0` gives it; the CPU image is told that it is one for CUDA."""
+    given = ("--device", "/dev/null:/dev/nvidia0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.0")
+    done = run(tmp_path, runtime, "print('ran')\n", *given)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    said = "of the driver libcuda.so.1 and libnvidia-ml.so.1 and nvidia-smi are missing"
+    assert f"run: there is 1 GPU, but {said}" in done.stderr
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told_in_troubleshooting("nvidia-smi")
+    whole = run(tmp_path, runtime, "print('ran')\n", *given[:2])
+    assert "of the driver" not in whole.stderr

@@ -1,0 +1,92 @@
+"""An image that is FROM one of ours is tested as such: what it adds is its own, and what it breaks is found."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.broken import SITE
+from tests.e2e.conftest import CPU, ref_of, torchbake
+
+pytestmark = pytest.mark.checks
+
+OWN, BROKEN = "torchbake-test/derived:own", "torchbake-test/derived:broken"
+# A package, a file, and settings that a derived image decides for itself.
+ADDED = f"""\
+USER root
+RUN mkdir {SITE}/mine-1.0.dist-info && printf 'Metadata-Version: 2.1\\nName: mine\\nVersion: 1.0\\n' \
+    > {SITE}/mine-1.0.dist-info/METADATA && echo 'print("trained")' > /srv/train.py
+USER 1001
+ENV OMP_NUM_THREADS=1 PATH="/srv/bin:$PATH"
+LABEL org.opencontainers.image.title="Mine" org.opencontainers.image.source="https://git.example.com/mine"
+EXPOSE 6006
+WORKDIR /srv
+CMD ["python", "train.py"]
+"""
+# A package of the lock at another version (its file keeps its size), a promised variable, a label of ours.
+_OTHER_VERSION = f"sed -i -E 's/^(Version: .*)[0-9]$/\\1z/; s/z$/9/' {SITE}/networkx-*.dist-info/METADATA"
+BREAKING = f"""\
+USER root
+RUN {_OTHER_VERSION}
+USER 1001
+ENV PYTHONUNBUFFERED=0
+LABEL org.torchbake.flavor=devel
+"""
+
+
+def derive(dockerfile: str, ref: str) -> str:
+    done = subprocess.run(
+        ["docker", "build", "-q", "-t", ref, "-"], input=dockerfile, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return ref
+
+
+@pytest.fixture(scope="module")
+def base() -> str:
+    return ref_of(CPU)
+
+
+@pytest.fixture(scope="module")
+def own(base: str) -> Iterator[str]:
+    yield derive(f"FROM {base}\n{ADDED}", OWN)
+    subprocess.run(["docker", "rmi", "-f", OWN], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def broken(base: str) -> Iterator[str]:
+    yield derive(f"FROM {base}\n{ADDED}{BREAKING}", BROKEN)
+    subprocess.run(["docker", "rmi", "-f", BROKEN], capture_output=True, check=False)
+
+
+def said_of(ref: str, *words: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What `test` says of the image, and of each check."""
+    done = torchbake("test", "--image", ref, "--format", "json", *words)
+    assert done.stdout, done.stderr
+    (image,) = json.loads(done.stdout)["images"]
+    return image, {check["id"]: check for check in image["checks"]}
+
+
+def test_it_passes_with_its_smoke_tests_and_without_a_waiver(own: str, base: str) -> None:
+    image, checks = said_of(own)
+    assert [check for check in checks.values() if check["outcome"] == "failed"] == []
+    assert image["outcome"] == "passed"
+    assert image["warning"].startswith(f"FROM {base.rpartition(':')[0]}:")
+    assert checks["python.locked"]["outcome"] == checks["metadata.env"]["outcome"] == "passed"
+    assert {name for name in checks if name.startswith("smoke.tensor")}
+    left = {name for name, check in checks.items() if "image" in check["reason"] and check["outcome"] == "not-run"}
+    assert {"metadata.cmd", "metadata.workdir", "metadata.ports", "process.size", "process.layers"} <= left
+
+
+def test_what_it_breaks_of_ours_is_found(broken: str) -> None:
+    image, checks = said_of(broken, "--skip", "smoke.*")
+    failed = {name: check["reason"] for name, check in checks.items() if check["outcome"] == "failed"}
+    assert set(failed) == {"python.locked", "metadata.env", "metadata.labels"}
+    assert "networkx is " in failed["python.locked"]
+    assert "mine" not in failed["python.locked"]
+    assert "PYTHONUNBUFFERED is '0', not '1'" in failed["metadata.env"]
+    assert "OMP_NUM_THREADS" not in failed["metadata.env"]
+    assert "org.torchbake.flavor is 'devel'" in failed["metadata.labels"]
+    assert image["outcome"] == "failed"

@@ -1,0 +1,80 @@
+"""Which image of ours another one is FROM, by labels and layers; and what it may change for itself."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.images.adding import holds, left_to
+from tests.images.subject import Subject
+from torchbake.checks.derived import is_tag_of, origin_of
+from torchbake.engine.image import Image
+from torchbake.matrix.project import Project
+from torchbake.oci.labels import ID
+
+CPU = "2.13.0-cpu-runtime-debian12"
+OURS, MINE = f"ghcr.io/acme/pytorch:{CPU}-r3", "me/mine:1"
+_LAYERS = {"ours": ("a", "b"), "mine": ("a", "b", "c"), "settings": ("a", "b"), "other": ("a", "x", "c")}
+
+
+def image(digest: str, *tags: str, row: str = CPU) -> Image:
+    return Image(digest=digest, tags=tags, labels={ID: row}, size_bytes=1)
+
+
+def found(project: Project, mine: Image, images: Mapping[str, Image]) -> str:
+    origin = origin_of(mine, project, images, _LAYERS.__getitem__)
+    return origin.ref if origin else ""
+
+
+@pytest.mark.parametrize(("digest", "derived"), [("mine", True), ("settings", True), ("other", False), ("ours", False)])
+def test_it_begins_with_the_layers_of_an_image_that_is_not_itself(project: Project, digest: str, derived: bool) -> None:
+    mine = image(digest, MINE)
+    assert found(project, mine, {OURS: image("ours", OURS), MINE: mine}) == (OURS if derived else "")
+
+
+def test_an_image_of_another_row_or_name_is_no_image_of_ours(project: Project) -> None:
+    mine = image("mine", MINE)
+    assert found(project, mine, {"me/base:1": image("ours", "me/base:1")}) == ""
+    assert found(project, mine, {OURS: image("ours", OURS, row="2.13.0-cpu-devel-debian12")}) == ""
+    assert found(project, replace(mine, labels={}), {OURS: image("ours", OURS)}) == ""
+
+
+@pytest.mark.parametrize(
+    ("ref", "ours"),
+    [(f"a/b:{CPU}", True), (f"a:5000/b:{CPU}-r12", True), ("a/b:cpu", True), ("a/b:mine", False), ("a/b:cpu-r", False)],
+)
+def test_a_tag_of_ours_is_one_in_any_repository(ref: str, ours: bool) -> None:
+    assert is_tag_of(ref, (CPU, "cpu")) is ours
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "well"),
+    [
+        ("PATH", {"PATH": "/app/venv/bin:/bin:/usr/bin"}, True),
+        ("PATH", {"PATH": "/bin:/usr/bin:/more"}, True),
+        ("PATH", {"PATH": "/usr/bin:/bin"}, False),
+        ("PATH", {"PATH": "/x/bin:/usr/binary"}, False),
+        ("PATH", {}, False),
+        ("VIRTUAL_ENV", {"PATH": "/app/venv/bin:/bin", "VIRTUAL_ENV": "/app/venv"}, True),
+        ("VIRTUAL_ENV", {"PATH": "/bin:/app/venv/bin", "VIRTUAL_ENV": "/app/venv"}, False),
+        ("VIRTUAL_ENV", {"PATH": "/bin"}, False),
+        ("LANG", {"LANG": "C", "PATH": "/bin:/usr/bin"}, False),
+    ],
+)
+def test_a_promised_variable_holds(name: str, variables: dict[str, str], well: bool) -> None:
+    assert (
+        holds(name, {"PATH": "/bin:/usr/bin", "VIRTUAL_ENV": "/opt/venv", "LANG": "C.UTF-8"}[name], variables) is well
+    )
+
+
+def subject(origin: str) -> Subject:
+    attributes: dict[str, Any] = {}
+    return Subject(ref=MINE, attributes=attributes, history=[], row=None, origin=origin)
+
+
+def test_what_a_derived_image_decides_for_itself_is_not_judged_where_it_differs() -> None:
+    left_to(subject(OURS), "command", ["python"], ["python"])
+    left_to(subject(""), "command", ["bash"], ["python"])
+    with pytest.raises(pytest.skip.Exception, match=f"the command of an image that is FROM {OURS} is its own"):
+        left_to(subject(OURS), "command", ["bash"], ["python"])

@@ -1,0 +1,51 @@
+"""The sizes and layers of our images in docs/compare.md are those of their Dockerfiles and their last proofs."""
+
+import re
+
+import pytest
+
+from torchbake.core.paths import TOOLKIT
+from torchbake.core.sizes import human
+from torchbake.proof.record import parse_proofs
+from torchbake.render.instructions import instructions
+
+ROWS = re.findall(
+    r"^\| `([\w.-]+)` \| ([\d.]+ \w+) \| ([\d.]+ \w+) \| (\d+) \|$",
+    (TOOLKIT / "docs/compare.md").read_text(),
+    flags=re.MULTILINE,
+)
+NEAR = 0.05
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_MAKES_A_LAYER = ("RUN", "COPY", "ADD", "WORKDIR")
+
+
+def layers_of(dockerfile: str) -> int:
+    """How many layers the last stage has, with those of the stages that it is from; a base from elsewhere has one."""
+    stages: dict[str, int] = {}
+    name = ""
+    for word, rest, _ in instructions(dockerfile):
+        if word == "FROM":
+            image, _, name = (part.strip() for part in rest.partition(" AS "))
+            stages[name] = stages.get(image, 0 if image == "scratch" else 1)
+        stages[name] += word in _MAKES_A_LAYER
+    return stages[name]
+
+
+def bytes_of(text: str) -> float:
+    number, unit = text.split()
+    return float(number) * _UNITS[unit]
+
+
+def test_each_kind_is_there() -> None:
+    names = " ".join(name for name, *_ in ROWS)
+    assert all(word in names for word in ("cpu-runtime", "cpu-devel", "cuda12", "cuda13", "volume-permissions"))
+
+
+@pytest.mark.parametrize(("name", "packed", "unpacked", "layers"), ROWS)
+def test_sizes_are_near_the_last_proof_and_layers_are_the_dockerfiles(
+    name: str, packed: str, unpacked: str, layers: str
+) -> None:
+    proof = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")[name]
+    for said, measured in ((packed, proof.packed_bytes), (unpacked, proof.unpacked_bytes)):
+        assert bytes_of(said) == pytest.approx(measured, rel=NEAR), f"docs/compare.md says {said}: {human(measured)}"
+    assert int(layers) == layers_of((TOOLKIT / f"images/{name}/Dockerfile").read_text())
