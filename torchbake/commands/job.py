@@ -20,6 +20,7 @@ from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
+from torchbake.jobs.target_schema import check_for
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
@@ -38,12 +39,6 @@ EXAMPLES = (
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
 )
-
-
-SCHEMAS = {"kubernetes": "", "kubernetes-1.20": "oldest", "jobset": "", "trainjob": ""}  # of which Kubernetes
-
-
-OF_COMPOSE = ("compose", "swarm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +120,7 @@ def _show(args: Arguments, name: str, file: str) -> None:
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     manifest = target.render(_task(args, target, file))
     if args.check:
-        _hold(target, manifest)
+        console.say(f"The manifest fits the schema of: {check_for(name, manifest)}.")
     if args.kustomize:
         written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
         console.say(f"Wrote {written}.")
@@ -160,20 +155,6 @@ def _places(args: Arguments, target: Target) -> Places:
         released=args.registry is not None,
         tell=lambda text: console.say(text, style="yellow"),
     )
-
-
-def _hold(target: Target, manifest: str) -> None:
-    if target.NAME in OF_COMPOSE:
-        from torchbake.jobs.compose_schema import check_compose  # noqa: PLC0415 - only who wants it has the schema
-
-        console.say(f"The manifest fits the schema of: {check_compose(manifest)}.")
-        return
-    if target.NAME not in SCHEMAS:
-        known = ", ".join([*OF_COMPOSE, *SCHEMAS])
-        raise UsageError(f"There is no schema of {target.NAME} at hand.", hint=f"--check knows: {known}")
-    from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
-
-    console.say(f"The manifest fits the schema of: {check_manifest(manifest, SCHEMAS[target.NAME])}.")
 
 
 def _check(args: Arguments, file: str) -> None:

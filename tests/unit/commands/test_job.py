@@ -170,7 +170,7 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     out, err = told(capsys, "show", "kubernetes", "job.yaml", "--check")
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
     assert "The manifest fits the schema of: " in err
-    assert "fits the schema of: The Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
+    assert "fits the schema of: the Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
     assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 
