@@ -21,7 +21,7 @@ from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
 from torchbake.jobs.target_schema import check_for
-from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.targets import TARGETS, meant
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
@@ -99,8 +99,7 @@ _OPTIONS: OfActions = {  # those that not every action has, with their defaults
 
 def _run(args: Arguments, file: str) -> int:
     """The job's own exit code."""
-    target = _target(args.target)
-    task = _task(args, target, file, kept_by_running(target.NAME))
+    task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
     if args.dry_run:
         manifest, commands = shown(task, target)
         print(manifest, end="")
@@ -115,12 +114,12 @@ def _run(args: Arguments, file: str) -> int:
 
 def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
-    target = _target(name)
-    if args.kustomize and not isinstance(target, OfKubernetes):
+    if args.kustomize and not isinstance(_target(name), OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
-    manifest = target.render(_task(args, target, file))
+    task, target = _task(args, _target(name), file)
+    manifest = target.render(task)
     if args.check:
-        console.say(f"The manifest fits the schema of: {check_for(name, manifest)}.")
+        console.say(f"The manifest fits the schema of: {check_for(target.NAME, manifest)}.")
     if args.kustomize:
         written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
         console.say(f"Wrote {written}.")
@@ -128,9 +127,13 @@ def _show(args: Arguments, name: str, file: str) -> None:
     print(manifest, end="")
 
 
-def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> Task:
-    """The job for a target, its images pinned. ``kept``: keys that the target need not express. Raises JobError."""
+def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> tuple[Task, Target]:
+    """The job for a target, its images pinned, and which target its file makes of that.
+
+    ``kept``: keys that the target need not express. Raises JobError.
+    """
     job, document = load_job(Path(file))
+    target = meant(target, job)
     never, unsayable = impossible(job, target), unsaid(job, target, kept)
     if never or (unsayable and not args.lenient):
         error = job_problems(document, [*never, *unsayable])
@@ -138,7 +141,8 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    return pin_task(task, document, _places(args, target)) if args.pin and _names_image(task, target) else task
+    pinned = args.pin and _names_image(task, target)
+    return (pin_task(task, document, _places(args, target)) if pinned else task), target
 
 
 def _names_image(task: Task, target: Target) -> bool:
@@ -161,7 +165,7 @@ def _check(args: Arguments, file: str) -> None:
     """Whether the file is right, and for which targets."""
     job, document = load_job(Path(file))
     project, refer = _project(args.matrix), _refer(args.registry)
-    said = {name: _against(job, document, target, project, refer) for name, target in TARGETS.items()}
+    said = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
     if args.format == "json":
         console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})
         return
