@@ -31,16 +31,20 @@ class Job:
     def start(
         self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None,
         shm: str = "256m", devices: tuple[str, ...] = (), tmpfs: Mapping[str, str] | None = None,
-        hosts: Mapping[str, str] | None = None, **variables: object,
+        hosts: Mapping[str, str] | None = None, shared: Path | None = None, **variables: object,
     ) -> Container:  # fmt: skip
-        """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out."""
+        """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out.
+
+        ``shared`` is a folder of this machine, at the same path in each.
+        """
         values = {"TORCHBAKE_BANNER": 0, "NODE_RANK": node, **self.settings, **variables}
+        mounts = {JOBS: "/job", **({shared: str(shared)} if shared else {})}
         endpoint = self.engine.api.create_endpoint_config(aliases=[f"node{node}", *names], ipv4_address=ip)
         container = self.engine.containers.create(
             self.image, [program, *command], hostname=f"node{node}", shm_size=shm, devices=list(devices),
             environment={name: str(value) for name, value in values.items() if value is not None},
             tmpfs=dict(tmpfs or {}), extra_hosts=dict(hosts or {}),
-            volumes={str(JOBS): {"bind": "/job", "mode": "ro"}},
+            volumes={str(path): {"bind": at, "mode": "ro"} for path, at in mounts.items()},
             network=self.network.name, networking_config={self.network.name: endpoint},
         )  # fmt: skip
         self.containers.append(container)

@@ -10,10 +10,13 @@ import pytest
 import requests
 
 from tests.e2e.bare import Bare
-from tests.e2e.conftest import INIT, ROOT, Completed
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed
 from tests.e2e.machines import Machine, Machines, run_github, run_gitlab
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
+from tests.e2e.test_validate import Place
 from tests.pipelines import fill, github_jobs, holds, read, tasks_of
+from torchbake.matrix.project import load_project
+from torchbake.registry import credentials
 
 pytestmark = pytest.mark.doors
 
@@ -21,11 +24,22 @@ WORKFLOWS = ROOT / ".github/workflows"
 PIPELINE = ROOT / "ci/gitlab-images.yml"
 ROLLING = {"1.0.0", "1.0", "1", "latest"}
 IMMUTABLE = {"1.0.0-r0", "1.0.0-r0.release", "1.0.0-r0.sbom", "1.0.0-r0.provenance"}
+CHART = f"0.1.0_{CPU}-r0"  # its tag
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry"), login=True) as running:
+    """Each namespace has a release of the CPU image already, of a few bytes: the chart wants one."""
+    with (
+        registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry"), login=True) as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        login = {credentials.HOST: running.host, credentials.USERNAME: NAME, credentials.PASSWORD: PASSWORD}
+        for name, value in login.items():
+            patch.setenv(name, value)
+        for namespace in ("github", "gitlab"):
+            Place(running, namespace, load_project(ROOT / "matrix.yaml")).publish(CPU)
+        patch.undo()
         yield running
 
 
@@ -38,12 +52,12 @@ def machines(tmp_path_factory: pytest.TempPathFactory, bare: Bare, first: Comple
     return machines
 
 
-def tags(running: Running, namespace: str) -> dict[str, str]:
-    """What the registry has of the image: digests by tag."""
+def tags(running: Running, namespace: str, name: str = INIT) -> dict[str, str]:
+    """What the registry has of the image, or of the chart: digests by tag."""
     with requests.Session() as session:
         session.auth = (NAME, PASSWORD)
         session.headers["Accept"] = "application/vnd.oci.image.manifest.v1+json"
-        url = f"http://{running.host}/v2/{namespace}/{INIT}"
+        url = f"http://{running.host}/v2/{namespace}/{name}"
         listed = session.get(f"{url}/tags/list", timeout=10).json().get("tags") or []
         return {
             tag: session.head(f"{url}/manifests/{tag}", timeout=10).headers["Docker-Content-Digest"] for tag in listed
@@ -65,6 +79,7 @@ class GitHub:
                 "REGISTRY": f"{running.host}/github",
                 "REGISTRY_USERNAME": NAME,
                 "IMAGES": f"'{INIT}' volume-* '!cpu'",
+                "CHART": "cpu 'runtime'",
                 "CACHE": "",
             },
             "secrets": {"REGISTRY_PASSWORD": PASSWORD},
@@ -122,8 +137,11 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Mac
     promoted = tags(running, "github")
     assert set(promoted) == IMMUTABLE | ROLLING
     assert {promoted[tag] for tag in ROLLING} == {released["1.0.0-r0"]}
+    charts = tags(running, "github", "charts/pytorch")
+    assert set(charts) == {CHART}
 
     _, machine = github.job("validate", caller="validate.yml")
+    assert f"charts/pytorch:{CHART} is as it was pushed" in machine.said
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert INIT in (machine.checkout / "reports/index.html").read_text()
     assert "images passed" in machine.page
@@ -134,6 +152,7 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Mac
     assert github.is_skipped("release", needs)
     github.job("promote", needs=needs)
     assert tags(running, "github") == before
+    assert tags(running, "github", "charts/pytorch") == charts
 
 
 def test_github_builds_what_a_pull_request_changes_and_releases_nothing(machines: Machines, running: Running) -> None:
@@ -161,10 +180,11 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
         "CI_REGISTRY_USER": NAME,
         "CI_REGISTRY_PASSWORD": PASSWORD,
         "IMAGES": f"'{INIT}' volume-* '!cpu'",
+        "CHART": "cpu 'runtime'",
         "BASES": "keep",
     }
-    plan, small, large, promote = tasks_of(PIPELINE, "release")
-    (validate,) = tasks_of(PIPELINE, "validate")
+    plan, small, large, promote, push = tasks_of(PIPELINE, "release")
+    validate, judge = tasks_of(PIPELINE, "validate")
     planner = machines.new()
     assert run_gitlab(plan, variables, given, planner), planner.said
     files = plan.raw["artifacts"]["paths"]
@@ -175,9 +195,10 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
         more = {"CI_NODE_INDEX": part, "CI_NODE_TOTAL": total}
         assert run_gitlab(task, variables, {**given, **more}, machine), machine.said
     assert set(tags(running, "gitlab")) == IMMUTABLE  # the other parts had no image, and that is no failure
-    for task in (promote, validate):
+    for task in (promote, push, judge, validate):
         machine = machines.new()
         assert run_gitlab(task, variables, given, machine), machine.said
+    assert set(tags(running, "gitlab", "charts/pytorch")) == {CHART}
     assert set(tags(running, "gitlab")) == IMMUTABLE | ROLLING
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert (machine.checkout / "reports/index.html").exists()

@@ -18,6 +18,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, ROOT, container_names, ref_of
+from tests.e2e.launchers.bundle import bundle
 from tests.e2e.launchers.compose import compose
 from tests.e2e.launchers.compose import run as run_compose
 from tests.e2e.launchers.ended import Ended
@@ -126,6 +127,25 @@ def launcher(
         pytest.skip(f"{request.param} is not here, and cannot be had: {error}")
 
 
+@pytest.fixture(scope="module")
+def bundled(image: str, engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
+    """By `srun --container`; a bundle's files and mounts are its own, so the script is named as it is found there."""
+    folder = tmp_path_factory.mktemp("bundle")
+    try:
+        with cluster(tree(TOOLS), folder, TOOLS / "apptainer", nodes=NODES) as slurm:
+            own = {"runtime": "oci", "image": str(bundle(slurm, image, slurm.shared / "files"))}
+
+            def launch(command: tuple[str, ...]) -> Ended:
+                script, *args = command
+                text = manifest("slurm", slurm.shared, image, (f"/job/{script}", *args), slurm=own, files={})
+                return slurm.run(text, SLOW)
+
+            yield launch
+            assert not slurm.busy()
+    except NoLauncherError as error:
+        pytest.skip(f"Slurm is not here, and cannot be had: {error}")
+
+
 def test_a_job_trains_to_its_end(launcher: Place) -> None:
     check_trained(launcher.name, launcher.launch(TRAINS), shown=1 if launcher.name == "docker" else NODES)
 
@@ -144,6 +164,13 @@ def test_job_run_ends_as_the_rank_that_fails(launcher: Place) -> None:
 
 def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
     check_cancelled(launcher.run(SAVES, interrupt_after=NODES))
+
+
+@pytest.mark.parametrize(
+    ("command", "check"), [(TRAINS, check_trained), (FAILS, check_failed)], ids=["trains", "fails"]
+)
+def test_slurm_runs_a_bundle(bundled: Launch, command: tuple[str, ...], check: Callable[[str, Ended], None]) -> None:
+    check("slurm, an OCI bundle", bundled(command))
 
 
 @pytest.mark.long

@@ -60,6 +60,7 @@ SAMPLES = {
     "IMAGES": "cpu volume-permissions '!devel' 2.10.0-*",
     "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
+    "CHART": "cpu runtime",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
     "SINCE": "HEAD^1",
@@ -79,6 +80,7 @@ def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell(block: 
         assert "$IMAGE" not in line or re.search(
             r' -- "\$IMAGES?"\)?(?: > \w+\.txt)?$', line
         )  # no option, whatever it holds
+        assert "$CHART" not in line or re.search(r' -- (push|validate) "\$CHART"$', line)
 
 
 SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
@@ -423,6 +425,25 @@ def test_the_main_branch_releases_what_it_tested(event: str, cache: str) -> None
     assert fill(github_jobs(path)["plan"].env["BASES"], known) == ("keep" if event == "push" else "ask")
 
 
+def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_for() -> None:
+    contexts = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme", CHART="cpu runtime")
+    _, found, after = running(contexts).partition("nox -s promote")
+    assert found
+    assert 'nox -s chart -- --registry "$REGISTRY" $SIGNING -- push "$CHART"' in after
+    assert "nox -s chart" not in running(MAIN)
+    contexts |= {"runner": {"environment": "x"}, "steps": {"validate": {"outcome": "failure"}}}
+    (job,) = github_jobs(VALIDATE).values()
+    for known, asked in ((contexts, True), ({**contexts, "vars": {"REGISTRY": "ghcr.io/acme"}}, False)):
+        text = "\n".join(step.run for step in job.steps if holds(step.condition, known))
+        _, found, after = text.partition("nox -s validate")
+        assert found
+        assert ('nox -s chart -- --registry "$REGISTRY" -- validate "$CHART"' in after) == asked
+    for task, action in (("release", "push"), ("validate", "validate")):
+        *_, last = tasks_of(CHILD, task)
+        assert f'-- {action} "$CHART"' in last.script[-1]
+        assert [rule["if"] for rule in last.raw["rules"]] == [f'$TASK == "{task}" && $CHART']
+
+
 @pytest.mark.parametrize(
     ("registry", "name", "password"), [("ghcr.io/acme", "somebody", "t0ken"), ("quay.io/acme", "bot", "s3cret")]
 )
@@ -474,8 +495,8 @@ def test_gitlab_does_what_each_task_is_for() -> None:
     names = {purpose: [task.name for task in tasks_of(CHILD, purpose)] for purpose in ("check", "release", "validate")}
     assert names == {
         "check": ["plan-check", "check-small", "check-large"],
-        "release": ["plan-release", "release-small", "release-large", "promote"],
-        "validate": ["validate"],
+        "release": ["plan-release", "release-small", "release-large", "promote", "push-chart"],
+        "validate": ["validate", "validate-chart"],
     }
     assert {job["variables"]["TASK"] for job in read(PARENT).values() if "variables" in job} == set(names)
     tasks = {task.name: task for task in TASKS}

@@ -67,8 +67,8 @@ def test_the_list_of_examples_is_complete() -> None:
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_a_job_is_one_for_every_launcher(path: Path, target: str, project: Project) -> None:
     manifest = rendered(path, target, project)
-    if target == "kubernetes":
-        check_manifest(manifest)
+    for version in ("", "1.28") if target == "kubernetes" else ():
+        check_manifest(manifest, version)
 
 
 @every_job

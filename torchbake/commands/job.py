@@ -20,7 +20,8 @@ from torchbake.jobs.model import Job, job_problems, load_job
 from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
-from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.target_schema import check_for
+from torchbake.jobs.targets import TARGETS, meant
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
@@ -38,12 +39,6 @@ EXAMPLES = (
     "nox -s job -- targets",
     "nox -s job -- schema > job.schema.json",
 )
-
-
-SCHEMAS = {"kubernetes": "", "kubernetes-1.20": "oldest", "jobset": "", "trainjob": ""}  # of which Kubernetes
-
-
-OF_COMPOSE = ("compose", "swarm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +101,7 @@ _OPTIONS: OfActions = {  # those that not every action has, with their defaults
 
 def _run(args: Arguments, file: str) -> int:
     """The job's own exit code."""
-    target = _target(args.target)
-    task = _task(args, target, file, kept_by_running(target.NAME))
+    task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
     if args.dry_run:
         manifest, commands = shown(task, target)
         print(manifest, end="")
@@ -122,12 +116,12 @@ def _run(args: Arguments, file: str) -> int:
 
 def _show(args: Arguments, name: str, file: str) -> None:
     """The manifest alone on stdout."""
-    target = _target(name)
-    if args.kustomize and not isinstance(target, OfKubernetes):
+    if args.kustomize and not isinstance(_target(name), OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
-    manifest = target.render(_task(args, target, file))
+    task, target = _task(args, _target(name), file)
+    manifest = target.render(task)
     if args.check:
-        _hold(target, manifest)
+        console.say(f"The manifest fits the schema of: {check_for(target.NAME, manifest)}.")
     if args.kustomize:
         written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
         console.say(f"Wrote {written}.")
@@ -135,9 +129,13 @@ def _show(args: Arguments, name: str, file: str) -> None:
     print(manifest, end="")
 
 
-def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> Task:
-    """The job for a target, its images pinned. ``kept``: keys that the target need not express. Raises JobError."""
+def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> tuple[Task, Target]:
+    """The job for a target, its images pinned, and which target its file makes of that.
+
+    ``kept``: keys that the target need not express. Raises JobError.
+    """
     job, document = load_job(Path(file))
+    target = meant(target, job)
     never, unsayable = impossible(job, target), unsaid(job, target, kept)
     if never or (unsayable and not args.lenient):
         error = job_problems(document, [*never, *unsayable])
@@ -145,7 +143,8 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    return pin_task(task, document, _places(args, target)) if args.pin and _names_image(task, target) else task
+    pinned = args.pin and _names_image(task, target)
+    return (pin_task(task, document, _places(args, target)) if pinned else task), target
 
 
 def _names_image(task: Task, target: Target) -> bool:
@@ -164,25 +163,11 @@ def _places(args: Arguments, target: Target) -> Places:
     )
 
 
-def _hold(target: Target, manifest: str) -> None:
-    if target.NAME in OF_COMPOSE:
-        from torchbake.jobs.compose_schema import check_compose  # noqa: PLC0415 - only who wants it has the schema
-
-        console.say(f"The manifest fits the schema of: {check_compose(manifest)}.")
-        return
-    if target.NAME not in SCHEMAS:
-        known = ", ".join([*OF_COMPOSE, *SCHEMAS])
-        raise UsageError(f"There is no schema for {target.NAME} here.", hint=f"--check knows: {known}")
-    from torchbake.jobs.kubernetes_schema import check_manifest  # noqa: PLC0415 - only who wants it has the schemas
-
-    console.say(f"The manifest fits the schema of: {check_manifest(manifest, SCHEMAS[target.NAME])}.")
-
-
 def _check(args: Arguments, file: str) -> None:
     """Whether the file is right, and for which targets."""
     job, document = load_job(Path(file))
     project, refer = _project(args.matrix), _refer(args.registry)
-    said = {name: _against(job, document, target, project, refer) for name, target in TARGETS.items()}
+    said = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
     if args.format == "json":
         console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})
         return

@@ -216,3 +216,13 @@ class Slurm(Keys):
         None, description="features that a node must have", examples=["a100&nvlink"]
     )
     exclusive: bool = Field(False, description="whole machines", examples=[True])
+
+
+class Kubernetes(Keys):
+    """What the target kubernetes alone is told; every other launcher passes over it."""
+
+    api: Annotated[str, AfterValidator(validators.one_of("1.20")), _choice("1.20")] | None = Field(
+        None,
+        description="1.20 for clusters before 1.26: what the target kubernetes-1.20 writes",
+        examples=["1.20"],
+    )

@@ -16,6 +16,7 @@ from torchbake.jobs.field_types import (
     Elastic,
     Files,
     Keys,
+    Kubernetes,
     Labels,
     Mode,
     Name,
@@ -35,7 +36,7 @@ from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
-SECTIONS = ("slurm",)  # keys named as a target: they are said to that one alone
+SECTIONS = ("slurm", "kubernetes")  # keys named as a target: they are said to that one alone
 MOST_NODES = 100_000  # as `run` has it, and as Kubernetes takes
 
 
@@ -124,6 +125,9 @@ class Job(Keys):
         (), description="Secrets with logins to the image's registry", examples=[["registry-login"]]
     )
     slurm: Slurm = Field(Slurm(), description="what Slurm alone is told", examples=[{"partition": "gpu"}])
+    kubernetes: Kubernetes = Field(
+        Kubernetes(), description="what the target kubernetes alone is told", examples=[{"api": "1.20"}]
+    )
 
     @property
     def distributed(self) -> bool:

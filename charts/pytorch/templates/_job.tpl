@@ -16,6 +16,7 @@ activeDeadlineSeconds: {{ . | int64 }}
 {{- if not (kindIs "invalid" $values.ttlSecondsAfterFinished) }}
 ttlSecondsAfterFinished: {{ $values.ttlSecondsAfterFinished | int64 }}
 {{- end }}
+{{- if include "pytorch.isSince" (dict "root" .root "version" "1.26") }}
 podFailurePolicy:
   rules:
     # A pod that its node took along does not count.
@@ -30,6 +31,7 @@ podFailurePolicy:
         operator: NotIn
         values: [83, 84, 87, 89, 143]
       onPodConditions: []
+{{- end }}
 {{- if and $values.elastic (gt $nodes 1) }}
 successPolicy:
   rules:

@@ -25,13 +25,20 @@ def compose(tools: Path, folder: Path) -> dict[str, str]:
 
 
 def run(env: Mapping[str, str], manifest: str, first: str, seconds: float) -> Ended:
-    """Start what a manifest says, in the foreground, and take away what is left; ``first`` is the service of node 0."""
+    """Start what a manifest says, wait for its end as docs/jobs.md has it, and take away what is left.
+
+    ``first`` is the service of node 0.
+    """
     began = time.monotonic()
-    done = _call(env, "up", "--no-color", "--exit-code-from", first, manifest=manifest, seconds=seconds)
+    up = _call(env, "up", "--detach", manifest=manifest, seconds=seconds)
+    logs = _call(env, "logs", "--no-color", "--follow", manifest=manifest, seconds=seconds)
+    container = _call(env, "ps", "--all", "--quiet", first, manifest=manifest, seconds=60).stdout.strip()
+    code = subprocess.run(["docker", "wait", container], capture_output=True, text=True, timeout=seconds, check=False)
     took = time.monotonic() - began
     gone = _call(env, "down", "--timeout", "0", manifest=manifest, seconds=60)
     assert gone.returncode == 0, gone.stderr
-    return Ended(code=done.returncode, said=done.stdout + done.stderr, seconds=took)
+    said = up.stderr + logs.stdout + logs.stderr + code.stderr
+    return Ended(code=int(code.stdout or up.returncode or 1), said=said, seconds=took)
 
 
 def _call(env: Mapping[str, str], *words: str, manifest: str, seconds: float) -> subprocess.CompletedProcess[str]:

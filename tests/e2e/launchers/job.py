@@ -10,7 +10,7 @@ from tests.e2e.nodes import JOBS
 
 NAME = "torchbake-test-launched"
 NODES = 3
-TRAINS, FAILS = ("fit.py",), ("leave.py", "2", "7")
+TRAINS, FAILS = ("ddp.py",), ("leave.py", "2", "7")
 MEETS, SAVES = ("meet.py",), ("save.py",)
 _parameters: set[str] = set()
 

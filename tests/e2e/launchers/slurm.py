@@ -44,6 +44,17 @@ NodeName={nodes} CPUs=4 RealMemory=8000 State=UNKNOWN
 PartitionName=batch Nodes=ALL Default=YES MaxTime=1:00:00 State=UP
 """
 
+# For `srun --container`, as https://slurm.schedmd.com/containers.html has it for runc without root.
+_RUNC = "runc --rootless=true --root=/run/user/%U"
+_CONTAINER = "%n.%u.%j.%s.%t"
+_OCI = f"""\
+EnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="
+RunTimeEnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="
+RunTimeQuery="{_RUNC} state {_CONTAINER}"
+RunTimeKill="{_RUNC} kill -a {_CONTAINER}"
+RunTimeDelete="{_RUNC} delete --force {_CONTAINER}"
+RunTimeRun="{_RUNC} run {_CONTAINER} -b %b"
+"""
 
 _AS_USER: dict[str, Any] = {"uid": UID, "home": f"/home/{USER}", "env": {"USER": USER}}
 _OVER = "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY"
@@ -119,9 +130,11 @@ def _start(net: Network) -> None:
     for box in net.boxes:
         box.write("/etc/slurm/slurm.conf", config)
         box.write("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
+        box.write("/etc/slurm/oci.conf", _OCI)
         box.write("/etc/munge/munge.key", key)
         box.ask("install", "-d", "-o", "munge", "-g", "munge", "/run/munge")
-        box.ask("mkdir", "-p", "/var/spool/slurmctld", "/var/spool/slurmd")
+        box.ask("mkdir", "-p", "/var/spool/slurmctld", "/var/spool/slurmd", "/run/user")
+        box.ask("install", "-d", "-o", USER, "-m", "700", f"/run/user/{UID}")
         box.start("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground")
     until(lambda: all(box.run("munge", "--no-input").returncode == 0 for box in net.boxes), 20)
     first.start("slurmctld", "-D")

@@ -1,6 +1,6 @@
 """The chart, rendered by Helm itself: its library runs in this process, without a cluster and without a network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import helm_python
@@ -45,7 +45,11 @@ def render(values: Mapping[str, Any], namespace: str = "team") -> dict[str, str]
 
 def objects(values: Mapping[str, Any], namespace: str = "team") -> Objects:
     """What Kubernetes is sent."""
-    texts = [text for name, text in render(values, namespace).items() if name.endswith(".yaml")]
+    return by_name(text for name, text in render(values, namespace).items() if name.endswith(".yaml"))
+
+
+def by_name(texts: Iterable[str]) -> Objects:
+    """The objects of texts that Helm has made."""
     found = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
     named = {(each["kind"], each["metadata"]["name"]): each for each in found}
     assert len(named) == len(found)

@@ -170,8 +170,8 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     out, err = told(capsys, "show", "kubernetes", "job.yaml", "--check")
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap", "Service", "Job"]
     assert "The manifest fits the schema of: " in err
-    assert "fits the schema of: The Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
-    assert "no schema for docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
+    assert "fits the schema of: the Compose specification." in told(capsys, "show", "compose", "job.yaml", "--check")[1]
+    assert "no schema of docker" in told(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 
 def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
@@ -193,3 +193,15 @@ def test_a_kustomize_base_is_written_in_place_of_stdout(here: Path, capsys: Stre
     _, err = told(capsys, "show", "compose", "job.yaml", "--kustomize", "other", code=2)
     assert "--kustomize is for objects of Kubernetes, and compose writes none." in err
     assert not (here / "other").exists()
+
+
+def test_a_file_that_names_an_old_api_has_the_manifest_of_its_target(here: Path, capsys: Streams) -> None:
+    (here / "old.yaml").write_text(JOB + "kubernetes: {api: '1.20'}\n")
+    wanted, _ = told(capsys, "show", "kubernetes-1.20", "job.yaml")
+    assert told(capsys, "show", "kubernetes", "old.yaml")[0] == wanted
+    assert told(capsys, "run", "--dry-run", "--target", "kubernetes", "old.yaml")[0] == wanted
+    assert "fits the schema of: Kubernetes 1.25.0" in told(capsys, "show", "kubernetes", "old.yaml", "--check")[1]
+    assert told(capsys, "show", "compose", "old.yaml")[0] == told(capsys, "show", "compose", "job.yaml")[0]
+    (here / "old.yaml").write_text(JOB + "kubernetes: {api: 1.20}\nrestarts: 2\n")
+    assert "kubernetes-1.20 cannot say this" in told(capsys, "show", "kubernetes", "old.yaml", code=21)[1]
+    assert "\nkubernetes: old.yaml:6: restarts: kubernetes-1.20 cannot" in told(capsys, "check", "old.yaml")[0]

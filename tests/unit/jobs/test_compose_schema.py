@@ -13,7 +13,7 @@ from torchbake.jobs.targets import compose, swarm
 @pytest.mark.parametrize("case", CASES)
 def test_the_specification_takes_it(case: str) -> None:
     for target in (compose, swarm):
-        assert check_compose(target.render(task_of(text_of(case)))) == "The Compose specification"
+        assert check_compose(target.render(task_of(text_of(case)))) == "the Compose specification"
 
 
 @pytest.mark.parametrize(

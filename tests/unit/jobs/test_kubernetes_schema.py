@@ -80,13 +80,40 @@ def test_a_value_of_another_type_is_told_with_its_place() -> None:
         check_manifest(wrong)
 
 
+OPERATORS = {
+    "jobset": "kubeflow-trainer-api 2.",
+    "trainjob": "kubeflow-trainer-api 2.",
+    "pytorchjob": "kubeflow-training 1.9",
+}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_operators_objects_are_held_against_its_models_and_the_others_against_kubernetes(case: str) -> None:
-    for target in ("jobset", "trainjob"):
+    for target, package in OPERATORS.items():
         takers = check_manifest(TARGETS[target].render(task_of(text_of(case)))).split(" and ")
-        assert takers[-1].startswith("kubeflow-trainer-api 2.")
+        assert takers[-1].startswith(package)
         others = ["Kubernetes"] if case in ("standalone", "everything") else []  # these have a ConfigMap
         assert [taker.split()[0] for taker in takers[:-1]] == others
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "restartPolicy:",
+            "restartpolicy:",
+            r"PyTorchJob mnist: spec\..*\.Master\.restartpolicy: .* does not know this",
+        ),
+        ("replicas: 3", "replicas: three", r"PyTorchJob mnist: kubeflow-training does not take this: .*three"),
+        ("replicas: 3", "replicas: '3'", r"PyTorchJob mnist: spec\.pytorchReplicaSpecs\.Worker\.replicas: "),
+        ("runPolicy:", "runpolicy:", r"PyTorchJob mnist: kubeflow-training does not take this: .*run_policy"),
+    ],
+)
+def test_what_the_training_operator_does_not_know_is_told(old: str, new: str, message: str) -> None:
+    manifest = TARGETS["pytorchjob"].render(task_of(text_of("ddp")))
+    assert old in manifest
+    with pytest.raises(JobError, match=message):
+        check_manifest(manifest.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +134,17 @@ def test_what_an_operator_does_not_know_is_told_with_its_place(old: str, new: st
 
 
 def test_a_kind_without_a_schema_is_an_error_and_no_pass() -> None:
-    with pytest.raises(JobError, match="PyTorchJob"):
-        check_manifest("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\n")
+    with pytest.raises(JobError, match="MPIJob"):
+        check_manifest("apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: a}\n")
 
 
 @pytest.mark.parametrize(
-    ("package", "target"), [("kubernetes_validate", "kubernetes"), ("kubeflow_trainer_api", "trainjob")]
+    ("package", "target"),
+    [
+        ("kubernetes_validate", "kubernetes"),
+        ("kubeflow_trainer_api.models", "trainjob"),
+        ("kubeflow.training.api_client", "pytorchjob"),
+    ],
 )
 def test_without_the_package_it_says_how_to_get_it(package: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -160,6 +160,8 @@ BROKEN = {
     "partition": ("slurm: {partition: gpu\\ncpu}", "slurm.partition: 'gpu\\\\ncpu' does not fit the form"),
     "constraint": ("slurm: {constraint: 'a\"; b'}", "slurm.constraint: 'a\"; b' does not fit the form"),
     "exclusive": ("slurm: {exclusive: maybe}", "slurm.exclusive: should be true or false"),
+    "api": ("kubernetes: {api: '1.26'}", "kubernetes.api: '1.26' is unknown; did you mean '1.20'?"),
+    "unknown key of kubernetes": ("kubernetes: {version: '1.20'}", "kubernetes.version: unknown key 'version'"),
     "unknown key of slurm": ("slurm: {queue: gpu}", "slurm.queue: unknown key 'queue'"),
     "claim's name": (VOLUME + "    claim: My_Data", "claim: 'My_Data' is not the name of an object of Kubernetes"),
 }

@@ -1,6 +1,7 @@
 """Launchers, and how each is told of a job: one pure module each, all with the same `render`."""
 
 from torchbake.jobs.expressible import Target
+from torchbake.jobs.model import Job
 from torchbake.jobs.targets import (
     compose,
     docker,
@@ -27,3 +28,9 @@ TARGETS: dict[str, Target] = {
         *(slurm, torchrun),
     )
 }
+
+
+def meant(target: Target, job: Job) -> Target:
+    """Which target writes the job: `kubernetes: {api: "1.20"}` in its file means the one of that name."""
+    old = target.NAME == kubernetes.NAME and job.kubernetes.api
+    return TARGETS[f"{kubernetes.NAME}-{job.kubernetes.api}"] if old else target

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.unit.charts.helm import CHART, defaults, leaves, merged, objects
+from torchbake.errors import JobError
 from torchbake.jobs.kubernetes_schema import check_manifest
 
 GIT = {"cloneFilesFromGit": {"enabled": True, "repository": "https://example.com/job.git"}}
@@ -132,6 +133,7 @@ GONE = {
     "readinessProbe.enabled": "readinessProbe",
     "securityContext.enabled": "runAsUser",
 }
+FIRST = {"elastic": "1.31"}  # Kubernetes that knows it, where 1.28 does not
 
 
 DEFAULTS = dict(leaves(defaults()))
@@ -186,15 +188,23 @@ def test_another_value_than_the_default_is_found_in_the_output(parameter: str) -
 
 
 @cache
-def check_once(text: str) -> None:
+def check_once(text: str, version: str) -> None:
     """Most parameters change one object of several."""
-    check_manifest(text)
+    check_manifest(text, version)
 
 
 @pytest.mark.parametrize("parameter", DEFAULTS)
 def test_kubernetes_takes_it_with_every_parameter(parameter: str) -> None:
+    """The newest, and 1.28, or the first that knows it."""
     for each in objects(values_of(parameter)).values():
-        check_once(yaml.safe_dump(each))
+        for version in ("", FIRST.get(parameter, "1.28")):
+            check_once(yaml.safe_dump(each), version)
+
+
+@pytest.mark.parametrize("parameter", FIRST)
+def test_an_older_kubernetes_does_not_know_it(parameter: str) -> None:
+    with pytest.raises(JobError, match=r"1\.28.* does not take this"):
+        check_manifest(yaml.safe_dump_all(objects(values_of(parameter)).values()), "1.28")
 
 
 @pytest.mark.parametrize("parameter", DEFAULTS)

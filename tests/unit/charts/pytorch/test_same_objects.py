@@ -67,12 +67,15 @@ def test_the_chart_makes_the_same_objects(case: str) -> None:
     assert of_chart(task) == of_kubernetes(task)
 
 
-@pytest.mark.parametrize("case", MORE)
-def test_the_same_of_what_could_be_read_otherwise(case: str) -> None:
+def more_of(case: str) -> Task:
     least = LEAST.replace("script: train.py\n", "") if "module" in MORE[case] else LEAST
     least = least.partition("resources")[0] if "resources" in MORE[case] else least
-    task = task_of(least + MORE[case])
-    assert of_chart(task) == of_kubernetes(task)
+    return task_of(least + MORE[case])
+
+
+@pytest.mark.parametrize("case", MORE)
+def test_the_same_of_what_could_be_read_otherwise(case: str) -> None:
+    assert of_chart(more_of(case)) == of_kubernetes(more_of(case))
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -26,6 +26,28 @@ KINDS = {
     "all beside": merged(SERVICE, {"service": {"type": "LoadBalancer"}, "serviceAccount": {"create": True}}),
 }
 
+NOTHING_LEFT = {"worldSize": None, "customStartupProbe": None, "sidecars": None}
+# What is said of values that cannot be.
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"worldSize": 2}, "set mode to distributed"),
+    ({"processesPerNode": 2}, "set mode to distributed"),
+    ({"mode": "distributed"}, "entrypoint.file: is not set"),
+    (merged(GROUP, {"elastic": "1:2"}), "keep one of them"),
+    (merged(SCRIPT, {"entrypoint": {"module": "a"}}), "keep one of them"),
+    ({"cloneFilesFromGit": {"enabled": True}}, "cloneFilesFromGit.repository: is not set"),
+    ({"worldSize": 0}, "at '/worldSize'"),
+    ({"worldSize": "4"}, "at '/worldSize'"),
+    ({"port": 80}, "at '/port'"),
+    ({"mode": "both"}, "at '/mode'"),
+    ({"wordSize": 4}, "'wordSize' not allowed"),
+    ({"image": {"tags": "a"}}, "'tags' not allowed"),
+    ({"image": {"digest": "sha256:1"}}, "at '/image/digest'"),
+    ({"securityContext": {"runAsUser": 0}}, "at '/securityContext/runAsUser'"),
+    ({"entrypoint": {"file": "a.py", "args": "--name 'a b'"}}, "at '/entrypoint/args'"),
+    ({"volumes": [{"mountPath": "/data"}]}, "at '/volumes/0'"),
+    ({"extraEnvVars": [{"name": "A", "value": 1}]}, "at '/extraEnvVars/0/value'"),
+]
+
 
 def contracts(values: dict[str, Any]) -> list[Contract]:
     """What `run` understands in each pod, of what Kubernetes adds by itself."""
@@ -157,28 +179,7 @@ def test_words_are_a_list_or_a_text(args: object, words: list[str]) -> None:
     assert container(objects({"entrypoint": {"file": "a.py", "args": args}}))["args"] == ["run", "a.py", *words]
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"worldSize": 2}, "set mode to distributed"),
-        ({"processesPerNode": 2}, "set mode to distributed"),
-        ({"mode": "distributed"}, "entrypoint.file: is not set"),
-        (merged(GROUP, {"elastic": "1:2"}), "keep one of them"),
-        (merged(SCRIPT, {"entrypoint": {"module": "a"}}), "keep one of them"),
-        ({"cloneFilesFromGit": {"enabled": True}}, "cloneFilesFromGit.repository: is not set"),
-        ({"worldSize": 0}, "at '/worldSize'"),
-        ({"worldSize": "4"}, "at '/worldSize'"),
-        ({"port": 80}, "at '/port'"),
-        ({"mode": "both"}, "at '/mode'"),
-        ({"wordSize": 4}, "'wordSize' not allowed"),
-        ({"image": {"tags": "a"}}, "'tags' not allowed"),
-        ({"image": {"digest": "sha256:1"}}, "at '/image/digest'"),
-        ({"securityContext": {"runAsUser": 0}}, "at '/securityContext/runAsUser'"),
-        ({"entrypoint": {"file": "a.py", "args": "--name 'a b'"}}, "at '/entrypoint/args'"),
-        ({"volumes": [{"mountPath": "/data"}]}, "at '/volumes/0'"),
-        ({"extraEnvVars": [{"name": "A", "value": 1}]}, "at '/extraEnvVars/0/value'"),
-    ],
-)
+@pytest.mark.parametrize(("values", "said"), REFUSED)
 def test_what_cannot_be_is_refused_with_its_place(values: dict[str, Any], said: str) -> None:
     assert said in problem(values)
 
@@ -203,4 +204,4 @@ def test_a_claim_for_one_machine_and_many_nodes_is_told() -> None:
 
 def test_nothing_is_left_of_a_value_that_is_taken_away() -> None:
     """Helm takes a default away where a value is null."""
-    assert job_name({"worldSize": None, "customStartupProbe": None, "sidecars": None})
+    assert job_name(NOTHING_LEFT)

@@ -1,0 +1,88 @@
+"""The chart by Helm 3: what Helm 4's library makes of it in the unit tests, object by object, and what both refuse."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.helm3 import VERSION, Helm3, helm3
+from tests.unit.charts.helm import objects
+from tests.unit.charts.pytorch.test_parameters import OTHERS, holds, values_of
+from tests.unit.charts.pytorch.test_same_objects import MORE, more_of
+from tests.unit.charts.pytorch.test_templates import KINDS, NOTHING_LEFT, REFUSED
+from tests.unit.jobs.cases import CASES, task_of, text_of
+from torchbake.jobs.kubernetes_schema import check_manifest
+from torchbake.jobs.targets import helm as target
+
+pytestmark = pytest.mark.charts
+
+SETS: dict[str, Mapping[str, Any]] = {
+    **{parameter: values_of(parameter) for parameter in OTHERS},
+    **KINDS,
+    **{f"job {case}": helm_python.values_from_yaml(target.render(task_of(text_of(case)))) for case in CASES},
+    **{f"job {case}": helm_python.values_from_yaml(target.render(more_of(case))) for case in MORE},
+    "what is taken away": NOTHING_LEFT,
+}
+
+
+@pytest.fixture(scope="module")
+def helm() -> Helm3:
+    found = helm3(ROOT / ".torchbake/tools")
+    assert found.version() == VERSION
+    return found
+
+
+def test_every_set_of_values_makes_the_objects_that_helm_4_makes(helm: Helm3) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        made = dict(zip(SETS, pool.map(helm.objects, SETS.values()), strict=True))
+    assert [case for case, values in SETS.items() if made[case] != objects(values)] == []
+    assert len(SETS) > 100
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_its_lint_finds_nothing(case: str, helm: Helm3) -> None:
+    assert helm.lint(KINDS[case]) == ""
+
+
+def test_its_lint_finds_what_is_there_to_be_found(helm: Helm3) -> None:
+    assert "wordSize" in helm.lint({"wordSize": 4})
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED)
+def test_what_helm_4_refuses_is_refused_in_its_own_words(values: dict[str, Any], said: str, helm: Helm3) -> None:
+    """Of a schema it writes image.tags for /image/tags; our own sentences are the same."""
+    place = said.removeprefix("at ").removesuffix(" not allowed").strip("'/").replace("/", ".")
+    assert place in helm.problem(values)
+
+
+SCRIPT: dict[str, Any] = {"entrypoint": {"file": "train.py"}}
+GROUP = {**SCRIPT, "mode": "distributed", "worldSize": 2}
+NEEDS: dict[str, tuple[Mapping[str, Any], str, str]] = {
+    "several nodes": (GROUP, "1.26", "set kind to statefulset, or write the job by `job show kubernetes-1.20`."),
+    "restarts": (SCRIPT, "1.26", "set restarts to 0, or kind to statefulset."),
+    "elastic": ({**SCRIPT, "mode": "distributed", "elastic": "2:3"}, "1.31", "set kind to statefulset, or worldSize"),
+    "sidecars": ({**SCRIPT, "sidecars": [{"name": "beside", "image": "beside:1"}]}, "1.29", "leave it out."),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_a_kubernetes_that_would_misread_it_is_refused_in_one_sentence(case: str, helm: Helm3) -> None:
+    values, version, instead = NEEDS[case]
+    before = f"1.{int(version.partition('.')[2]) - 1}.9"
+    said = helm.problem(values, "--kube-version", before)
+    assert f"needs Kubernetes {version}, and this is v{before}: {instead}" in said
+    assert helm.objects(values, "--kube-version", f"v{version}.0-gke.7") == objects(values)
+
+
+@pytest.mark.parametrize(
+    "values", [{**SCRIPT, "restarts": 0}, {**GROUP, "kind": "statefulset"}], ids=["job", "service"]
+)
+def test_what_the_oldest_understands_is_rendered_for_it(values: Mapping[str, Any], helm: Helm3) -> None:
+    found = helm.objects(values, "--kube-version", "1.20.2")
+    check_manifest(yaml.safe_dump_all(found.values()), "1.25")  # the oldest whose schema is at hand
+    assert not holds([*found.values()], "podFailurePolicy")
+    assert "needs" not in helm.problem(values, "--kube-version", "1.19.0")  # of all of it Helm says so itself
