@@ -57,11 +57,12 @@ def bootstrap(
 
 def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptConfig) -> list[str]:
     configuration, look = folder / "apt.conf", folder / "look"
+    configuration.touch(mode=0o600)  # a proxy's address may hold a password
     configuration.write_text(apt_conf(apt, ca=None))
     look.write_text(SCRIPT)
     sources = folder / f"{spec.distribution}.sources"
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
-    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, tools)]
+    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, tools, folder)]
     command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # which its minbase lacks
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
         f"--dpkgopt=path-include={path}" for path in _KEPT
@@ -95,12 +96,17 @@ def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
         )
 
 
-def _keyring(spec: BaseSpec, tools: Path) -> list[str]:
+def _keyring(spec: BaseSpec, tools: Path, folder: Path) -> list[str]:
     """The distribution's keys, beside those of apt's folder, where a host has none of another distribution's."""
     keys = Path(archive_of(spec.distribution).keys)
     if spec.distribution == "debian":
         return [f"--keyring={keys}"] if keys.exists() and not Path(_LEGACY_KEYS).exists() else []
-    return [f"--keyring={keys if keys.exists() else _unpacked_keys(spec, tools)}"]
+    if not keys.exists():
+        # apt reads them as a user of its own, who may not enter every home.
+        keys = shutil.copyfile(_unpacked_keys(spec, tools), folder / "keys.gpg")
+        keys.chmod(0o644)
+        folder.chmod(0o711)
+    return [f"--keyring={keys}"]
 
 
 def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
