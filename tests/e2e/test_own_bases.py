@@ -37,13 +37,14 @@ FROM debian:bookworm-slim AS donor
 RUN {secrets} apt-get update -q && apt-get install -yq --no-install-recommends python3-venv \\
     && mkdir -p /own/opt/python/bin /own/opt/python/lib /own/usr/share \\
     && cp -a /usr/bin/python3.11 /own/opt/python/bin && cp -a /usr/lib/python3.11 /own/opt/python/lib \\
-    && cp -a /usr/share/python-wheels /own/usr/share
+    && cp -a /usr/share/python-wheels /own/usr/share && rm /own/opt/python/lib/python3.11/sitecustomize.py
 FROM {image}
-RUN {secrets} apt-get update -q && apt-get install -yq --no-install-recommends {libraries}
+RUN {secrets} --mount=type=bind,from=layers,source=apt-install,target=/run/apt-install /run/apt-install {libraries}
 RUN grep -q ubuntu /etc/os-release && useradd --create-home --uid 1000 ubuntu || true
 COPY --from=donor /own /
 """
-LIBRARIES = "libexpat1 libffi8 libsqlite3-0 libbz2-1.0 liblzma5 zlib1g libuuid1 media-types"
+# Of the modules of Python's own library.
+LIBRARIES = "libbz2-1.0 libexpat1 libffi8 liblzma5 libnsl2 libreadline8 libsqlite3-0 libssl3 libtirpc3 libuuid1 zlib1g"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ def login(private: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     return env
 
 
-def bring(project: Project, image: str, contexts: Mapping[str, str], *, source: str, libraries: str) -> None:
+def bring(project: Project, image: str, contexts: Mapping[str, str], *, source: str) -> None:
     """Push an image that brings its Python, built by docker on ``source``."""
     spec = load_project(project.path).expansion.specs[0]
     folder = project.path.parent / "brings"
@@ -114,9 +115,10 @@ def bring(project: Project, image: str, contexts: Mapping[str, str], *, source: 
     with secret_files(read_pip_config(), read_apt_config(), [spec]) as files:
         secrets = {name: path for name, path in files[spec.id].items() if name in ("ca", "apt-conf")}
         mounts = "--mount=type=secret,id=ca --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host"
-        (folder / "Dockerfile").write_text(BRINGS.format(image=source, secrets=mounts, libraries=libraries))
+        (folder / "Dockerfile").write_text(BRINGS.format(image=source, secrets=mounts, libraries=LIBRARIES))
         command = ["docker", "build", "--provenance=false", "--tag", image]
         command += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
+        contexts = {**contexts, "layers": str(ROOT / "layers")}
         command += [f"--build-context={name}={context}" for name, context in contexts.items()]
         command += [f"--build-arg={name}" for name in proxy_variables()]
         subprocess.run([*command, folder], check=True, capture_output=True)
@@ -137,8 +139,7 @@ def own(
     image = f"{private}/team/python:3.11"
     base = {"image": image, "suite": "bookworm", "python": "3.11", "interpreter": PYTHON}
     project = project_in(tmp_path_factory.mktemp("own"), base, env={**login, **wheels})
-    source = "debian:bookworm-slim"
-    bring(project, image, context_of(bases, "debian12"), source=source, libraries=f"{LIBRARIES} libssl3")
+    bring(project, image, context_of(bases, "debian12"), source="debian:bookworm-slim")
     return project
 
 
@@ -200,7 +201,7 @@ def test_an_image_on_ubuntu_with_real_torch_passes_its_checks(
     matrix = json.loads(project.path.read_text()) | {"defaults": {"user": {"uid": 1000}}}
     project.path.write_text(json.dumps(matrix | {"indexes": load_project(ROOT / "matrix.yaml").matrix.indexes}))
     contexts = context_of(bases, "debian12") | context_of(ubuntu.path.parent / ".torchbake/bases", "own")
-    bring(project, image, contexts, source="ubuntu:24.04", libraries=f"{LIBRARIES} libssl3t64")
+    bring(project, image, contexts, source="ubuntu:24.04")
     done = project.torchbake("build", "all")
     assert done.returncode == 0, done.stderr
     done = project.torchbake("test", "all", "--format", "json")
