@@ -74,7 +74,7 @@ class Base(Model):
     interpreter: Interpreter = Field(
         "",
         description="a Python in place of the suite's own: the path of one that the image brings, or a package of the "
-        "suite, such as python3.11",
+        "suite, such as python3.13",
         examples=["/usr/local/bin/python3.11"],
     )
 

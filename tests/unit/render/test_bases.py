@@ -81,5 +81,5 @@ def test_the_pages_examples_are_bases() -> None:
         "ubuntu24.04": ("3.12", "python3"),
         "hardened": ("3.11", "python3"),
         "py312": ("3.12", ""),
-        "ubuntu22.04": ("3.11", "python3.11"),
+        "noble313": ("3.13", "python3.13"),
     }
