@@ -20,7 +20,7 @@ from torchbake.core.sizes import human
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
-from torchbake.render.dockerfile import SYSTEM_PACKAGES
+from torchbake.render.dockerfile import system_packages
 from torchbake.ui import console
 
 NAIVE = """\
@@ -142,7 +142,7 @@ def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes
 
     ``indexes`` are asked beside the host's own. Base, proxies, secrets, wheels and the way of packing are the same.
     """
-    packages = (*SYSTEM_PACKAGES, *spec.apt)
+    packages = (*system_packages(spec.base), *spec.apt)
     proxies = {name: value for name, value in target["args"].items() if value == f"${{{name}}}"}
     return {
         **target,

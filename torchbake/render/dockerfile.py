@@ -18,7 +18,6 @@ HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, the
 CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
 CONSTRAINTS = "/etc/torchbake/constraints.txt"
-SYSTEM_PACKAGES = ("ca-certificates", "tini")  # of every image, beside its Python
 PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
@@ -106,8 +105,12 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
 def _first_packages(spec: ImageSpec) -> list[str]:
     """Debian packages below the wheels; a version that the image asks for later would be a downgrade."""
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
-    python = filter(None, [spec.base.python_package])
-    return sorted({versions.get(name, name) for name in (*SYSTEM_PACKAGES, *python, *spec.apt_of_all)})
+    return sorted({versions.get(name, name) for name in (*system_packages(spec.base), *spec.apt_of_all)})
+
+
+def system_packages(base: BaseSpec) -> tuple[str, ...]:
+    """Those of every image on this base."""
+    return ("ca-certificates", *filter(None, [base.python_package]), "tini")
 
 
 def _python_named(base: BaseSpec) -> str:
