@@ -15,12 +15,13 @@ import yaml
 
 from benchmarks.measure import command, layers_of, seconds, torchbake
 from benchmarks.plans import TARGET, Plans, image_of, made
-from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.build.layer_store import LayerStore
+from torchbake.core.paths import TOOLKIT, layers_folder, state_of
 from torchbake.core.sizes import human
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
-from torchbake.render.dockerfile import SYSTEM_PACKAGES
+from torchbake.render.dockerfile import system_packages
 from torchbake.ui import console
 
 NAIVE = """\
@@ -56,7 +57,8 @@ class Cold(Plans):
         return f"{self.spec.repository}:{self.spec.id}"
 
     def empty(self) -> None:
-        """No image, no cache: neither side gains from what another left."""
+        """No image, no cache, no packed layer: neither side gains from what another left."""
+        LayerStore(folder=layers_folder()).clean()
         for image in {image.digest for image in self.engine.images().values()}:
             subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
         command("docker", "buildx", "prune", "--all", "--force")
@@ -142,7 +144,7 @@ def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes
 
     ``indexes`` are asked beside the host's own. Base, proxies, secrets, wheels and the way of packing are the same.
     """
-    packages = (*SYSTEM_PACKAGES, *spec.apt)
+    packages = (*system_packages(spec.base), *spec.apt)
     proxies = {name: value for name, value in target["args"].items() if value == f"${{{name}}}"}
     return {
         **target,

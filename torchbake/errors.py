@@ -68,7 +68,7 @@ class EngineError(TorchbakeError):
 
 class BaseError(TorchbakeError):
     exit_code = 8
-    meaning = "a base could be neither pulled from a registry nor bootstrapped from Debian packages"
+    meaning = "a base could be neither pulled nor bootstrapped from packages, or is not what the matrix says"
 
 
 class BuildError(TorchbakeError):

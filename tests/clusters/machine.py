@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from torchbake.hostconfig.apt_config import DEBIAN_KEYS, AptConfig, apt_conf, one_line_sources, read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig, apt_conf, read_apt_config
+from torchbake.hostconfig.apt_sources import DEBIAN_KEYS, debian
 
 HERE = Path(__file__).parent / "kubernetes"
 SUITE = "bookworm"  # the last with the sources of Kubernetes
@@ -76,6 +77,6 @@ def debootstrap(
 
 
 def _archives(apt: AptConfig, *, sources: bool) -> str:
-    lines = one_line_sources(SUITE, apt)
+    lines = debian(apt).one_line(SUITE)
     lines += [line.replace("deb ", "deb-src ", 1) for line in lines] if sources else []
     return "".join(f"{line}\n" for line in lines)

@@ -13,7 +13,8 @@ import zstandard
 from tests.e2e.bare import ROOT
 from tests.e2e.once import in_turn
 from tests.e2e.registries import unpacked
-from torchbake.hostconfig.apt_config import one_line_sources, read_apt_config
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.apt_sources import debian
 
 CACHE = ROOT / ".torchbake/roots"
 UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
@@ -51,8 +52,8 @@ def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...
     """Words for mmdebstrap; without another suite it finds the sources by itself."""
     if not older:
         return suite, archive
-    apt = read_apt_config()
-    return suite, archive, *one_line_sources(suite, apt), *one_line_sources(older, apt)
+    known = debian(read_apt_config())
+    return suite, archive, *known.one_line(suite), *known.one_line(older)
 
 
 def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:

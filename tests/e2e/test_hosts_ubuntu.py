@@ -5,7 +5,6 @@ torch is a stand-in: what the host does with wheels is the same, and no index of
 
 import json
 import shutil
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.e2e.boxes import NOBLE, Box, new_boxes
 from tests.e2e.conftest import CPU, CUDA, Completed, torchbake
 from tests.e2e.desk import Desk
+from tests.e2e.stand_in import torch_wheel
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -29,17 +29,10 @@ ubuntu ansible_user=root base_user=admin base_packages='["sudo", "unattended-upg
 """
 MATRIX = {
     "repository": "torchbake-test/ubuntu/pytorch",
-    "bases": {"ubuntu2404": {"image": "ubuntu:24.04", "suite": "noble", "python": "3.12"}},
+    "bases": {"ubuntu2404": {"image": "ubuntu:24.04", "distribution": "ubuntu", "suite": "noble", "python": "3.12"}},
     "flavors": {"runtime": {"packages": {"apt": ["git"]}}},
     "rows": [{"torch": "2.13.0", "accelerator": "cpu", "base": "ubuntu2404", "packages": {"pip": ["numpy"]}}],
     "tags": {"defaults": {"accelerator": "cpu", "base": "ubuntu2404"}, "rolling": ["{torch}-{family}"]},
-}
-INFO = "torch-2.13.0+cpu.dist-info"
-TORCH = {
-    "torch/__init__.py": "import types\n__version__ = '2.13.0+cpu'\nversion = types.SimpleNamespace(cuda=None)\n",
-    f"{INFO}/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n",
-    f"{INFO}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    f"{INFO}/RECORD": "",
 }
 RETRYING = "FAILED - RETRYING: [ubuntu]: Install packages, once no other program does"
 # A program that holds apt's locks: the one of its lists, for which apt never waits, then the one of packages.
@@ -76,14 +69,11 @@ def box(desk: Desk) -> Box:
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A matrix with a row for Python 3.12, and its lock."""
     folder = tmp_path_factory.mktemp("ubuntu")
-    (folder / "wheels").mkdir()
-    with zipfile.ZipFile(folder / "wheels/torch-2.13.0+cpu-py3-none-any.whl", "w") as wheel:
-        for name, content in TORCH.items():
-            wheel.writestr(name, content)
+    wheels = torch_wheel(folder / "wheels")
     matrix = folder / "matrix.yaml"
     matrix.write_text(json.dumps(MATRIX))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
+        patch.setenv("PIP_FIND_LINKS", str(wheels))
         done = torchbake("lock", "all", "--matrix", str(matrix))
         assert done.returncode == 0, done.stderr
         yield matrix

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchbake.build.bakefile import Options, exported, output_for, packed
 from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
 from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan, make_plan, same_inputs
@@ -107,11 +108,13 @@ class ImageBuild:
         bases: dict[str, Base | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
-            known = None if self.request.pull else find_base(spec, state)
             try:
+                known = None if self.request.pull else find_base(spec, state)
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                bases[spec.name] = known or make_base(spec, state, self._apt, source="auto", say=console.say)
+                base = known or make_base(spec, state, self._apt, source="auto", say=console.say)
+                check_version(spec, base.python)
+                bases[spec.name] = base
             except TorchbakeError as error:
                 bases[spec.name] = error
         return bases

@@ -9,7 +9,7 @@ COMMANDS = {
     "tags": "show the tags of the selected images, most specific first",
     "schema": "write matrix.schema.json, by which editors check matrix.yaml while it is typed",
     "lock": "lock exact wheels with hashes: images/<id>/requirements.lock",
-    "base": "get the bases ready: from a registry where one answers, else from Debian packages",
+    "base": "get the bases ready: from a registry where one answers, else from packages",
     "render": "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile",
     "build": "build and tag the selected images; those that are up to date are skipped",
     "reproduce": "build images twice from nothing and compare them layer by layer",

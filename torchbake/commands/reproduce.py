@@ -8,6 +8,7 @@ from rich.text import Text
 
 from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.base_look import check_version
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import content_epoch, created, revision
@@ -95,7 +96,9 @@ def _reproduction(args: Arguments, project: Project) -> Reproduction:
 
 def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
     known = find_base(spec.base, project.state)
-    return known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
+    base = known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
+    check_version(spec.base, base.python)
+    return base
 
 
 def _show(results: list[Reproduced], form: str) -> None:

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_MIRROR = "http://deb.debian.org/debian"
-_SECURITY = "http://deb.debian.org/debian-security"
 _HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 # One setting a line, of all hosts or (behind another ::) of one.
 _PROXY = re.compile(r'^\s*(Acquire::https?::Proxy(?:::[^\s"]*[^\s":])?)\s+"([^"]*)"\s*;', re.IGNORECASE | re.MULTILINE)
@@ -18,7 +15,7 @@ _PROXY = re.compile(r'^\s*(Acquire::https?::Proxy(?:::[^\s"]*[^\s":])?)\s+"([^"]
 
 @dataclass(frozen=True, kw_only=True)
 class AptConfig:
-    """Debian mirror URIs by archive (``debian``, ``debian-security``), and apt's settings of proxies.
+    """Debian mirror URIs by archive (``debian``, ``debian-security``), Ubuntu's mirror, and apt's settings of proxies.
 
     ``proxies`` are keys and values as apt writes them, those of single hosts (``Acquire::http::Proxy::HOST``) and the
     value DIRECT among them.
@@ -26,6 +23,7 @@ class AptConfig:
 
     mirror: str = ""
     security_mirror: str = ""
+    ubuntu_mirror: str = ""
     proxies: tuple[tuple[str, str], ...] = ()
 
 
@@ -43,7 +41,7 @@ def read_apt_config(
     root: Path = Path("/etc/apt"),
     dump: Callable[[Mapping[str, str]], str] = dumped_by_apt,
 ) -> AptConfig:
-    """The host's Debian mirrors and apt proxies; TORCHBAKE_APT_MIRROR and TORCHBAKE_APT_PROXY win.
+    """The host's mirrors and apt proxies; TORCHBAKE_APT_MIRROR, ..._MIRROR_UBUNTU and TORCHBAKE_APT_PROXY win.
 
     It asks apt, a process; where that has no answer, flat settings are read from its files.
     """
@@ -56,16 +54,8 @@ def read_apt_config(
         mirror=mirror,
         security_mirror=(not named and _first(uris, "/debian-security"))
         or re.sub(r"/debian/?$", "/debian-security", mirror),
+        ubuntu_mirror=environ.get("TORCHBAKE_APT_MIRROR_UBUNTU", "") or _first(uris, "/ubuntu"),
         proxies=((_HTTP, proxy), (_HTTPS, proxy)) if proxy else _proxies(dump(environ) or _files(root)),
-    )
-
-
-def debian_sources(suite: str, apt: AptConfig | None = None) -> str:
-    """``debian.sources`` of a suite with its updates: Debian's own mirrors, or the host's."""
-    mirror, security = _mirrors(apt or AptConfig())
-    return "".join(
-        f"Types: deb\nURIs: {uri}\nSuites: {suites}\nComponents: main\nSigned-By: {DEBIAN_KEYS}\n\n"
-        for uri, suites in ((mirror, f"{suite} {suite}-updates"), (security, f"{suite}-security"))
     )
 
 
@@ -73,17 +63,6 @@ def apt_conf(apt: AptConfig, *, ca: str | None) -> str:
     """The host's proxies and certificates as apt's configuration; empty when it has none."""
     settings = [*apt.proxies, *([("Acquire::https::CaInfo", ca)] if ca else [])]
     return "".join(f'{key} "{value}";\n' for key, value in settings)
-
-
-def one_line_sources(suite: str, apt: AptConfig) -> list[str]:
-    mirror, security = _mirrors(apt)
-    return [f"deb {mirror} {name} main" for name in (suite, f"{suite}-updates")] + [
-        f"deb {security} {suite}-security main"
-    ]
-
-
-def _mirrors(apt: AptConfig) -> tuple[str, str]:
-    return apt.mirror or _MIRROR, apt.security_mirror or _SECURITY
 
 
 def _with_suffix(folder: Path, *suffixes: str) -> list[Path]:

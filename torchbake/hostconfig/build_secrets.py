@@ -6,25 +6,35 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from torchbake.hostconfig.apt_config import AptConfig, apt_conf, debian_sources
+from torchbake.hostconfig.apt_config import AptConfig, apt_conf
+from torchbake.hostconfig.apt_sources import archive_of
 from torchbake.hostconfig.pip_config import PipConfig, is_remote
 from torchbake.hostconfig.uv_config import uv_toml
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
 
 CA = "/run/secrets/ca"  # where BuildKit puts the secret `ca` inside a step
 
 
 def secret_texts(pip: PipConfig, apt: AptConfig, spec: Spec) -> dict[str, str]:
     """The secrets of an image's build by id; only those the host has something to say in."""
-    known, suite = replace(reached(pip), cert=CA if pip.cert else ""), spec.base.suite
+    known = replace(reached(pip), cert=CA if pip.cert else "")
     texts = {
         "pip-conf": _pip_conf(known),
         "uv-toml": uv_toml(known),
         "indexes": "".join(f"{url}\n" for url in pip.instead(spec)) if isinstance(spec, ImageSpec) else "",
-        "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
-        "apt-sources": debian_sources(suite, _reachable(apt)) if is_remote(apt.mirror) else "",
+        **apt_secrets(pip, apt, spec.base),
     }
     return {name: text for name, text in texts.items() if text}
+
+
+def apt_secrets(pip: PipConfig, apt: AptConfig, base: BaseSpec) -> dict[str, str]:
+    """What a step with apt is told, by the secrets' ids; empty texts where the host has nothing to say."""
+    named = apt.ubuntu_mirror if base.distribution == "ubuntu" else apt.mirror
+    archive = archive_of(base.distribution, _reachable(apt))
+    return {
+        "apt-conf": apt_conf(apt, ca=CA if pip.cert else None),
+        "apt-sources": archive.sources(base.suite) if is_remote(named) else "",
+    }
 
 
 @contextmanager

@@ -47,6 +47,7 @@ class _Expander:
 
     def run(self) -> Expansion:
         self._check_names()
+        self._check_pythons()
         self.problems += secrets_in(self.matrix)
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
@@ -156,6 +157,12 @@ class _Expander:
         self._known(("tags", "defaults", "base"), (defaults.base,), self.matrix.bases, "base")
         self._known(("tags", "defaults", "flavor"), (defaults.flavor,), self.matrix.flavors, "flavor")
 
+    def _check_pythons(self) -> None:
+        for name, base in self.bases.items():
+            if base.interpreter and base.python_package not in ("", f"python{base.python}"):
+                text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
+                self.problems.append((("bases", name, "interpreter"), text))
+
     def _known(self, at: Location, names: tuple[str, ...], known: object, what: str) -> None:
         choices = list(known)  # type: ignore[call-overload]
         for name in names:
@@ -206,7 +213,7 @@ def expand(matrix: Matrix, document: Document) -> Expansion:
 
 
 def _base(name: str, base: Base) -> BaseSpec:
-    return BaseSpec(name=name, image=base.image, suite=base.suite, python=base.python)
+    return BaseSpec(name=name, **base.model_dump())
 
 
 def _fill(pip: tuple[str, ...], spec: ImageSpec) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
 _TEXT = {"type": "string"}
 TorchVersion = Annotated[str, AfterValidator(validators.torch_version)]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+Distribution = Annotated[str, Field(pattern=r"^(debian|ubuntu)$")]
+Interpreter = Annotated[str, Field(pattern=r"^(python3\.[0-9]+|(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+)$")]
 # An editor reads `9` as a number; the toolkit reads every value as the text that was written.
 Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})

@@ -15,9 +15,11 @@ from torchbake.matrix.field_types import (
     Account,
     Certificates,
     Cudnn,
+    Distribution,
     Environment,
     Files,
     Indexes,
+    Interpreter,
     Labels,
     LabelText,
     Model,
@@ -58,10 +60,23 @@ class Base(Model):
     image: Annotated[str, AfterValidator(validators.image)] = Field(
         description="where an image registry has it: a name and a tag, no digest", examples=["debian:bookworm-slim"]
     )
-    suite: Name = Field(
-        description="the Debian suite it is bootstrapped from where no registry answers", examples=["bookworm"]
+    distribution: Distribution = Field(
+        "debian", description="whose packages it takes: debian or ubuntu", examples=["debian"]
     )
-    python: PythonVersion = Field(description="the suite's own Python, for which wheels are locked", examples=["3.11"])
+    suite: Name = Field(
+        description="the suite of its packages; where no registry answers, it is bootstrapped from them",
+        examples=["bookworm"],
+    )
+    python: PythonVersion = Field(
+        description="the version of its Python, for which wheels are locked: the suite's own, or that of `interpreter`",
+        examples=["3.11"],
+    )
+    interpreter: Interpreter = Field(
+        "",
+        description="a Python in place of the suite's own: the path of one that the image brings, or a package of the "
+        "suite, such as python3.13",
+        examples=["/usr/local/bin/python3.11"],
+    )
 
 
 class Flavor(Model):

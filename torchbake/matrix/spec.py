@@ -15,12 +15,27 @@ TOOLBOX = "/opt/torchbake"  # where an image holds entrypoints/pytorch
 
 @dataclass(frozen=True, kw_only=True)
 class BaseSpec:
-    """A base: its name in the matrix, its image reference, Debian suite and Python (``3.11``)."""
+    """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
+
+    ``interpreter`` is that Python where it is not the suite's own: a path in the image, or a package of the suite.
+    """
 
     name: str
     image: str
     suite: str
     python: str
+    distribution: str = "debian"
+    interpreter: str = ""
+
+    @property
+    def brings_python(self) -> bool:
+        """Whether its Python is in its image, and in no package of the suite."""
+        return self.interpreter.startswith("/")
+
+    @property
+    def python_package(self) -> str:
+        """The package that its Python is in; empty where it is in none."""
+        return "" if self.brings_python else self.interpreter or "python3"
 
 
 @dataclass(frozen=True, kw_only=True)

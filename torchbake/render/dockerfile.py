@@ -9,15 +9,15 @@ from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
-from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
+from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
+_USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
 CONSTRAINTS = "/etc/torchbake/constraints.txt"
-SYSTEM_PACKAGES = ("ca-certificates", "python3", "python3-pip-whl", "tini")  # of every image
 PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
@@ -75,10 +75,14 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups, first = _groups(lock), _first_packages(spec)
+    groups, first, package = _groups(lock), _first_packages(spec), spec.base.python_package
     return {
         "summary": summary(spec, lock),
         "first_packages": first,
+        "builder_packages": ["binutils", "ca-certificates", *([f"{package}-venv"] if package else [])],
+        "python": spec.base.interpreter or "python3",
+        "python_named": _python_named(spec.base),
+        "users_gone": _USERS_GONE if spec.base.distribution == "ubuntu" else "",
         "packages": sorted({*spec.apt} - {*first}),
         "venv": VENV,
         "toolbox": TOOLBOX,
@@ -101,7 +105,18 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
 def _first_packages(spec: ImageSpec) -> list[str]:
     """Debian packages below the wheels; a version that the image asks for later would be a downgrade."""
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
-    return sorted({versions.get(name, name) for name in (*SYSTEM_PACKAGES, *spec.apt_of_all)})
+    return sorted({versions.get(name, name) for name in (*system_packages(spec.base), *spec.apt_of_all)})
+
+
+def system_packages(base: BaseSpec) -> tuple[str, ...]:
+    """Those of every image on this base."""
+    return ("ca-certificates", *filter(None, [base.python_package]), "python3-pip-whl", "tini")
+
+
+def _python_named(base: BaseSpec) -> str:
+    """A package of another version than the suite's own has no `python3`, by which bytecode is compiled."""
+    named = base.interpreter and base.python_package
+    return f"ln -sf /usr/bin/{named} /usr/local/bin/python3 && " if named else ""
 
 
 def _init_values(spec: InitSpec) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchbake.core.problem import Problem
 from torchbake.errors import SetupError
-from torchbake.hostconfig.apt_config import DEBIAN_KEYS
+from torchbake.hostconfig.apt_sources import DEBIAN_KEYS
 from torchbake.setup.paths import EnginePaths
 
 MINIMUM_BUILDX = (0, 13)

@@ -10,7 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.hostconfig.apt_config import DEBIAN_KEYS, apt_conf, one_line_sources, read_apt_config
+from torchbake.hostconfig.apt_config import apt_conf, read_apt_config
+from torchbake.hostconfig.apt_sources import DEBIAN_KEYS, debian
 
 SUITE = "trixie"
 # Apptainer is in no release of Debian; all it needs is in this one.
@@ -54,7 +55,7 @@ def _make(folder: Path, packages: Sequence[str]) -> None:
     part = folder.with_name(f"{folder.name.split('-')[0]}-part-{os.getpid()}")
     part.parent.mkdir(parents=True, exist_ok=True)
     apt = read_apt_config()
-    archives = one_line_sources(SUITE, apt)
+    archives = debian(apt).one_line(SUITE)
     later = archives[0].replace(f" {SUITE} ", f" {_LATER} ")
     lines = "\n".join([*archives, later, ""])
     try:

@@ -1,15 +1,17 @@
 """One base, wanted by several runs at once."""
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from torchbake.build import base_image
 from torchbake.build.base_image import Base, Source, find_base, make_base
+from torchbake.build.base_look import Look, parse_look
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
@@ -25,6 +27,7 @@ class Registry:
         self.asked = 0
         self.open = threading.Event()
         self.fails = False
+        self.look: Look | None = None  # what is in each
 
     def __call__(self, spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> Base:
         del say, required
@@ -65,6 +68,7 @@ class Run(threading.Thread):
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     registry = Registry()
     monkeypatch.setattr(base_image, "_from_registry", registry)
+    monkeypatch.setattr(base_image, "by_buildkit", lambda *_: registry.look)
     return registry
 
 
@@ -101,3 +105,81 @@ def test_one_who_asks_anew_gets_another(registry: Registry, tmp_path: Path) -> N
     registry.open.set()
     assert [Run(tmp_path).end() for _ in range(2)][1] == find_base(SPEC, tmp_path)
     assert registry.asked == 2
+
+
+BOOKWORM = "distribution debian\nsuite bookworm\napt yes\nlists yes\npython 3.11\n"
+
+
+def test_what_was_found_in_it_is_recorded(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    registry.look = parse_look(BOOKWORM)
+    made = Run(tmp_path).end()
+    assert isinstance(made, Base)
+    assert (made.python, made.looked_for) == ("3.11", "debian bookworm python3")
+    assert find_base(SPEC, tmp_path) == made
+    assert find_base(replace(SPEC, interpreter="/usr/local/bin/python3.11"), tmp_path) is None, "nobody looked for it"
+
+
+def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Path) -> None:
+    """What is asked a second time is not made a second time."""
+    registry.open.set()
+    registry.look = parse_look(BOOKWORM.replace("3.11", "3.9"))
+    error = Run(tmp_path).end()
+    assert isinstance(error, BaseError)
+    assert error.message == (
+        "debian12: the suite's own python3 is Python 3.9 in debian:bookworm-slim, and the matrix says 3.11."
+    )
+    found = find_base(SPEC, tmp_path)
+    assert found
+    assert found.python == "3.9"
+
+
+def test_a_base_that_does_not_fit_is_not_recorded(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    registry.look = parse_look("distribution alpine\n")
+    assert isinstance(Run(tmp_path).end(), BaseError)
+    assert find_base(SPEC, tmp_path) is None
+
+
+PRIVATE = "registry.example:5000/team/debian:12"
+NO_LOGIN = (
+    "ERROR: pull access denied, repository does not exist or may require authorization: no basic auth credentials"
+)
+WRONG_LOGIN = "ERROR: unexpected status from HEAD request to https://registry.example/v2/x: 401 Unauthorized"
+UNREACHABLE = "ERROR: dial tcp: lookup registry.example: no such host"
+
+
+def answer_of(monkeypatch: pytest.MonkeyPatch, image: str, words: str, *, source: Source = "auto") -> str:
+    """The hint for an image whose registry says these words; empty where it is bootstrapped in its place."""
+
+    def asked(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess(command, 1, "", f"{words}\n")
+
+    monkeypatch.setattr(subprocess, "run", asked)
+    spec = replace(SPEC, image=image)
+    try:
+        found = base_image._from_registry(spec, lambda _: None, required=source == "registry")
+    except BaseError as error:
+        return str(error.hint)
+    assert found is None
+    return ""
+
+
+@pytest.mark.parametrize("words", [NO_LOGIN, WRONG_LOGIN])
+def test_a_registry_that_wants_a_login_is_not_gone_round(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer_of(monkeypatch, PRIVATE, words).startswith("Log in: docker login registry.example:5000;")
+
+
+@pytest.mark.parametrize("image", ["debian:bookworm-slim", PRIVATE])
+def test_a_plain_system_is_bootstrapped_where_no_registry_answers(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer_of(monkeypatch, image, UNREACHABLE) == ""
+    assert "--source bootstrap" in answer_of(monkeypatch, image, UNREACHABLE, source="registry")
+
+
+def test_a_hub_that_nobody_may_reach_is_as_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer_of(monkeypatch, "debian:bookworm-slim", WRONG_LOGIN) == ""
+
+
+def test_packages_are_not_taken_for_an_image_with_more_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hint = answer_of(monkeypatch, "registry.example/team/hardened:12", UNREACHABLE)
+    assert hint == "Check the network and `docker login`, or bootstrap bookworm in its place: --source bootstrap."

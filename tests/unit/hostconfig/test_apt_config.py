@@ -91,6 +91,26 @@ def test_a_mirror_that_is_named_wins_and_names_the_security_archive_beside_it(
     assert (apt.mirror, apt.security_mirror) == (mirror, security)
 
 
+UBUNTU = "Types: deb\nURIs: http://mirror.example/ubuntu/\nSuites: noble noble-updates\nComponents: main\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "mirrors"),
+    [
+        (UBUNTU, {}, ("", "http://mirror.example/ubuntu/")),
+        (DEB822, {}, ("http://mirror.example/debian/", "")),
+        (UBUNTU, {"TORCHBAKE_APT_MIRROR": "http://a/debian"}, ("http://a/debian", "http://mirror.example/ubuntu/")),
+        (DEB822, {"TORCHBAKE_APT_MIRROR_UBUNTU": "http://a/u"}, ("http://mirror.example/debian/", "http://a/u")),
+    ],
+    ids=["Ubuntu's", "Debian's", "Debian's is named", "Ubuntu's is named"],
+)
+def test_each_distribution_has_its_own_mirror(
+    text: str, environ: dict[str, str], mirrors: tuple[str, str], host: Host
+) -> None:
+    apt = host.write("etc/apt/sources.list.d/system.sources", text).apt(**environ)
+    assert (apt.mirror, apt.ubuntu_mirror) == mirrors
+
+
 HTTP, HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 PROXY = f'{HTTP} "http://proxy:3142";\n'
 # What `apt-config dump` makes of

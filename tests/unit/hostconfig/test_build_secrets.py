@@ -4,6 +4,7 @@ import configparser
 import itertools
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from tests.unit.conftest import image, init_image
 from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.apt_sources import UBUNTU_KEYS
 from torchbake.hostconfig.build_secrets import CA, secret_files, secret_texts
 from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.matrix.spec import BaseSpec
 
 INDEX, EXTRA, PAGE = "https://index.example/simple", "https://extra.example/simple", "https://page.example/torch.html"
 LOCAL = ("/srv/wheels", "file:///srv/my%20wheels", "file:/srv/index", "wheels")
@@ -132,6 +135,22 @@ def test_apts_sources_are_the_hosts_mirrors() -> None:
         "bookworm bookworm-updates",
         "http://security.example/debian-security",
         "bookworm-security",
+    ]
+
+
+NOBLE = BaseSpec(name="ubuntu24.04", image="ubuntu:24.04", distribution="ubuntu", suite="noble", python="3.12")
+
+
+def test_ubuntu_is_never_told_of_debians_mirrors() -> None:
+    apt = AptConfig(mirror="http://mirror.example/debian", security_mirror="http://mirror.example/debian-security")
+    assert "apt-sources" not in secret_texts(PipConfig(), apt, image(base=NOBLE))
+    sources = secret_texts(PipConfig(), replace(apt, ubuntu_mirror="http://mirror.example/ubuntu"), image(base=NOBLE))
+    assert sources["apt-sources"].split("\n\n") == [
+        "Types: deb\nURIs: http://mirror.example/ubuntu\nSuites: noble noble-updates\nComponents: main universe\n"
+        f"Signed-By: {UBUNTU_KEYS}",
+        "Types: deb\nURIs: http://mirror.example/ubuntu\nSuites: noble-security\nComponents: main universe\n"
+        f"Signed-By: {UBUNTU_KEYS}",
+        "",
     ]
 
 

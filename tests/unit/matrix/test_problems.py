@@ -108,6 +108,7 @@ MISSING = [
     ),
 ]
 
+THIRTEEN = 'suite: trixie, python: "3.13"}'
 VERSIONS = [
     broken("torch 2.x", TORCHES, f"  - torch: 2.x {HERE}\n", "rows.1.torch", "'2.x'", "not a version"),
     broken("minor of torch", TORCHES, f"  - torch: 2.10 {HERE}\n", "rows.1.torch", "write it in full", "'2.10.0'"),
@@ -119,6 +120,7 @@ VERSIONS = [
     broken("cuda12.x", CUDA, f"    accelerator: cuda12.x {HERE}\n", "rows.1.accelerator", "'cuda12.x'"),
     broken("second of a list", CUDA, f"    accelerator: [cuda12.8, rocm] {HERE}\n", "rows.1.accelerator.1", "'rocm'"),
     broken("python", 'python: "3.13"}', f'python: "3.x"}} {HERE}', "bases.debian13.python", "'3.x'"),
+    broken("interpreter", THIRTEEN, f"{THIRTEEN[:-1]}, interpreter: python3.12}} {HERE}", ".interpreter", "version"),
     broken("init", INIT, f"  volume-permissions: {{version: one, base: debian12}} {HERE}\n", ".version", "'one'"),
     broken("CUDA major", "  runtime: {}\n", f"  runtime: {{cuda_packages: {{cuda12.8: {{}}}}}} {HERE}\n", ".cuda12.8"),
 ]
@@ -151,6 +153,10 @@ INJECTIONS = [
     ),
     broken("an option", BASE12, f"debian12: {{image: --platform=x debian, {HERE}\n    ", ".image", "not an image ref"),
     broken("image's variable", BASE12, f'debian12: {{image: "debian:$TAG", {HERE}\n    ', ".image", "not an image ref"),
+    broken("interpreter", BASE12, f'{BASE12}interpreter: "/bin/py;id", {HERE}\n    ', ".interpreter", "form"),
+    broken("its options", BASE12, f'{BASE12}interpreter: "/bin/py -c", {HERE}\n    ', ".interpreter", "form"),
+    broken("its folder", BASE12, f"{BASE12}interpreter: /../py, {HERE}\n    ", ".interpreter", "form"),
+    broken("distribution", BASE12, f"{BASE12}distribution: alpine, {HERE}\n    ", ".distribution", "form"),
     broken("image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 64}', {HERE}\n    ", ".image", "a tag"),
     broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "would remove"),

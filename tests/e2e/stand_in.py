@@ -1,0 +1,22 @@
+"""A wheel in torch's place, for Pythons that no index of the tests has one for: what installs wheels does the same."""
+
+import zipfile
+from pathlib import Path
+
+_INFO = "torch-2.13.0+cpu.dist-info"
+_FILES = {
+    "torch/__init__.py": "import types\n__version__ = '2.13.0+cpu'\nversion = types.SimpleNamespace(cuda=None)\n",
+    f"{_INFO}/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n",
+    f"{_INFO}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    f"{_INFO}/RECORD": "",
+}
+
+
+def torch_wheel(folder: Path) -> Path:
+    """Put it into the folder, which is for `PIP_FIND_LINKS`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / "torch-2.13.0+cpu-py3-none-any.whl", "w") as wheel:
+        for name, content in _FILES.items():
+            # Of one time, so that its digest is the same each time, and what is built of it is in the build cache.
+            wheel.writestr(zipfile.ZipInfo(name), content)
+    return folder

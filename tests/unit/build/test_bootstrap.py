@@ -1,0 +1,123 @@
+"""What mmdebstrap is told for a base, and what ends it before that."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchbake.build import bootstrap as module
+from torchbake.build.bootstrap import bootstrap
+from torchbake.errors import BaseError
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, Archive, archive_of
+from torchbake.matrix.spec import BaseSpec
+
+DEBIAN = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
+UBUNTU = BaseSpec(name="ubuntu24.04", image="ubuntu:24.04", distribution="ubuntu", suite="noble", python="3.12")
+APT = AptConfig(
+    mirror="http://me:s3cret@mirror.example/debian",
+    security_mirror="http://mirror.example/debian-security",
+    ubuntu_mirror="http://me:s3cret@mirror.example/ubuntu",
+    proxies=(("Acquire::http::Proxy", "http://me:s3cret@proxy:3142"),),
+)
+
+
+@dataclass
+class Tools:
+    """mmdebstrap, apt-get and dpkg: what each was told, and the archives that mmdebstrap read."""
+
+    keys: bool = True  # whether apt gets Debian's package of Ubuntu's keys
+    told: dict[str, list[str]] = field(default_factory=dict)
+    archives: str = ""
+    keyring: tuple[str, int] = ("", 0)  # its content, and the mode of its folder, as mmdebstrap found them
+
+    def run(self, command: list[Any], **options: Any) -> "subprocess.CompletedProcess[str]":
+        words = [str(word) for word in command]
+        self.told[words[0]] = words
+        code = 0
+        if words[0] == "mmdebstrap":
+            self.archives = options["input"]
+            self._mmdebstrap(words)
+        elif words[0] == "apt-get":
+            code = 0 if self.keys else 100
+            if self.keys:
+                Path(options["cwd"], "ubuntu-keyring.deb").touch()
+        elif words[0] == "dpkg":
+            keys = Path(words[3], UBUNTU_KEYS.lstrip("/"))
+            keys.parent.mkdir(parents=True)
+            keys.write_text("keys")
+        return subprocess.CompletedProcess(words, code, "", "E: Unable to locate package ubuntu-keyring\n")
+
+    def _mmdebstrap(self, words: list[str]) -> None:
+        named = [Path(word.partition("=")[2]) for word in words if word.startswith("--keyring=")]
+        if named and named[0].exists():
+            self.keyring = named[0].read_text(), named[0].parent.stat().st_mode & 0o777
+        looked = next(word.split()[-1] for word in words if "download /looked" in word)
+        Path(looked).write_text("distribution ubuntu\nsuite noble\napt yes\nlists yes\npython 3.12\n")
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
+    """A host with none of Ubuntu's keys."""
+    tools = Tools()
+    monkeypatch.setattr(subprocess, "run", tools.run)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(module, "write_layout", lambda *_, **__: "sha256:1")
+
+    def elsewhere(distribution: str, apt: AptConfig | None = None) -> Archive:
+        return replace(archive_of(distribution, apt), keys=str(tmp_path / "none.gpg"))
+
+    monkeypatch.setattr(module, "archive_of", elsewhere)
+    return tools
+
+
+def made(spec: BaseSpec, folder: Path) -> str:
+    digest, look = bootstrap(spec, folder / "bases" / spec.name, folder / "tools", APT, lambda _: None)
+    assert digest == "sha256:1"
+    return look.python
+
+
+def test_ubuntu_comes_from_its_own_mirror_by_the_keys_of_debians_package(tools: Tools, tmp_path: Path) -> None:
+    assert made(UBUNTU, tmp_path) == "3.12"
+    assert tools.archives.splitlines() == [
+        f"deb {APT.ubuntu_mirror} {suite} main universe" for suite in ("noble", "noble-updates", "noble-security")
+    ]
+    assert tools.told["apt-get"] == ["apt-get", "download", "-q", "ubuntu-keyring"]
+    assert tools.keyring == ("keys", 0o711), "apt's own user reads them"
+    words = tools.told["mmdebstrap"]
+    assert "--include=apt" in words
+    assert any("ubuntu.sources" in word for word in words)
+    assert not any("s3cret" in word for word in words)
+
+
+def test_keys_that_were_unpacked_are_there_the_next_time(tools: Tools, tmp_path: Path) -> None:
+    made(UBUNTU, tmp_path)
+    del tools.told["apt-get"]
+    made(UBUNTU, tmp_path)
+    assert "apt-get" not in tools.told
+
+
+def test_debian_is_made_as_ever(tools: Tools, tmp_path: Path) -> None:
+    made(DEBIAN, tmp_path)
+    assert tools.archives.splitlines()[::2] == [
+        f"deb {APT.mirror} bookworm main",
+        f"deb {APT.security_mirror} bookworm-security main",
+    ]
+    assert tools.told.keys() == {"mmdebstrap"}
+    assert "--include=apt" not in tools.told["mmdebstrap"]
+
+
+def test_without_ubuntus_keys_the_error_names_their_package(tools: Tools, tmp_path: Path) -> None:
+    tools.keys = False
+    with pytest.raises(BaseError, match="no keys of Ubuntu's archive here: E: Unable to locate package") as caught:
+        made(UBUNTU, tmp_path)
+    assert str(caught.value.hint).startswith(f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or ")
+
+
+def test_what_an_image_brings_is_in_no_package(tools: Tools, tmp_path: Path) -> None:
+    with pytest.raises(BaseError, match=r"/opt/python/bin/python3 is in no package, it comes with ubuntu:24\.04\."):
+        made(replace(UBUNTU, interpreter="/opt/python/bin/python3"), tmp_path)
+    assert not tools.told

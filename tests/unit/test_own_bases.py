@@ -1,0 +1,85 @@
+"""Dockerfiles on other bases than Debian's own: what differs, and that nothing else does."""
+
+import difflib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import DEBIAN12, SMALL, image, init_image
+from tests.unit.render.test_dockerfile import lock
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.expand import expand
+from torchbake.matrix.model import validate_matrix
+from torchbake.matrix.spec import BaseSpec, bases_of
+from torchbake.matrix.yaml_source import parse_document
+from torchbake.render.dockerfile import render
+
+APT = "    /run/apt-install "
+FIRST, BUILDER = f"{APT}ca-certificates python3 tini \\", f"{APT}binutils ca-certificates python3-venv"
+PIP, VENV = "    python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
+SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/ubuntu.sources \\"
+
+
+def added(base: BaseSpec) -> list[str]:
+    """The lines of an image on this base that one on Debian 12 has not, each once, in their order."""
+    before, after = (render(image("2.13.0", "cpu", base=each), lock("cpu")) for each in (DEBIAN12, base))
+    found = (line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("+ "))
+    return list(dict.fromkeys(found))
+
+
+def test_ubuntu_has_its_own_sources_and_no_user_of_its_own() -> None:
+    gone = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && /run/apt-install "
+    lines = added(replace(DEBIAN12, distribution="ubuntu"))
+    assert lines == [SOURCES, FIRST.replace("/run/apt-install ", gone)]
+
+
+def test_a_program_on_ubuntu_is_assembled_by_binutils() -> None:
+    text = render(replace(init_image(), base=replace(DEBIAN12, distribution="ubuntu")), None)
+    assert SOURCES in text
+    assert "/run/apt-install binutils musl-tools\n" in text
+
+
+def test_a_python_of_the_image_comes_in_no_package() -> None:
+    own = "/opt/python/bin/python3.11"
+    lines = added(replace(DEBIAN12, interpreter=own))
+    assert lines[:4] == [
+        FIRST.replace("python3 ", ""),
+        BUILDER.removesuffix(" python3-venv"),
+        PIP.replace("python3", own),
+        VENV.replace("python3", own),
+    ]
+    assert all(f"{own} -m " in line for line in lines[2:])
+
+
+def test_a_python_of_another_package_is_the_one_that_is_called_python3() -> None:
+    lines = added(replace(DEBIAN12, interpreter="python3.11"))
+    named = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
+    assert lines[:3] == [
+        FIRST.replace("/run/apt-install ", named).replace("python3 tini", "python3.11 tini"),
+        BUILDER.replace("/run/apt-install ", named).replace("python3-venv", "python3.11-venv"),
+        PIP.replace("python3", "python3.11"),
+    ]
+
+
+@pytest.mark.parametrize("interpreter", ["/usr/local/bin/python3.11", "python3.11"])
+def test_no_step_runs_another_python(interpreter: str) -> None:
+    text = render(image("2.13.0", "cpu", base=replace(DEBIAN12, interpreter=interpreter)), lock("cpu"))
+    assert " python3 -m" not in text
+
+
+def test_the_pages_examples_are_bases() -> None:
+    section = (TOOLKIT / "docs/your-own.md").read_text().partition("## A base of your own")[2]
+    (bases,) = re.findall(r"```yaml\nbases:\n(.*?)```", section, re.DOTALL)
+    names = re.findall(r"(?m)^  (\S+):", bases)
+    text = SMALL.replace("bases:\n", f"bases:\n{bases}").replace("base: debian12\n", f"base: [{', '.join(names)}]\n")
+    document = parse_document(text, Path("matrix.yaml"))
+    found = {base.name: base for base in bases_of(expand(validate_matrix(document), document).specs)}
+    assert {*names} < {*found}
+    assert {name: (found[name].python, found[name].python_package) for name in names} == {
+        "ubuntu24.04": ("3.12", "python3"),
+        "hardened": ("3.11", "python3"),
+        "py312": ("3.12", ""),
+        "noble313": ("3.13", "python3.13"),
+    }

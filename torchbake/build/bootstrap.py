@@ -1,0 +1,132 @@
+"""Bases made by mmdebstrap from a suite's packages, Debian's or Ubuntu's: the same for each state of its mirror."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from torchbake.build.base_look import SCRIPT, Look, parse_look
+from torchbake.build.source_date import content_epoch, rfc3339
+from torchbake.core.cause import cause_of
+from torchbake.errors import BaseError
+from torchbake.hostconfig.apt_config import AptConfig, apt_conf
+from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, archive_of
+from torchbake.matrix.spec import BaseSpec
+from torchbake.oci.rootfs_image import write_layout
+
+_LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
+_VARIABLES = {"debian": "TORCHBAKE_APT_MIRROR", "ubuntu": "TORCHBAKE_APT_MIRROR_UBUNTU"}
+# What Debian's own "slim" images leave out: about 100 MB.
+_SLIM = (
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/lintian/*",
+)
+_KEPT = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
+
+
+def bootstrap(
+    spec: BaseSpec, layout: Path, tools: Path, apt: AptConfig, say: Callable[[str], None]
+) -> tuple[str, Look]:
+    """Write the layout, and return its digest and what is in it. ``tools`` keeps the keys that this host lacks."""
+    if spec.brings_python:
+        raise BaseError(
+            f"{spec.name}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
+            hint="Make its registry reachable; or leave out `interpreter`, for the suite's own Python.",
+        )
+    if not shutil.which("mmdebstrap"):
+        raise BaseError(
+            f"{spec.name}: cannot be bootstrapped: mmdebstrap is not installed.",
+            hint="apt-get install mmdebstrap; or make a registry with the image reachable.",
+        )
+    layout.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
+        folder = Path(name)
+        rootfs = folder / "rootfs.tar"
+        _run(spec, _command(spec, rootfs, folder, tools, apt), apt)
+        created_by = f"mmdebstrap --variant=minbase {spec.suite}"
+        digest = write_layout(rootfs, layout, created=rfc3339(content_epoch()), created_by=created_by)
+        look = parse_look((folder / "looked").read_text(errors="replace"))
+    say(f"{spec.name}: bootstrapped from {spec.suite}: {digest}")
+    return digest, look
+
+
+def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptConfig) -> list[str]:
+    configuration, look = folder / "apt.conf", folder / "look"
+    configuration.touch(mode=0o600)  # a proxy's address may hold a password
+    configuration.write_text(apt_conf(apt, ca=None))
+    look.write_text(SCRIPT)
+    sources = folder / f"{spec.distribution}.sources"
+    sources.write_text(archive_of(spec.distribution).sources(spec.suite))
+    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, tools, folder)]
+    command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # which its minbase lacks
+    command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
+        f"--dpkgopt=path-include={path}" for path in _KEPT
+    ]
+    command += [f"--customize-hook=upload {look} /look"]
+    command += [f'--customize-hook=chroot "$1" sh /look {spec.interpreter or "-"} - > "$1"/looked']
+    command += [f"--customize-hook=download /looked {folder}/looked", '--customize-hook=rm "$1"/look "$1"/looked']
+    # The image names the public mirrors, whatever mirror served the build.
+    command += ['--customize-hook=rm -f "$1"/etc/apt/sources.list "$1"/etc/apt/apt.conf.d/99mmdebstrap']
+    command += [f"--customize-hook=copy-in {sources} /etc/apt/sources.list.d"]
+    command += ['--customize-hook=rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache "$1"/etc/hostname']
+    return [*command, '--customize-hook=rm -f "$1"/etc/resolv.conf', spec.suite, str(rootfs), "-"]
+
+
+def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
+    # The day it was made would make every base another.
+    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(content_epoch()))
+    # On stdin: addresses may hold passwords, and arguments are everybody's to read.
+    archives = "".join(f"{line}\n" for line in archive_of(spec.distribution, apt).one_line(spec.suite))
+    done = subprocess.run(
+        command, env=environment, input=archives, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = done.stdout.strip().splitlines()
+        tail = "\n  ".join(lines[-12:])
+        mirror = f"{spec.distribution.capitalize()} mirror ({_VARIABLES[spec.distribution]} names another)"
+        raise BaseError(
+            f"{spec.name}: mmdebstrap {spec.suite} failed: {cause_of(lines) or done.returncode}\n  {tail}",
+            hint=f"Check the {mirror}, the disk, and that you are root.",
+        )
+
+
+def _keyring(spec: BaseSpec, tools: Path, folder: Path) -> list[str]:
+    """The distribution's keys, beside those of apt's folder, where a host has none of another distribution's."""
+    keys = Path(archive_of(spec.distribution).keys)
+    if spec.distribution == "debian":
+        return [f"--keyring={keys}"] if keys.exists() and not Path(_LEGACY_KEYS).exists() else []
+    if not keys.exists():
+        # apt reads them as a user of its own, who may not enter every home.
+        keys = shutil.copyfile(_unpacked_keys(spec, tools), folder / "keys.gpg")
+        keys.chmod(0o644)
+        folder.chmod(0o711)
+    return [f"--keyring={keys}"]
+
+
+def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
+    """Ubuntu's keys of Debian's package, which apt trusts by Debian's: unpacked, not installed."""
+    keys = tools / UBUNTU_KEYS.lstrip("/")
+    if keys.exists():
+        return keys
+    tools.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="keys-", dir=tools) as name:
+        command = ["apt-get", "download", "-q", "ubuntu-keyring"]
+        try:
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, errors="replace", check=False)
+            failure = cause_of(done.stderr.splitlines()) if done.returncode else ""
+            for archive in Path(name).glob("*.deb"):
+                subprocess.run(["dpkg", "-x", archive, tools], check=True, capture_output=True)
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            failure = str(error)
+    if not keys.exists():
+        raise BaseError(
+            f"{spec.name}: cannot be bootstrapped: no keys of Ubuntu's archive here: {failure or 'no package'}",
+            hint=f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or make a registry with the image reachable.",
+        )
+    return keys
