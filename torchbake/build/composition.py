@@ -1,39 +1,43 @@
 """An image put together: what BuildKit exports, with the layers that are packed beside it, in their order."""
 
+import contextlib
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import HostLayers, packed_layers
+from torchbake.build.host_layers import HostLayers, HostWork, packed_layers
 from torchbake.build.layer_store import LayerStore, linked
-from torchbake.errors import BuildError
+from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
-from torchbake.oci.layer_order import Layer, ordered
+from torchbake.oci.layer_order import Layer, image_of, ordered
 from torchbake.oci.layout import Layout
 
 _WHEEL = re.compile(r"COPY /layers/(\S+) (/nvidia|/pytorch) # buildkit")
 # NVIDIA's libraries that are released with torch rather than with CUDA: above those that more images share.
-_WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nccl|nvshmem)\b")
+_WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 _ABOVE_TORCH = re.compile(r"COPY (?:/links /pytorch|/headers /\S+) # buildkit")
-_CUDA, _LIBRARIES, _TORCH, _LINKS, _COMPILERS = range(5)
+# What BuildKit makes of them stands above the rest, which an engine can have before.
+_STRIPPED = re.compile(r"nvidia-nccl\b")
+_CUDA, _LIBRARIES, _NCCL, _TORCH, _LINKS, _COMPILERS = range(6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
     """How the images of a project are put together. Without ``host`` BuildKit packs all layers.
 
-    ``lend`` puts into an export's folder what need not be packed again.
+    ``lend`` puts into an export's folder what need not be packed again. ``ahead`` hands an engine the lowest layers of
+    an image, by a layout and a digest, while BuildKit still makes the others.
     """
 
     root: Path
     host: HostLayers | None
     lend: Callable[[Path], None] = lambda export: None
+    ahead: Callable[[Layout, str], None] | None = None
     say: Callable[[str], None] = lambda text: None
 
     def build(self, job: Job, export: Path, build: Callable[[Job], Outcome]) -> Outcome:
@@ -56,17 +60,40 @@ class Composition:
 
     def _build(self, job: Job, export: Path, build: Callable[[Job], Outcome], host: HostLayers | None) -> Outcome:
         work = host.begin(job) if host else None
+        if host is None or work is None:
+            return self._finished(job, export, self._exported(job, export, build), LayerStore(folder=export), {})
+        handed = host.pool.submit(self._hand_over, work, host.store, export.with_name(f"{export.name}-ahead"))
+        outcome = self._exported(work.job, export, build)
+        layers = packed_layers(work.layers)
+        handed.result()
+        return self._finished(job, export, outcome, host.store, layers)
+
+    def _exported(self, job: Job, export: Path, build: Callable[[Job], Outcome]) -> Outcome:
         shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
         self.lend(export)
-        outcome = build(work.job if work else job)
+        return build(job)
+
+    def _hand_over(self, work: HostWork, store: LayerStore, folder: Path) -> None:
+        """Give an engine what is packed here, as an image of its own, since it unpacks one layer after the other.
+
+        A failure is the business of who hands over the whole image.
+        """
+        lock = find_lock(self.root, work.job.spec)
+        if self.ahead is None or lock is None:
+            return
+        with contextlib.suppress(TorchbakeError, OSError):
+            layout = Layout(folder=folder)
+            layout.blobs.mkdir(parents=True, exist_ok=True)
+            self.ahead(layout, _lowest(layout, store, packed_layers(work.layers), rank_by(lock)))
+
+    def _finished(
+        self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Layer]
+    ) -> Outcome:
         lock = find_lock(self.root, job.spec) if outcome.ok else None
         if lock is None:
             return outcome
-        started = time.monotonic()
-        layers = packed_layers(work.layers) if work else {}
-        store = host.store if host else LayerStore(folder=export)
         digest = compose(Layout(folder=export), outcome.digests[0], store, layers, rank_by(lock))
-        return replace(outcome, digests=(digest,), seconds=outcome.seconds + time.monotonic() - started)
+        return replace(outcome, digests=(digest,))
 
 
 def rank_by(lock: Lock) -> Callable[[str], int | None]:
@@ -84,9 +111,21 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
             return _TORCH
         if wheel[1] not in shared:
             return _COMPILERS
+        if _STRIPPED.match(wheel[1]):
+            return _NCCL
         return _LIBRARIES if _WITH_TORCH.match(wheel[1]) else _CUDA
 
     return rank
+
+
+def _lowest(layout: Layout, store: LayerStore, layers: Mapping[str, Layer], rank: Callable[[str], int | None]) -> str:
+    """An image of these layers alone, written into a layout; its digest. Other images stand on it as they are."""
+    for layer in layers.values():
+        linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
+    manifest, config = image_of(sorted(layers.items(), key=lambda item: (rank(item[0]) or 0, item[0])))
+    layout.path(manifest.config.digest).write_bytes(config)
+    layout.path(manifest.digest).write_bytes(manifest.data)
+    return manifest.digest
 
 
 def compose(

@@ -5,7 +5,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from docker.errors import ImageNotFound
@@ -33,6 +33,7 @@ class Store:
     sizes: Path
     layout: Layout | None = None
     kept: bool = True
+    ahead: list[str] = field(default_factory=list)
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -63,6 +64,12 @@ class Store:
         if self.engine.find([digest]) is None:
             self._load(self.layout, digest)
 
+    def take_ahead(self, layout: Layout, digest: str) -> None:
+        """Hand over the lowest layers of images to come, as an image without a name; `tidy` takes it away again."""
+        if self.engine.find([digest]) is None:
+            self.ahead.append(digest)
+            self._load(layout, digest)
+
     def _load(self, layout: Layout, digest: str) -> None:
         """Hand over what the engine lacks: it built most of the layers itself."""
         has = holds(self.engine)
@@ -83,6 +90,8 @@ class Store:
 
     def tidy(self) -> None:
         """Drop packed layers of images that the engine has no more; all of them where they are not kept."""
+        self.engine.remove(self.ahead)
+        self.ahead.clear()
         if self.layout:
             images = self.engine.images().values() if self.kept else ()
             self.layout.tidy({image.digest for image in images})

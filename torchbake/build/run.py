@@ -77,7 +77,11 @@ class BuildRun:
                 secrets=secrets,
                 exports=exports,
                 composition=Composition(
-                    root=self.preparation.project.root, host=self._host(), lend=self.store.lend, say=console.say
+                    root=self.preparation.project.root,
+                    host=self._host(),
+                    lend=self.store.lend,
+                    ahead=self.store.take_ahead,
+                    say=console.say,
                 ),
             )
             run_all(

@@ -33,6 +33,7 @@ _LEVEL = 3  # as BuildKit's own
 _CHUNK = 2**20
 _MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 _LIMIT = 3600.0  # seconds, of a download
+_PATIENT = 19  # the lowest priority
 _WHEELS = TOOLKIT / "layers/wheels"
 _TRIM = TOOLKIT / "layers/trim.toml"
 # As `layers/wheels` does it inside a build; a process of its own, as it tells what it trims.
@@ -83,6 +84,8 @@ class WheelPacker:
             return found or self._pack(pin, key, work)
 
     def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
+        # A build's own steps come first: they wait for each other. It counts for this thread, and what it starts.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
         self._install(pin, work)
         said = self._said((sys.executable, "-c", _LAY_OUT, *([str(_TRIM)] if self.trim else [])), work, _ENVIRONMENT)
         if said:

@@ -5,12 +5,14 @@ it, so what images have in common is unpacked once where it stands lowest.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torchbake.core.json_text import read_object
-from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
+
+_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,27 @@ def ordered(
         "layers": [_descriptor(step.layer.blob) for step in order],
     }
     return Manifest(data=_written(content), media_type=manifest.media_type), data
+
+
+def image_of(layers: Sequence[tuple[str, Layer]]) -> tuple[Manifest, bytes]:
+    """The manifest and the config of an image of these layers, each with the command that made it, the lowest first."""
+    config = _written(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for _, layer in layers]},
+            "history": [{"created_by": command} for command, _ in layers],
+        }
+    )
+    described = Blob(digest=sha256(config), size=len(config), media_type=_CONFIG)
+    content = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _descriptor(described),
+        "layers": [_descriptor(layer.blob) for _, layer in layers],
+    }
+    return Manifest(data=_written(content), media_type=MANIFEST), config
 
 
 def _read(config: bytes) -> dict[str, Any]:
