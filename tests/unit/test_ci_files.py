@@ -431,9 +431,13 @@ def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_fo
     assert found
     assert 'nox -s chart -- --registry "$REGISTRY" $SIGNING -- push "$CHART"' in after
     assert "nox -s chart" not in running(MAIN)
+    (nightly,) = github_jobs(NIGHTLY).values()
+    assert nightly.raw["with"]["chart"] == "${{ vars.CHART }}"
+    inputs = {"registry": "ghcr.io/acme", "username": ""}
     contexts |= {"runner": {"environment": "x"}, "steps": {"validate": {"outcome": "failure"}}}
     (job,) = github_jobs(VALIDATE).values()
-    for known, asked in ((contexts, True), ({**contexts, "vars": {"REGISTRY": "ghcr.io/acme"}}, False)):
+    for chart, asked in (("cpu runtime", True), ("", False)):
+        known = {**contexts, "inputs": {**inputs, "chart": chart}}
         text = "\n".join(step.run for step in job.steps if holds(step.condition, known))
         _, found, after = text.partition("nox -s validate")
         assert found

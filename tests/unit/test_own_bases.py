@@ -17,7 +17,7 @@ from torchbake.matrix.yaml_source import parse_document
 from torchbake.render.dockerfile import render
 
 APT = "    /run/apt-install "
-FIRST, BUILDER = f"{APT}ca-certificates python3 tini \\", f"{APT}binutils ca-certificates python3-venv"
+FIRST, BUILDER = f"{APT}ca-certificates python3 python3-pip-whl tini \\", f"{APT}binutils ca-certificates python3-venv"
 PIP, VENV = "    python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
 SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/ubuntu.sources \\"
 
@@ -57,7 +57,7 @@ def test_a_python_of_another_package_is_the_one_that_is_called_python3() -> None
     lines = added(replace(DEBIAN12, interpreter="python3.11"))
     named = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
     assert lines[:3] == [
-        FIRST.replace("/run/apt-install ", named).replace("python3 tini", "python3.11 tini"),
+        FIRST.replace("/run/apt-install ", named).replace("python3 python3-pip-whl", "python3-pip-whl python3.11"),
         BUILDER.replace("/run/apt-install ", named).replace("python3-venv", "python3.11-venv"),
         PIP.replace("python3", "python3.11"),
     ]

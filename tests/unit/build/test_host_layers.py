@@ -17,7 +17,7 @@ from torchbake.build.host_layers import HostLayers, packed_layers
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
-from torchbake.errors import BuildError
+from torchbake.errors import BuildError, EngineError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import find_lock, format_checked, lock_path
 from torchbake.lock.lockfile import Pin
@@ -275,7 +275,41 @@ def test_what_cannot_be_packed_here_is_built_by_buildkit(project: Project, host:
     assert "BuildKit makes all layers, as this machine cannot:" in said[0]
 
 
-def test_a_failed_build_is_told_as_it_is(project: Project, host: HostLayers, tmp_path: Path) -> None:
+def test_a_failed_build_is_told_as_it_is(
+    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    kept(CUDA)
     failed = Outcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
     composition = Composition(root=project.root, host=host)
     assert composition.build(job_of(project, CUDA), tmp_path / "export", lambda job: failed) is failed
+
+
+def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
+    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    blobs, export, handed = kept(CUDA), tmp_path / "export", list[list[str]]()
+
+    def ahead(layout: Layout, digest: str) -> None:
+        manifest = layout.find(digest)
+        assert manifest
+        handed.append([layer.digest for layer in manifest.layers])
+
+    composition = Composition(root=project.root, host=host, ahead=ahead)
+    outcome = composition.build(job_of(project, CUDA), export, export_to(export))
+    assert handed == [[sha256(blobs[name]) for name in PACKED]]
+    manifest = Layout(folder=export).find(outcome.digests[0])
+    assert manifest
+    assert [layer.digest for layer in manifest.layers][: len(PACKED)] == handed[0]
+
+
+def test_an_engine_that_takes_nothing_ahead_fails_no_build(
+    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    kept(CUDA)
+
+    def ahead(layout: Layout, digest: str) -> None:
+        raise EngineError("no space left")
+
+    export = tmp_path / "export"
+    composition = Composition(root=project.root, host=host, ahead=ahead)
+    assert composition.build(job_of(project, CUDA), export, export_to(export)).ok

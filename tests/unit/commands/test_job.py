@@ -203,5 +203,5 @@ def test_a_file_that_names_an_old_api_has_the_manifest_of_its_target(here: Path,
     assert "fits the schema of: Kubernetes 1.25.0" in told(capsys, "show", "kubernetes", "old.yaml", "--check")[1]
     assert told(capsys, "show", "compose", "old.yaml")[0] == told(capsys, "show", "compose", "job.yaml")[0]
     (here / "old.yaml").write_text(JOB + "kubernetes: {api: 1.20}\nrestarts: 2\n")
-    assert "kubernetes-1.20 cannot say this" in told(capsys, "show", "kubernetes", "old.yaml", code=21)[1]
+    assert "kubernetes-1.20 cannot express this" in told(capsys, "show", "kubernetes", "old.yaml", code=21)[1]
     assert "\nkubernetes: old.yaml:6: restarts: kubernetes-1.20 cannot" in told(capsys, "check", "old.yaml")[0]
