@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import HostLayers, HostWork, packed_layers
+from torchbake.build.host_layers import HostLayers, HostWork, has_folder_of_its_own, is_stripped, packed_layers
 from torchbake.build.layer_store import LayerStore, linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
@@ -21,9 +21,7 @@ _WHEEL = re.compile(r"COPY /layers/(\S+) (/nvidia|/pytorch) # buildkit")
 # NVIDIA's libraries that are released with torch rather than with CUDA: above those that more images share.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 _ABOVE_TORCH = re.compile(r"COPY (?:/links /pytorch|/headers /\S+) # buildkit")
-# What BuildKit makes of them stands above the rest, which an engine can have before.
-_STRIPPED = re.compile(r"nvidia-nccl\b")
-_CUDA, _LIBRARIES, _NCCL, _TORCH, _LINKS, _COMPILERS = range(6)
+_CUDA, _LIBRARIES, _BUILT, _TORCH, _LINKS, _COMPILERS = range(6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +99,7 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
 
     None for what is not a wheel's: the base, Debian's packages and all that stands on them.
     """
-    shared = {pin.name for pin in lock.layers["nvidia"]}
+    shared = {pin.name: pin for pin in lock.layers["nvidia"]}
 
     def rank(command: str) -> int | None:
         wheel = _WHEEL.fullmatch(command)
@@ -111,8 +109,9 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
             return _TORCH
         if wheel[1] not in shared:
             return _COMPILERS
-        if _STRIPPED.match(wheel[1]):
-            return _NCCL
+        pin = shared[wheel[1]]
+        if is_stripped(pin) or has_folder_of_its_own(pin):
+            return _BUILT  # by BuildKit: above the rest, which an engine can have before
         return _LIBRARIES if _WITH_TORCH.match(wheel[1]) else _CUDA
 
     return rank

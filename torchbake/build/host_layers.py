@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import zstandard
+from packaging.version import Version
 
 from torchbake.build.bakefile import Job, StandIn
 from torchbake.build.layer_store import LayerStore, Packed
@@ -34,6 +35,7 @@ from torchbake.render.dockerfile import dockerfile_path
 
 _SIDE_BY_SIDE = 3  # one waits for its download, while two cores pack
 _ROOT = "/nvidia"
+_CUSPARSELT_IN_NVIDIA = Version("0.7")  # older ones have a folder `cusparselt`
 _OTHERS = (  # what else takes of the stage, and gets what it needs of its stand-in
     "--mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \\",
     "--mount=type=bind,from=nvidia,source=/headers,target=/run/headers \\",
@@ -151,7 +153,22 @@ def _packable(spec: ImageSpec, lock: Lock, dockerfile: str) -> tuple[Pin, ...]:
     if any(line not in known for line in lines) or "\nFROM builder AS nvidia\n" not in dockerfile:
         return ()
     stripped = _stripped() if spec.trim else frozenset()
-    return tuple(pin for pin in pins if re.sub(r"^nvidia-|-cu\d+$", "", pin.name) not in stripped)
+    return tuple(pin for pin in pins if _part(pin) not in stripped and not has_folder_of_its_own(pin))
+
+
+def is_stripped(pin: Pin) -> bool:
+    """Whether binutils strips libraries of this wheel, where an image's wheels are trimmed."""
+    return _part(pin) in _stripped()
+
+
+def has_folder_of_its_own(pin: Pin) -> bool:
+    """Whether a wheel of NVIDIA's has files beside `nvidia/`: which, only the wheel itself tells."""
+    return _part(pin) == "cusparselt" and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
+
+
+def _part(pin: Pin) -> str:
+    """A wheel's part of CUDA, `cublas` of `nvidia-cublas-cu12`."""
+    return re.sub(r"^nvidia-|-cu\d+$", "", pin.name)
 
 
 @cache

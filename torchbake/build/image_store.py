@@ -76,7 +76,11 @@ class Store:
         try:
             self.engine.load(layout.archive(digest, without=has))
         except EngineError:  # it had dropped what it was seen to have, or does not take part of an image
-            self.engine.load(layout.archive(digest))
+            try:
+                self.engine.load(layout.archive(digest))
+            except EngineError:
+                self.engine.remove([digest])  # it may have noted the image before it found a layer to be damaged
+                raise
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""

@@ -13,7 +13,7 @@ from tests.unit.layouts import archive, file, put, sha256
 from torchbake.build.bakefile import Job, Options, bake_file, exported, target_name
 from torchbake.build.buildx import Outcome
 from torchbake.build.composition import Composition, rank_by
-from torchbake.build.host_layers import HostLayers, packed_layers
+from torchbake.build.host_layers import HostLayers, has_folder_of_its_own, packed_layers
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
@@ -149,6 +149,19 @@ def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(
         "layers/nvidia-cudnn-cu12/nvidia/cudnn/lib/libcudnn.so.12",
     }  # fmt: skip
     assert all(path.stat().st_size == 0 for path in (folder / "layers").rglob("*.so.12"))
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "odd"),
+    [
+        ("nvidia-cusparselt-cu12", "0.6.3", True),
+        ("nvidia-cusparselt-cu12", "0.7.1", False),
+        ("nvidia-cusparselt-cu13", "0.10.0", False),
+        ("nvidia-cusparse-cu12", "0.6.3", False),
+    ],
+)
+def test_old_wheels_of_cusparselt_have_a_folder_beside_nvidias(name: str, version: str, odd: bool) -> None:
+    assert has_folder_of_its_own(pin(name, version)) == odd
 
 
 @pytest.mark.parametrize(
