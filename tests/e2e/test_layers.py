@@ -212,7 +212,7 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     forget()
     blob.write_bytes(sound[:-9] + bytes(9))
     done = empty.build(RUNTIME)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert f"{RUNTIME}: packing again what was damaged on disk" in done.stderr
     assert blob.read_bytes() == sound
     assert images_of(done)[RUNTIME]["status"] == "built"

@@ -20,6 +20,7 @@ from torchbake.engine.image import Image
 from torchbake.engine.image import holds as has_tag
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Blob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +74,16 @@ class Store:
     def _load(self, layout: Layout, digest: str) -> None:
         """Hand over what the engine lacks: it built most of the layers itself."""
         has = holds(self.engine)
-        try:
-            self.engine.load(layout.archive(digest, without=has))
-        except EngineError:  # it had dropped what it was seen to have, or does not take part of an image
+        # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
+        for without in (has, _none, _none):
             try:
-                self.engine.load(layout.archive(digest))
-            except EngineError:
-                self.engine.remove([digest])  # it may have noted the image before it found a layer to be damaged
-                raise
+                self.engine.load(layout.archive(digest, without))
+            except EngineError as error:
+                refused = error
+                self.engine.remove([digest])  # noted, perhaps, before a layer was found to be damaged
+            else:
+                return
+        raise refused
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""
@@ -117,6 +120,10 @@ class Store:
         with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.unpacked_size(image.digest)
         return image.size_bytes
+
+
+def _none(blob: Blob) -> bool:
+    return False
 
 
 def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:

@@ -7,7 +7,6 @@ layer that is being packed waits for it.
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -105,14 +104,12 @@ def _sha256(path: Path) -> str:
 
 
 def linked(source: Path, target: Path) -> None:
-    """The same file under another name: a hard link, or a copy where the file system has none."""
-    with contextlib.suppress(FileExistsError):
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            raise
-        except OSError:
-            shutil.copyfile(source, target)
+    """The same file under another name, in place of what has it: a hard link, or a copy where there are none."""
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _read(told: Mapping[str, Any]) -> Packed:
