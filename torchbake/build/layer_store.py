@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.core.files import write_text
+from torchbake.core.files import remove_folder, size_of, write_text
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
 
@@ -90,8 +90,8 @@ class LayerStore:
 
     def clean(self) -> int:
         """Remove the store; the bytes that this frees."""
-        freed = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        shutil.rmtree(self.folder, ignore_errors=True)
+        freed = size_of(self.folder)
+        remove_folder(self.folder)
         return freed
 
     def _record(self, key: str) -> Path:

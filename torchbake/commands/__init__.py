@@ -5,6 +5,7 @@ COMMANDS = {
     "init": "begin a repository of your own: matrix.yaml, noxfile.py and what belongs to them",
     "setup": "make this machine ready to build: install and start what is missing of container engine and buildx",
     "teardown": "stop the engine that setup started, and no other; its images stay",
+    "clean": "free what can be made again: packed layers, wheels, logs; images in the engine stay",
     "list": "show the selected images; with --explain also why the others are left out",
     "tags": "show the tags of the selected images, most specific first",
     "schema": "write matrix.schema.json, by which editors check matrix.yaml while it is typed",

@@ -73,3 +73,15 @@ def _status(path: Path) -> os.stat_result | None:
         return path.stat()
     except FileNotFoundError:
         return None
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files in a folder, each counted once however many names it has; 0 where there is none."""
+    found = (path.lstat() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum({(status.st_dev, status.st_ino): status.st_size for status in found}.values())
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, where there is one; raises OSError for what cannot go."""
+    if folder.is_dir():
+        shutil.rmtree(folder)
