@@ -62,6 +62,8 @@ class Composition:
             return self._finished(job, export, self._exported(job, export, build), LayerStore(folder=export), {})
         handed = host.pool.submit(self._hand_over, work, host.store, export.with_name(f"{export.name}-ahead"))
         outcome = self._exported(work.job, export, build)
+        if not outcome.ok:
+            return outcome
         layers = packed_layers(work.layers)
         handed.result()
         return self._finished(job, export, outcome, host.store, layers)

@@ -5,11 +5,13 @@ gets empty files of their names in place of the stage that installs them, and th
 becomes of those.
 """
 
+import contextlib
 import re
 import tarfile
+import tempfile
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -117,19 +119,26 @@ class HostLayers:
 
     def _stand_in(self, layers: Mapping[str, object], files: Mapping[str, Packed]) -> Path:
         """A folder as the stage would be, with empty files; without ``files`` only what is in each layer for sure."""
-        names = [f"{name}/{file}" for name, packed in files.items() for file in packed.names]
-        folder = self.folder / digest([*layers, *names]).removeprefix("sha256:")[:16]
-        (folder / "headers").mkdir(parents=True, exist_ok=True)
+        decided = [f"{name} {packed.layer.diff_id} {packed.headers}" for name, packed in files.items()]
+        folder = self.folder / digest([*layers, *decided]).removeprefix("sha256:")[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=self.folder) as beside:
+            if not folder.is_dir():
+                self._write(Path(beside, "stage"), layers, files)
+                with contextlib.suppress(OSError):  # another build was quicker
+                    Path(beside, "stage").rename(folder)
+        return folder
+
+    def _write(self, folder: Path, layers: Iterable[str], files: Mapping[str, Packed]) -> None:
+        (folder / "headers").mkdir(parents=True)
         for name in layers:
-            (folder / "layers" / name / "nvidia").mkdir(parents=True, exist_ok=True)
-        for name in names:
-            path = folder / "layers" / name
+            (folder / "layers" / name / "nvidia").mkdir(parents=True)
+        for path in (folder / "layers" / name / file for name, packed in files.items() for file in packed.names):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         for packed in files.values():
             if packed.headers:
                 _unpack(self.store.path(packed.headers.digest), folder)
-        return folder
 
     def _rest(self, lock: Lock, packed: tuple[Pin, ...]) -> Path | None:
         """A folder with the lock of what BuildKit installs all the same; None where that is nothing."""

@@ -66,10 +66,15 @@ class Store:
             self._load(self.layout, digest)
 
     def take_ahead(self, layout: Layout, digest: str) -> None:
-        """Hand over the lowest layers of images to come, as an image without a name; `tidy` takes it away again."""
+        """Hand over the lowest layers of images to come, as an image without a name, until `forget_ahead`."""
         if self.engine.find([digest]) is None:
             self.ahead.append(digest)
             self._load(layout, digest)
+
+    def forget_ahead(self) -> None:
+        """Remove the images that were handed over ahead; whatever stands on their layers keeps these."""
+        self.engine.remove(self.ahead)
+        self.ahead.clear()
 
     def _load(self, layout: Layout, digest: str) -> None:
         """Hand over what the engine lacks: it built most of the layers itself."""
@@ -97,8 +102,6 @@ class Store:
 
     def tidy(self) -> None:
         """Drop packed layers of images that the engine has no more; all of them where they are not kept."""
-        self.engine.remove(self.ahead)
-        self.ahead.clear()
         if self.layout:
             images = self.engine.images().values() if self.kept else ()
             self.layout.tidy({image.digest for image in images})

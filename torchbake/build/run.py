@@ -84,13 +84,17 @@ class BuildRun:
                     say=console.say,
                 ),
             )
-            run_all(
-                ready,
-                lambda job: self._one(site, job, reason=plan.reasons[job.spec.id]),
-                jobs=jobs,
-                stop=site.stop,
-                on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
-            )
+            try:
+                run_all(
+                    ready,
+                    lambda job: self._one(site, job, reason=plan.reasons[job.spec.id]),
+                    jobs=jobs,
+                    stop=site.stop,
+                    on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
+                )
+            finally:
+                site.composition.stop()  # what is still being packed was for an image that failed
+                self.store.forget_ahead()
         self.store.tidy()
         return results
 
