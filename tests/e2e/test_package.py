@@ -197,8 +197,9 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
 def make_it_theirs(folder: Path) -> None:
     """What the page adds to the matrix, all of it, and the files that it names."""
     texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (glob,) = {name for text in texts for name in yaml.safe_load(text)["images"]}
-    added = {key: value for text in texts for key, value in yaml.safe_load(text)["images"][glob].items()}
+    images = [document["images"] for document in map(yaml.safe_load, texts) if "images" in document]
+    (glob,) = {name for each in images for name in each}
+    added = {key: value for each in images for key, value in each[glob].items()}
     assert {"packages", "env", "labels", "certificates", "files", "user"} == set(added)
     for name, content in (
         (added["certificates"][0], AUTHORITY),
