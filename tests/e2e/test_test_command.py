@@ -47,7 +47,7 @@ from pathlib import Path
 RESULTS = []
 
 def pytest_addoption(parser):
-    for name in ("image", "row", "gpu", "nodes", "nproc", "results", "matrix"):
+    for name in ("image", "row", "derived", "gpu", "nodes", "nproc", "results", "matrix"):
         parser.addoption(f"--{name}")
     for name in ("only", "skip"):
         parser.addoption(f"--{name}", action="append")

@@ -78,16 +78,16 @@ class Store:
 
     def _load(self, layout: Layout, digest: str) -> None:
         """Hand over what the engine lacks: it built most of the layers itself."""
-        has = holds(self.engine)
+        has, refused = holds(self.engine), EngineError("The engine took the image, and has it not.")
         # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
         for without in (has, _none, _none):
             try:
                 self.engine.load(layout.archive(digest, without))
+                if self.engine.find([digest]):
+                    return
             except EngineError as error:
                 refused = error
-                self.engine.remove([digest])  # noted, perhaps, before a layer was found to be damaged
-            else:
-                return
+            self.engine.remove([digest])  # noted, perhaps, before a layer was found to be damaged
         raise refused
 
     def remember(self, digest: str, memory: Path) -> None:

@@ -27,7 +27,7 @@ def templates_of(root: Path) -> Path | None:
 def layers_folder() -> Path:
     """Where layers are kept that this machine has packed, for all projects; TORCHBAKE_LAYERS names another place."""
     named = os.environ.get("TORCHBAKE_LAYERS")
-    return Path(named).absolute() if named else cache_folder() / "layers"
+    return Path(named).absolute() if named else cache_folder() / "packed-layers"
 
 
 def cache_folder() -> Path:

@@ -24,6 +24,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY (?:--\S+ )*(?:\S*/)?(\S+) /\1\b.*"), r"\1"),
     (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install ([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),
 )
+_BELOW_BASE = re.compile(r"COPY (?:/layers/\S+|/links|/headers) /(?:nvidia|pytorch)\b")
 _WITHOUT_LAYER = re.compile(
     r"(?:/bin/sh -c #\(nop\)\s+)?(?:ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|SHELL|STOPSIGNAL"
     r"|USER|VOLUME)\b"
@@ -125,7 +126,7 @@ def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> t
     """An image's layers from their keys and its history, both lowest first; none where the two cannot be matched.
 
     An engine does not say which lines of a history made layers: those that added bytes, or else those whose
-    instruction can. ``base`` is the name of the lowest layer; empty: it has none.
+    instruction can. ``base`` is the name of the base's layer, the lowest that no wheel made; empty: it has none.
     """
     made = ([step for step in history if step.size], [step for step in history if not _without_layer(step)])
     steps = next((found for found in made if len(found) == len(keys)), None)
@@ -140,7 +141,9 @@ def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base
     names = [f"layer {number + 1}" for number in range(len(stored))]
     if stored and len(steps) == len(stored):
         names = [step_name(step) for step in steps]
-        names[:1] = [base] if base else names[:1]
+        above = next((number for number, step in enumerate(steps) if not _BELOW_BASE.match(step)), None)
+        if base and above is not None:
+            names[above] = base
     return tuple(Layer(key=key, name=name, size=size) for (key, size), name in zip(stored, names, strict=True))
 
 

@@ -74,3 +74,9 @@ def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:
     assert one[0] == "sha256:a"
     assert one[1] != other[1]
     assert chain([]) == ()
+
+
+def test_the_base_is_the_lowest_layer_that_no_wheel_made() -> None:
+    steps = ["COPY /layers/torch /pytorch # buildkit", "COPY /links /pytorch # buildkit", "mmdebstrap", "RUN apt"]
+    layers = name_layers([(f"k{number}", 1) for number in range(4)], steps, base="base: debian12")
+    assert [layer.name for layer in layers] == ["torch", "links to NVIDIA's libraries", "base: debian12", "RUN apt"]
