@@ -15,9 +15,8 @@ from torchbake.build.bakefile import Job
 from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine
-from torchbake.engine.content_store import holds
-from torchbake.engine.image import Image
-from torchbake.engine.image import holds as has_tag
+from torchbake.engine.content_store import has_blob
+from torchbake.engine.image import Image, holds
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -46,7 +45,7 @@ class Store:
         results = []
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
-            moved = [tag for tag in job.references if not has_tag(images, tag, image)]
+            moved = [tag for tag in job.references if not holds(images, tag, image)]
             if moved:
                 self.tag(image.digest, job)
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
@@ -78,7 +77,7 @@ class Store:
 
     def _load(self, layout: Layout, digest: str) -> None:
         """Hand over what the engine lacks: it built most of the layers itself."""
-        has, refused = holds(self.engine), EngineError("The engine took the image, and has it not.")
+        has, refused = has_blob(self.engine), EngineError("The engine took the image, and has it not.")
         # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
         for without in (has, _none, _none):
             try:

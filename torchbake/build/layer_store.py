@@ -5,7 +5,6 @@ layer that is being packed waits for it.
 """
 
 import contextlib
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from torchbake.core.digest import file_digest
 from torchbake.core.files import remove_folder, size_of, write_text
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
@@ -65,7 +65,7 @@ class LayerStore:
     def drop_damaged(self, key: str) -> bool:
         """Drop a layer some of whose bytes changed, so that it is packed anew; whether it was one."""
         packed = self.find(key)
-        if packed is None or all(_sha256(self.path(blob.digest)) == blob.digest for blob in packed.blobs):
+        if packed is None or all(file_digest(self.path(blob.digest)) == blob.digest for blob in packed.blobs):
             return False
         self._record(key).unlink(missing_ok=True)
         for blob in packed.blobs:
@@ -96,11 +96,6 @@ class LayerStore:
 
     def _record(self, key: str) -> Path:
         return self.folder / "wheels" / f"{key.removeprefix('sha256:')}.json"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def linked(source: Path, target: Path) -> None:

@@ -4,7 +4,6 @@ What a build writes four times (unpacked, copied, archived, unpacked again) is w
 and its files go through one stream that hashes the archive, compresses it and hashes that.
 """
 
-import hashlib
 import os
 import sys
 import tarfile
@@ -12,12 +11,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import zstandard
 
 from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.core.digest import digest
+from torchbake.core.digest import Digested, digest
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.processes import run_to_end
 from torchbake.errors import BuildError
@@ -125,12 +124,12 @@ class WheelPacker:
     def _archive(self, tree: Path, target: Path, root: str) -> Layer:
         """Pack the files of a folder in the order of their names, as root's, below a folder ``root``."""
         with target.open("wb") as file:
-            compressed = _Digested(file)
+            compressed = Digested(file)
             # A worker of its own compresses, while this thread hashes.
             with zstandard.ZstdCompressor(level=_LEVEL, threads=1).stream_writer(
                 cast(IO[bytes], compressed), closefd=False
             ) as compressor:
-                archive = _Digested(compressor)
+                archive = Digested(compressor)
                 with tarfile.open(
                     fileobj=cast(IO[bytes], archive), mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT
                 ) as tar:
@@ -154,23 +153,6 @@ class WheelPacker:
                 tar.addfile(info, file)
         else:
             tar.addfile(info)
-
-
-class _Digested:
-    """Hands on what is written, hashes and counts it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._sha256, self.size = file, hashlib.sha256(), 0
-
-    @property
-    def digest(self) -> str:
-        return f"sha256:{self._sha256.hexdigest()}"
-
-    def write(self, data: bytes) -> int:
-        self._sha256.update(data)
-        self._file.write(data)
-        self.size += len(data)
-        return len(data)
 
 
 def _names(tree: Path) -> list[str]:

@@ -4,7 +4,6 @@ Folders and ``file:`` indexes cannot be reached from inside a build, and sending
 long, so just the wheels that a lock names are laid out, one folder a layer.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from torchbake.core.digest import digest
+from torchbake.core.digest import digest, file_digest
 from torchbake.core.files import replacing
 from torchbake.lock.lockfile import Pin
 from torchbake.lock.uv import PLATFORM
@@ -58,7 +57,7 @@ def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
             if (place := _place(path.name, pin, python)) is not None
         ]
         for _, path, known_hash in sorted(fitting):
-            if (known_hash or _sha256(path)) in pin.hashes:
+            if (known_hash or file_digest(path)) in pin.hashes:
                 return path
     return None
 
@@ -97,11 +96,6 @@ def _tags_of(python: str) -> Mapping[Tag, int]:
         *compatible_tags(version, interpreter, PLATFORMS),
     )
     return {tag: place for place, tag in enumerate(tags)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def _link(source: Path, target: Path) -> None:

@@ -28,7 +28,7 @@ def stored(engine: Engine, digest: str) -> tuple[Layout, Manifest] | None:
     return None
 
 
-def holds(engine: Engine) -> Callable[[Blob], bool]:
+def has_blob(engine: Engine) -> Callable[[Blob], bool]:
     """Tells whether the engine has a blob, as far as this can be seen here; it may drop one that nothing uses."""
     folders = _layouts(engine)
 

@@ -1,6 +1,5 @@
 """A root file system as an OCI image layout: the form in which a base is handed to any builder."""
 
-import hashlib
 import json
 import tarfile
 import tempfile
@@ -9,6 +8,7 @@ from typing import IO, Any, cast
 
 import zstandard
 
+from torchbake.core.digest import Digested, file_digest
 from torchbake.core.json_text import read_json
 from torchbake.errors import BaseError
 
@@ -86,7 +86,7 @@ def _pack(rootfs: Path, target: Path) -> str:
             target.open("wb") as output,
             zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as compressed,
         ):
-            digested = _Digested(compressed)
+            digested = Digested(compressed)
             with tarfile.open(
                 fileobj=cast(IO[bytes], digested), mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8"
             ) as layer:
@@ -94,20 +94,7 @@ def _pack(rootfs: Path, target: Path) -> str:
                     layer.addfile(member, source.extractfile(member) if member.isreg() else None)
     except tarfile.TarError as error:
         raise BaseError(f"{rootfs}: no root file system: {error}", hint="Is the disk full?") from None
-    return f"sha256:{digested.sha256.hexdigest()}"
-
-
-class _Digested:
-    """Hands on what is written, and hashes it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.sha256 = hashlib.sha256()
-        self._file = file
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        self._file.write(data)
-        return len(data)
+    return digested.digest
 
 
 def _put(layout: Path, value: Any, media_type: str) -> dict[str, Any]:
@@ -117,11 +104,6 @@ def _put(layout: Path, value: Any, media_type: str) -> dict[str, Any]:
 
 
 def _adopt(layout: Path, path: Path, media_type: str) -> dict[str, Any]:
-    digest = _sha256(path)
+    digest = file_digest(path)
     blob = path.rename(layout / "blobs/sha256" / digest.removeprefix("sha256:"))
     return {"mediaType": media_type, "digest": digest, "size": blob.stat().st_size}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -10,10 +10,10 @@ import zstandard
 from tests.unit.builds import BASE, preparation_of, small_project, spec_of
 from tests.unit.conftest import cuda_pins, lock_for, pin
 from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.bakefile import Job, Options, bake_file, exported, target_name
+from torchbake.build.bakefile import Job, Options, StandIn, bake_file, exported, target_name
 from torchbake.build.buildx import Outcome
 from torchbake.build.composition import Composition, rank_by
-from torchbake.build.host_layers import HostLayers, has_folder_of_its_own, packed_layers
+from torchbake.build.host_layers import HostLayers, HostWork, has_folder_of_its_own, packed_layers
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
@@ -95,6 +95,14 @@ def _keep(packer: WheelPacker, wheel: Pin, files: tuple[str, ...]) -> bytes:
     return data
 
 
+def begun(host: HostLayers, project: Project, name: str) -> tuple[HostWork, StandIn]:
+    """What is packed here for an image, and what its build gets in place of the stage."""
+    work = host.begin(job_of(project, name))
+    assert work
+    assert work.job.stand_in
+    return work, work.job.stand_in
+
+
 def files_in(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
@@ -111,24 +119,18 @@ def test_wheels_that_no_rule_strips_are_packed_here_and_the_rest_is_locked_for_t
     project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
 ) -> None:
     kept(CUDA)
-    work = host.begin(job_of(project, CUDA))
-    assert work
+    work, stand_in = begun(host, project, CUDA)
     assert sorted(work.layers) == PACKED
-    assert work.job.stand_in
-    assert work.job.stand_in.rest
-    assert (
-        (work.job.stand_in.rest / "locks/nvidia.lock").read_text().startswith("nvidia-nccl-cu12==2.27.5 \\\n    --hash")
-    )
+    assert stand_in.rest
+    assert (stand_in.rest / "locks/nvidia.lock").read_text().startswith("nvidia-nccl-cu12==2.27.5 \\\n    --hash")
 
 
 def test_a_runtime_image_need_not_wait_for_the_names_of_files(
     project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
 ) -> None:
     kept(CUDA)
-    work = host.begin(job_of(project, CUDA))
-    assert work
-    assert work.job.stand_in
-    folder = work.job.stand_in.folder
+    _, stand_in = begun(host, project, CUDA)
+    folder = stand_in.folder
     assert files_in(folder) == set()
     assert sorted(path.name for path in (folder / "layers").iterdir()) == PACKED
     assert all((folder / "layers" / name / "nvidia").is_dir() for name in PACKED)
@@ -139,10 +141,8 @@ def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(
     project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
 ) -> None:
     kept(DEVEL)
-    work = host.begin(job_of(project, DEVEL))
-    assert work
-    assert work.job.stand_in
-    folder = work.job.stand_in.folder
+    _, stand_in = begun(host, project, DEVEL)
+    folder = stand_in.folder
     assert files_in(folder) == {
         "headers/nvidia/cuda/include/a.h", "headers/nvidia/cudnn/include/a.h",
         "layers/nvidia-cuda-runtime-cu12/nvidia/cuda/lib/libcuda.so.12",
@@ -194,9 +194,7 @@ def test_the_build_takes_the_stand_in_for_its_stage(
     project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
 ) -> None:
     kept(CUDA)
-    work = host.begin(job_of(project, CUDA))
-    assert work
-    assert work.job.stand_in
+    work, stand_in = begun(host, project, CUDA)
     options = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
     plan = bake_file([work.job], options, project.root, {CUDA: {}})
     name = target_name(work.job.spec)
@@ -204,8 +202,8 @@ def test_the_build_takes_the_stand_in_for_its_stage(
     own, whole, rest = (plan["target"][each] for each in (name, f"{name}-nvidia", f"{name}-rest"))
     assert own["contexts"]["nvidia"] == f"target:{name}-nvidia"
     assert own["output"] == [f"{exported()},dest=/out/{name}"]
-    assert (whole["context"], whole["contexts"]) == (str(work.job.stand_in.folder), {"rest": f"target:{name}-rest"})
-    assert (rest["target"], rest["contexts"]["locks"]) == ("nvidia", str(work.job.stand_in.rest))
+    assert (whole["context"], whole["contexts"]) == (str(stand_in.folder), {"rest": f"target:{name}-rest"})
+    assert (rest["target"], rest["contexts"]["locks"]) == ("nvidia", str(stand_in.rest))
     assert whole["output"] == rest["output"] == ["type=cacheonly"]
     assert {key: own["contexts"][key] for key in own["contexts"] if key != "nvidia"} == {
         key: rest["contexts"][key] for key in rest["contexts"] if key != "locks"
