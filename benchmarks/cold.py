@@ -37,15 +37,15 @@ ZSTD = "type=image,compression=zstd,oci-mediatypes=true"
 OURS, TUNED = "torchbake build", "tuned Dockerfile"
 MORE, AGAIN = ", one more package", ", again"
 GOALS = ("goal", "", "0.80", "", "0.85", "", "0.80", "", "0.60")
-_HEAD = ("way", "median", "of tuned", "packed", "of tuned", "unpacked", "of tuned", "files", "of tuned")
+_HEAD = ("way", "median", "of tuned", "compressed", "of tuned", "uncompressed", "of tuned", "files", "of tuned")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """Bytes of an image's layers, packed and on disk, and how many files they hold."""
 
-    packed: int
-    unpacked: int
+    compressed: int
+    uncompressed: int
     files: int
 
 
@@ -113,8 +113,8 @@ class Cold(Plans):
     def size(self, ref: str) -> Size:
         layers = layers_of(ref, files=True)
         return Size(
-            packed=sum(layer.packed for layer in layers),
-            unpacked=self.engine.unpacked_size(self.engine.images()[ref].digest),
+            compressed=sum(layer.compressed for layer in layers),
+            uncompressed=self.engine.size_on_disk(self.engine.images()[ref].digest),
             files=sum(len(layer.files) for layer in layers),
         )
 
@@ -218,9 +218,10 @@ def rows(times: Mapping[str, Sequence[float]], sizes: Mapping[str, Size]) -> lis
     for way, size in sizes.items():
         time = statistics.median(times[way])
         found.append(
-            (way, f"{time:.1f} s", f"{time / middle:.2f}", human(size.packed), f"{size.packed / tuned.packed:.2f}",
-             human(size.unpacked), f"{size.unpacked / tuned.unpacked:.2f}", f"{size.files:,}",
-             f"{size.files / tuned.files:.2f}")
+            (way, f"{time:.1f} s", f"{time / middle:.2f}",
+             human(size.compressed), f"{size.compressed / tuned.compressed:.2f}",
+             human(size.uncompressed), f"{size.uncompressed / tuned.uncompressed:.2f}",
+             f"{size.files:,}", f"{size.files / tuned.files:.2f}")
         )  # fmt: skip
     return [*found, GOALS]
 

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
 from torchbake.core.paths import TOOLKIT
-from torchbake.oci.layer_stream import LOOK, unpacked
+from torchbake.oci.layer_stream import LOOK, uncompressed
 
 _BLOBS = "blobs/sha256/"
 _SMALL = 100_000  # bytes; manifests are smaller
@@ -46,7 +46,7 @@ class Layer:
     """A layer as it is stored, and the paths that it brings: none of folders, nor of what it deletes."""
 
     digest: str
-    packed: int
+    compressed: int
     files: tuple[str, ...] = ()
 
 
@@ -72,13 +72,13 @@ def read_archive(stream: IO[bytes], *, files: bool) -> list[Layer]:
                 manifests += [json.loads(reader.read())] if member.size < _SMALL else []
                 continue
             blobs[digest] = Layer(
-                digest=digest, packed=member.size, files=tuple(_files(reader, begin)) if files else ()
+                digest=digest, compressed=member.size, files=tuple(_files(reader, begin)) if files else ()
             )
     manifest = next(value for value in manifests if "layers" in value)
     return [blobs[layer["digest"]] for layer in manifest["layers"]]
 
 
 def _files(file: IO[bytes], begin: bytes) -> list[str]:
-    with unpacked(file, begin) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with uncompressed(file, begin) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         names = [member.name for member in archive if not member.isdir()]
     return [name for name in names if not PurePosixPath(name).name.startswith(".wh.")]

@@ -152,7 +152,7 @@ def sharing(args: argparse.Namespace) -> None:
     seen: dict[str, int] = {}
     rows, total = [], 0
     for spec in specs:
-        layers = {layer.digest: layer.packed for layer in layers_of(f"{spec.repository}:{spec.id}")}
+        layers = {layer.digest: layer.compressed for layer in layers_of(f"{spec.repository}:{spec.id}")}
         new = {digest: size for digest, size in layers.items() if digest not in seen}
         seen |= layers
         total += sum(layers.values())
@@ -166,8 +166,8 @@ def sharing(args: argparse.Namespace) -> None:
         )
     stored = sum(seen.values())
     rows.append(("together", human(total), human(stored), str(len(seen))))
-    console.show_table(("image", "packed", "new in the registry", "layers"), rows)
-    console.say(f"shared: {1 - stored / total:.0%} of the packed bytes")
+    console.show_table(("image", "compressed", "new in the registry", "layers"), rows)
+    console.say(f"shared: {1 - stored / total:.0%} of the compressed bytes")
 
 
 _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {

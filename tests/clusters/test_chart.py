@@ -1,61 +1,180 @@
 """The chart on a real Kubernetes node, by Helm itself: installed, changed, and gone without a trace.
 
-Helm asks Kubernetes to take each field that it sends, and 1.20 knows no Indexed Jobs and no reasons for failures. So
-here the chart is a service, `kind: statefulset`; its Jobs are those of `job show kubernetes`, as unit tests hold.
+1.20 knows no Indexed Jobs and no reasons for failures, so a Job here has one node and no restarts, and several nodes
+are a service, `kind: statefulset`. Indexed Jobs are those of `job show kubernetes`, as unit tests hold.
 """
 
-import json
-import subprocess
-import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clusters.releases import VERSIONS, Release, image_values
 from tests.clusters.space import Space, is_ready
-from tests.e2e.conftest import CPU, ROOT
+from tests.clusters.storage import served_by_git, volume
+from tests.e2e.conftest import CPU, INIT, ROOT
 from tests.e2e.waiting import until
 
-CHART = ROOT / "charts/pytorch"
-SCRIPTS = {"meet.py": ROOT / "tests/e2e/jobs/meet.py", "stay.py": ROOT / "tests/clusters/jobs/stay.py"}
+SCRIPTS = (ROOT / "tests/e2e/jobs/meet.py", ROOT / "tests/clusters/jobs/stay.py")
+SAYS = "print('these are the files of {}')\n"
+each_helm = pytest.mark.parametrize("version", VERSIONS, ids=[f"helm {version}" for version in VERSIONS])
 
 
-def helm(space: Space, action: str, **told: Any) -> None:
-    """Let Helm act on the release demo of this namespace."""
-    whole = {"kubeconfig": str(space.node.kubeconfig), "namespace": space.name, "name": "demo", **told}
-    command = space.node.reaching(sys.executable, "-m", "tests.clusters.helm", action)
-    done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps(whole), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def job(image: str, **more: Any) -> dict[str, Any]:
+    """Values of a Job that this Kubernetes understands."""
+    return {
+        "image": image_values(image),
+        "restarts": 0,
+        "entrypoint": {"file": "say.py"},
+        "files": {"say.py": SAYS.format("files")},
+        "persistence": {"enabled": False},
+        **more,
+    }
 
 
-def values(image: str, nodes: int, color: str) -> dict[str, Any]:
-    repository, _, tag = image.partition(":")
+def service(image: str, nodes: int, color: str, **more: Any) -> dict[str, Any]:
     return {
         "kind": "statefulset",
         "mode": "distributed" if nodes > 1 else "standalone",
         "worldSize": nodes,
-        "image": {"repository": repository, "tag": tag},
-        "files": {name: path.read_text() for name, path in SCRIPTS.items()},
+        "image": image_values(image),
+        "files": {path.name: path.read_text() for path in SCRIPTS},
         "entrypoint": {"file": "stay.py"},
         "extraEnvVars": [{"name": "COLOR", "value": color}],
         "persistence": {"enabled": False},
         "timeouts": {"rendezvous": 120, "stop": 5},
+        **more,
     }
 
 
-@pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
-def test_it_is_installed_and_changed_and_leaves_nothing(nodes: int, space: Space, built: dict[str, str]) -> None:
-    def all_say(color: str) -> bool:
-        pods = space.pods()
-        if [is_ready(pod) for pod in pods] != [True] * nodes:
-            return False
-        return all(color in space.kubectl("logs", pod["metadata"]["name"]) for pod in pods)
+def ready(space: Space) -> list[bool]:
+    return [is_ready(pod) for pod in space.pods()]
 
-    helm(space, "install", chart=str(CHART), values=values(built[CPU], nodes, "blue"))
+
+def restarts(space: Space) -> list[int]:
+    """Of each pod's container, by rank."""
+    return [sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ())) for pod in space.pods()]
+
+
+def said_of(space: Space, reason: str) -> str:
+    """What Kubernetes has said under this reason, to whoever describes the pods."""
+    return "\n".join(each["message"] for each in space.found("events") if each["reason"] == reason)
+
+
+@pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
+def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space: Space, built: dict[str, str]) -> None:
+    def all_say(color: str) -> bool:
+        if ready(space) != [True] * nodes:
+            return False
+        return all(color in space.kubectl("logs", pod["metadata"]["name"]) for pod in space.pods())
+
+    release = Release(space=space)
+    release.install(service(built[CPU], nodes, "blue"))
     until(lambda: all_say("color blue"), 120)
-    helm(space, "upgrade", chart=str(CHART), values=values(built[CPU], nodes, "green"))
+    release.upgrade(service(built[CPU], nodes, "green"))
     until(lambda: all_say("color green"), 240)
-    helm(space, "uninstall")
+    release.uninstall()
     until(lambda: not space.left(), 60)
     until(lambda: not space.containers(), 60)
+
+
+@each_helm
+def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
+    version: int, space: Space, built: dict[str, str]
+) -> None:
+    """The default kind. What an upgrade changes is run, and the Job before it is gone."""
+    release = Release(space=space, version=version)
+    files = {"end.py": (ROOT / "tests/clusters/jobs/end.py").read_text()}
+    ends = {"files": files, "extraEnvVars": [{"name": "COLOR", "value": "blue"}]}
+    release.install(job(built[CPU], **ends, entrypoint={"file": "end.py", "args": [7, 0]}))
+    (first,) = space.ends()
+    assert first.code == 7
+    assert "color blue, of 1" in first.log
+    release.upgrade(job(built[CPU], **ends, entrypoint={"file": "end.py", "args": [0, 0]}))
+    until(lambda: len(space.found("jobs")) == len(space.pods()) == 1, 60)
+    (second,) = space.ends()
+    assert second.code == 0
+    release.uninstall()
+    until(lambda: not space.left(), 60)
+
+
+@pytest.mark.parametrize("first", ["a ConfigMap", "files", "git"])
+def test_a_config_map_comes_before_files_and_these_before_git(
+    first: str, space: Space, built: dict[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "team/say.py"
+    script.parent.mkdir()
+    script.write_text(SAYS.format("git"))
+    mapped = tmp_path / "say.py"
+    mapped.write_text(SAYS.format("a ConfigMap"))
+    space.kubectl("create", "configmap", "mine", f"--from-file={mapped}")
+    with served_by_git(space.node, script.parent) as repository:
+        clones = {"enabled": True, "repository": repository, "revision": "v1"}
+        values: Mapping[str, Any] = {
+            "configMap": "mine" if first == "a ConfigMap" else "",
+            "cloneFilesFromGit": clones,
+            **({"files": {}} if first == "git" else {}),
+        }
+        Release(space=space).install(job(built[CPU], **values))
+        (ended,) = space.ends()
+    assert ended.code == 0, ended.log
+    assert f"these are the files of {first}" in ended.log
+
+
+@pytest.mark.parametrize(("enabled", "code"), [(False, 1), (True, 0)], ids=["as it is", "volumePermissions"])
+def test_a_claim_whose_volume_is_roots(enabled: bool, code: int, space: Space, built: dict[str, str]) -> None:
+    """By the image of the chart's own default name, `volume-permissions`; without it the script cannot write."""
+    with volume(space, "mine", owner=0) as folder:
+        values = job(
+            built[CPU],
+            files={"write.py": (ROOT / "tests/clusters/jobs/write.py").read_text()},
+            entrypoint={"file": "write.py"},
+            persistence={"existingClaim": "mine"},
+            volumePermissions={"enabled": enabled, "image": image_values(built[INIT])},
+        )
+        Release(space=space).install(values)
+        (ended,) = space.ends()
+        assert ended.code == code, ended.log
+        assert (folder / "saved").exists() == enabled
+
+
+def test_a_pod_of_a_service_that_is_killed_comes_again_and_its_group_with_it(
+    space: Space, built: dict[str, str]
+) -> None:
+    Release(space=space).install(service(built[CPU], 3, "blue"))
+    until(lambda: ready(space) == [True] * 3, 120)
+    before = [pod["metadata"]["uid"] for pod in space.pods()]
+    space.kubectl("delete", "pod", space.pods()[1]["metadata"]["name"], "--grace-period=0", "--force")
+    until(lambda: restarts(space) == [1, 0, 1] and ready(space) == [True] * 3, 180)
+    after = [pod["metadata"]["uid"] for pod in space.pods()]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_a_pod_is_not_ready_before_all_nodes_have_come(space: Space, built: dict[str, str]) -> None:
+    """The readiness probe, as it is by default; a quota keeps the second pod away.
+
+    The liveness probe does not end what waits.
+    """
+    space.kubectl("create", "quota", "one", "--hard=pods=1")
+    Release(space=space).install(service(built[CPU], 2, "blue"))
+    until(lambda: "not ready: waiting" in said_of(space, "Unhealthy"), 120)
+    assert ready(space) == [False]
+    assert restarts(space) == [0]
+    space.kubectl("delete", "quota", "one")
+    space.kubectl("annotate", "statefulset", "--all", "tests/looked=again")  # else it tries again ever more rarely
+    until(lambda: ready(space) == [True] * 2, 120)
+    assert restarts(space) == [0, 0]
+
+
+def test_a_liveness_probe_that_fails_starts_the_container_again(space: Space, built: dict[str, str]) -> None:
+    """One of the user's own, since `health --live` is well as long as `run` lives."""
+    probe = {
+        "exec": {"command": ["test", "!", "-e", "/tmp/hangs"]}, "periodSeconds": 1, "failureThreshold": 2,
+    }  # fmt: skip
+    Release(space=space).install(service(built[CPU], 1, "blue", customLivenessProbe=probe))
+    until(lambda: ready(space) == [True], 120)
+    (pod,) = space.pods()
+    space.kubectl("exec", pod["metadata"]["name"], "--", "sh", "-c", "touch /tmp/hangs; ls -A /tmp")
+    until(lambda: "Liveness probe failed" in said_of(space, "Unhealthy"), 60)
+    until(lambda: restarts(space)[0] >= 1, 90)

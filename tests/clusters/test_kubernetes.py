@@ -10,8 +10,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ import pytest
 
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.clusters.lowering import lowered
-from tests.clusters.node import Node
-from tests.clusters.space import Ended, Space, is_ready, rank_of
+from tests.clusters.space import SLOW, Ended, Space, is_ready, rank_of
+from tests.clusters.storage import served_by_git, volume
+from tests.e2e.bare import Bare
 from tests.e2e.conftest import CPU, torchbake
 from tests.e2e.launchers.ended import Ended as Ran
 from tests.e2e.launchers.job import check_cancelled, check_failed, check_met
@@ -32,7 +32,7 @@ Files = Callable[..., str]
 TO_THE_LETTER = "kubernetes-1.20"
 each_target = pytest.mark.parametrize("target", [name for name in ("kubernetes", TO_THE_LETTER) if name in TARGETS])
 each_kind = pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
-NAME, NODE_ADDRESS = "train", "10.250.0.1"
+NAME = "train"
 
 
 def job_file(folder: Path, **job: Any) -> Path:
@@ -196,45 +196,27 @@ def test_job_run_cancels_the_job_by_ctrl_c(by_run: Callable[..., Ran]) -> None:
     check_cancelled(by_run("save.py", interrupt_after=3))
 
 
+def test_an_example_by_the_line_of_its_readme(space: Space, tmp_path: Path) -> None:
+    """nox alone, and kubectl. The job says how old the cluster is; its image is not pinned: no registry has it."""
+    bare = Bare(folder=tmp_path / "bare")
+    bare.make()
+    example = bare.tree / "examples/mnist"
+    (line,) = (each.strip() for each in (example / "README.md").read_text().splitlines() if "| kubectl apply" in each)
+    with (example / "job.yaml").open("a") as file:
+        file.write('kubernetes: {api: "1.20"}\n')
+    command_of("kubectl", shlex.join(space.command()), tmp_path / "bin")
+    env = bare.env()
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line.replace("job.yaml", "job.yaml --no-pin")], cwd=bare.tree,
+        env={**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}"}, capture_output=True, text=True, timeout=SLOW,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (ended,) = space.ends()
+    assert ended.code == 0, ended.log
+    assert "recognised" in ended.log
+
+
 def no_restarts(target: str) -> dict[str, int]:
     """1.20 starts again whatever failed, and the target that is made for it never does."""
     return {} if target == TO_THE_LETTER else {"restarts": 0}
-
-
-@contextmanager
-def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath") -> Iterator[Path]:
-    """A folder of the node's as a volume, with a claim to it if one is named; where the host sees it."""
-    name = space.name
-    folder = space.node.state / "volumes" / name
-    folder.mkdir()
-    os.chown(folder, owner, owner)
-    selector = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node"]}
-    shared = {"accessModes": ["ReadWriteMany"], "storageClassName": "tests"}
-    spec: dict[str, Any] = shared | {
-        "capacity": {"storage": "1Gi"}, kind: {"path": f"/var/lib/node/volumes/{name}"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [selector]}]}},
-    }  # fmt: skip
-    made = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}]
-    if claim:
-        wanted = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
-        made += [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": wanted}]
-    for each in made:
-        space.kubectl("apply", "--filename=-", stdin=json.dumps(each))
-    try:
-        yield folder
-    finally:
-        space.kubectl("delete", "persistentvolume", name, "--wait=false")
-
-
-@contextmanager
-def served_by_git(node: Node, folder: Path) -> Iterator[str]:
-    """A repository of these files with the tag v1, at the node's address."""
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    for words in (("init", "--quiet"), ("add", "."), (*who, "commit", "-qm", "one"), ("tag", "v1")):
-        subprocess.run(["git", "-C", folder, *words], check=True)
-    options = (f"--listen={NODE_ADDRESS}", "--reuseaddr", "--export-all", f"--base-path={folder.parent}")
-    with subprocess.Popen(node.reaching("git", "daemon", *options)) as process:
-        try:
-            yield f"git://{NODE_ADDRESS}/{folder.name}"
-        finally:
-            process.terminate()

@@ -19,6 +19,7 @@ from docker.models.volumes import Volume
 
 from tests.e2e.bare import Bare
 from tests.e2e.once import once
+from torchbake.engine.client import Engine
 from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,15 +74,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def tags_of(engine: docker.DockerClient, prefix: str) -> list[str]:
-    """The names of the engine's images that begin so.
-
-    By one request: `images.list` inspects each, and one that another test removes meanwhile is an error.
-    """
-    return [tag for image in engine.api.images() for tag in image["RepoTags"] or () if tag.startswith(prefix)]
+    """The names of the engine's images that begin so."""
+    return [tag for tag in Engine(engine).images() if tag.startswith(prefix)]
 
 
 def container_names(engine: docker.DockerClient) -> set[str]:
-    """The names of the engine's containers, those that have ended too; by one request, as above."""
+    """The names of the engine's containers, those that have ended too.
+
+    By one request: `containers.list` inspects each, and one that another test removes meanwhile is an error.
+    """
     return {name.removeprefix("/") for each in engine.api.containers(all=True) for name in each["Names"] or ()}
 
 

@@ -68,17 +68,22 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(scope="module")
-def image() -> str:
-    return ref_of(CPU)
+def image(engine: docker.DockerClient) -> str:
+    """The CPU's under a digest of its own, by which containers of these tests are told from any other's."""
+    return committed(engine, "torchbake-test/cluster", "ENV CLUSTER=1")
 
 
 @pytest.fixture(scope="module")
-def with_volume(engine: docker.DockerClient, image: str) -> str:
+def with_volume(engine: docker.DockerClient) -> str:
     """The same image, but each of its containers has an anonymous volume."""
-    container = engine.containers.create(image)
-    container.commit("torchbake-test/volume", "1", changes="VOLUME /data")
+    return committed(engine, "torchbake-test/volume", "VOLUME /data")
+
+
+def committed(engine: docker.DockerClient, repository: str, change: str) -> str:
+    container = engine.containers.create(ref_of(CPU))
+    container.commit(repository, "1", changes=change)
     container.remove()
-    return "torchbake-test/volume:1"
+    return f"{repository}:1"
 
 
 @pytest.fixture
@@ -87,14 +92,15 @@ def ours(engine: docker.DockerClient) -> Engine:
 
 
 @pytest.fixture
-def left(engine: docker.DockerClient) -> Iterator[Callable[[], list[str]]]:
+def left(engine: docker.DockerClient, image: str, with_volume: str) -> Iterator[Callable[[], list[str]]]:
     """What of our runs is there now that was not there before the test: containers, networks, volumes."""
+    wanted: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
 
     def look() -> set[str]:
-        containers = engine.containers.list(all=True, filters={"label": RUN}, ignore_removed=True)
+        containers = engine.containers.list(all=True, filters=wanted, ignore_removed=True)
         networks = engine.networks.list(filters={"label": RUN})
         return {
-            *(f"container {item.name}" for item in containers if not is_anothers(item.labels.get(OWNER, ""))),
+            *(f"container {item.name}" for item in containers),
             *(f"network {item.name}" for item in networks if not is_anothers(item.attrs["Labels"].get(OWNER, ""))),
             *(f"volume {item.name}" for item in engine.volumes.list() if is_ours(engine, item)),
         }

@@ -87,7 +87,10 @@ def _option(name: str, value: str) -> tuple[str, str]:
     return "--env", f"{name}={value}"
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", pytest.param(UBUNTU, marks=pytest.mark.long)])
+# What tests the project on Debian 12 begins with the same commands there.
+@pytest.mark.parametrize(
+    "suite", ["trixie", *(pytest.param(each, marks=pytest.mark.long) for each in ("bookworm", UBUNTU))]
+)
 def test_the_first_commands_of_the_readme_end_with_an_image(
     suite: str, published: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:

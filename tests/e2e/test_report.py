@@ -93,7 +93,7 @@ def test_the_data_are_what_the_engine_says(
         assert image["digest"] == built[name]["digest"]
         assert image["presence"] == "up-to-date"
         history = engine.images.get(image["digest"]).history()
-        assert image["unpacked"] == sum(line["Size"] for line in history) == image["on_disk"]["total"]
+        assert image["uncompressed"] == sum(line["Size"] for line in history) == image["on_disk"]["total"]
         assert len(image["on_disk"]["layers"]) == len(engine.images.get(image["digest"]).attrs["RootFS"]["Layers"])
         assert image["on_disk"]["own"] + image["on_disk"]["shared"] == image["on_disk"]["total"]
     for name, below in ((CPU, 1), (CUDA, 3)):  # torch; and what it needs of NVIDIA's
@@ -113,8 +113,8 @@ def test_the_data_are_what_the_registry_says(released: str, built: dict[str, dic
     assert release["is_engines"]
     assert release["checked"]["outcome"] == image["checked"]["outcome"] == "passed"
     assert [layer["name"] for layer in image["in_registry"]["layers"]] == ["volume-permissions"]
-    assert image["packed"] == image["in_registry"]["total"]
-    assert release["beside"] == {"sbom": "1.0.0-r0.sbom", "provenance": "1.0.0-r0.provenance"}
+    assert image["compressed"] == image["in_registry"]["total"]
+    assert release["attached"] == {"sbom": "1.0.0-r0.sbom", "provenance": "1.0.0-r0.provenance"}
     assert (release["packages"], release["signature"]) == (0, "not-run: no --key and no --keyless was given")
     assert image["commands"][1]["line"] == f"docker pull {released}/volume-permissions:1.0.0-r0"
 

@@ -233,10 +233,10 @@ def test_an_image_that_was_not_packed_so_is_built_again_and_the_old_one_goes(
     assert not layout.folder.exists()
     packed = torchbake(*build, "--reproducible")
     zstd = built(packed)["digest"]
-    assert "not packed reproducibly yet" in packed.stderr
+    assert "not exported reproducibly yet" in packed.stderr
     packed = torchbake(*build, "--reproducible", "--compression", "gzip")
     image = built(packed)
-    assert "packed with zstd" in packed.stderr
+    assert "compressed with zstd" in packed.stderr
     layers = layers_of(layout, image["digest"])
     assert all(gzip.decompress(layout.path(layer).read_bytes()) for layer in layers)
     assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}

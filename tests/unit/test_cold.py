@@ -82,8 +82,8 @@ def test_the_matrix_with_one_more_package_is_whole(tmp_path: Path) -> None:
 def test_figures_stand_beside_their_ratio_to_the_tuned_way() -> None:
     times = {OURS: [9.0, 8.0, 30.0], TUNED: [10.0], f"{OURS}, again": [1.0]}
     sizes = {
-        OURS: Size(packed=240_000_000, unpacked=900_000_000, files=15_000),
-        TUNED: Size(packed=300_000_000, unpacked=1_200_000_000, files=30_000),
+        OURS: Size(compressed=240_000_000, uncompressed=900_000_000, files=15_000),
+        TUNED: Size(compressed=300_000_000, uncompressed=1_200_000_000, files=30_000),
     }
     assert rows(times, sizes) == [
         (OURS, "9.0 s", "0.90", "240 MB", "0.80", "900 MB", "0.75", "15,000", "0.50"),
@@ -124,6 +124,6 @@ def test_files_of_an_image_are_counted_in_its_archive(pack: Any) -> None:
     blobs = {"2": upper, "0": json.dumps({"config": {}}).encode(), "3": json.dumps(manifest).encode(), "1": lower}
     archive = packed({f"blobs/sha256/{name}": data for name, data in blobs.items()} | {"oci-layout": b"{}"})
     low, high = read_archive(io.BytesIO(archive), files=True)
-    assert (low.packed, low.files) == (len(lower), ("usr/a.py", "usr/b.py"))
-    assert (high.packed, high.files) == (len(upper), ("usr/c.py",))
+    assert (low.compressed, low.files) == (len(lower), ("usr/a.py", "usr/b.py"))
+    assert (high.compressed, high.files) == (len(upper), ("usr/c.py",))
     assert [layer.files for layer in read_archive(io.BytesIO(archive), files=False)] == [(), ()]

@@ -136,7 +136,7 @@ def exported() -> str:
     return "type=oci,tar=false,oci-mediatypes=true,compression=zstd"
 
 
-def packed(compression: str) -> str:
+def output_to_layout(compression: str) -> str:
     """How the finished image gets into an image layout, every time in it set back to at most the epoch."""
     return (
         f"type=oci,tar=false,oci-mediatypes=true,compression={compression},force-compression=true,"

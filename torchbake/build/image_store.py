@@ -120,7 +120,7 @@ class Store:
     def _size(self, image: Image) -> int:
         # An image that lost its unpacked layers still is one; one that went meanwhile must not end what others do.
         with contextlib.suppress(EngineError, ImageNotFound):
-            return self.engine.unpacked_size(image.digest)
+            return self.engine.size_on_disk(image.digest)
         return image.size_bytes
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torchbake.build.bakefile import Options, exported, output_for, packed
+from torchbake.build.bakefile import Options, exported, output_for, output_to_layout
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
@@ -167,7 +167,7 @@ class ImageBuild:
             )
         into_engine = exported() if store.layout else output_for(driver)
         return Options(
-            output=packed(request.compression) if request.reproducible else into_engine,
+            output=output_to_layout(request.compression) if request.reproducible else into_engine,
             created=created(root),
             epoch=content_epoch() if request.reproducible else None,
             # As a dry run shows it; each run makes its own.

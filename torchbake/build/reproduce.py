@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, bake_file, packed, target_name
+from torchbake.build.bakefile import Job, Options, bake_file, output_to_layout, target_name
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
@@ -76,7 +76,7 @@ class Reproduction:
         return built
 
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
-        options = replace(self.options, output=packed(self.compression), exports=exports, no_cache=True)
+        options = replace(self.options, output=output_to_layout(self.compression), exports=exports, no_cache=True)
         running = Builder(builder)
         composition = Composition(root=self.preparation.project.root, host=self._host(exports))
 

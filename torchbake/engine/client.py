@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import docker
 import requests
 from docker.constants import DEFAULT_UNIX_SOCKET
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
 from torchbake.core.plain_text import last_line
@@ -22,6 +23,7 @@ from torchbake.engine.image import Image, by_tag
 from torchbake.errors import EngineError
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
+_LISTINGS, _PAUSE = 5, 0.2  # how often, and after how many seconds, images are listed again
 _WORDS: dict[type[BaseException], str] = {
     FileNotFoundError: "there is no such socket",
     ConnectionRefusedError: "nobody listens there",
@@ -80,8 +82,15 @@ class Engine:
     def images(self) -> dict[str, Image]:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
         with answering():
-            entries = self._client.api.images()
-        return by_tag(entries)
+            return by_tag(self._listed())
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """The engine's images. One that is removed meanwhile is an error of the list, which is asked for again."""
+        for _ in range(_LISTINGS - 1):
+            with contextlib.suppress(NotFound):
+                return list(self._client.api.images())
+            time.sleep(_PAUSE)
+        return list(self._client.api.images())
 
     def find(self, digests: Iterable[str]) -> str | None:
         """The first of ``digests`` that the engine holds an image under."""
@@ -107,7 +116,7 @@ class Engine:
             return (*(attrs.get("RepoTags") or ()), *(attrs.get("RepoDigests") or ()))
         return None
 
-    def unpacked_size(self, digest: str) -> int:
+    def size_on_disk(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
         with answering():
             return sum(entry["Size"] for entry in self._client.images.get(digest).history())

@@ -14,7 +14,7 @@ from typing import Any
 from torchbake.core.digest import short_digest
 from torchbake.errors import ReproduceError
 from torchbake.oci.labels import steps_in
-from torchbake.oci.layer_stream import LOOK, UNREADABLE, unpacked
+from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Manifest
 
@@ -125,7 +125,7 @@ def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
-    with path.open("rb") as file, unpacked(file, file.peek(LOOK)[:LOOK]) as stream, read(fileobj=stream) as archive:
+    with path.open("rb") as file, uncompressed(file, file.peek(LOOK)[:LOOK]) as stream, read(fileobj=stream) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             yield {

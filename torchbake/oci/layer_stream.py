@@ -22,7 +22,7 @@ _AT_ONCE = 2**20
 
 
 @contextmanager
-def unpacked(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
+def uncompressed(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
     """The tar archive in a file that begins with these LOOK bytes, which are still to be read from it.
 
     Reading what is damaged raises one of UNREADABLE.

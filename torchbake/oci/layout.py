@@ -51,12 +51,12 @@ class Layout:
         return manifest if manifest.digest == digest and sizes == {True} else None
 
     def lacks(self, digest: str, compression: Compression) -> str:
-        """Why an image must be packed once more; empty when it is here, packed so."""
+        """Why an image must be exported once more; empty when it is here and compressed so."""
         manifest = self.find(digest)
         if manifest is None:
-            return "not packed reproducibly yet"
-        packed = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
-        return "" if packed == {compression} else f"packed with {' and '.join(sorted(packed))}"
+            return "not exported reproducibly yet"
+        found = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
+        return "" if found == {compression} else f"compressed with {' and '.join(sorted(found))}"
 
     def archive(self, digest: str, without: Callable[[Blob], bool] = lambda _: False) -> Iterator[bytes]:
         """One image as a tar archive of a layout, in pieces, as engines load it; ``without`` blobs that those have.
@@ -67,12 +67,12 @@ class Layout:
         if manifest is None:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         for name, text in _frame([manifest]).items():
-            yield from _packed(name, io.BytesIO(text.encode()), len(text.encode()))
+            yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
         needed = (blob for blob in manifest.blobs if not without(blob))
         for blob in (Blob(digest=digest, size=len(manifest.data)), *needed):
             path = self.path(blob.digest)
             with path.open("rb") as file:
-                yield from _packed(f"blobs/sha256/{path.name}", file, blob.size)
+                yield from _member(f"blobs/sha256/{path.name}", file, blob.size)
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     @contextlib.contextmanager
@@ -161,7 +161,7 @@ def _frame(manifests: Iterable[Manifest]) -> dict[str, str]:
     }
 
 
-def _packed(name: str, file: "io.BufferedIOBase", size: int) -> Iterator[bytes]:
+def _member(name: str, file: "io.BufferedIOBase", size: int) -> Iterator[bytes]:
     """One member of a tar archive."""
     info = tarfile.TarInfo(name)
     info.size = size

@@ -50,7 +50,7 @@ def _entry(
     here, released = known.present.get(spec.id), known.released.get(spec.id)
     verdict = known.verdicts.get(spec.id)
     same = released is not None and (here is None or here.digest == released.digest)
-    packed = in_registry.total if in_registry and same else here.packed if here else None
+    compressed = in_registry.total if in_registry and same else here.compressed if here else None
     return Entry(
         id=spec.id,
         group=spec.title,
@@ -62,8 +62,8 @@ def _entry(
         presence=_presence(here, known),
         remark=(here.stale or "") if here else "",
         digest=here.digest if here else "",
-        unpacked=here.unpacked if here else None,
-        packed=packed,
+        uncompressed=here.uncompressed if here else None,
+        compressed=compressed,
         on_disk=on_disk,
         in_registry=in_registry,
         checked=checked_of(verdict) if verdict else None,
@@ -142,7 +142,7 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
             "waived": dict(record.waived),
             "changed": change_of(record, released.before) if released.before else None,
             "signature": record.signature,
-            "beside": {name: artifact_tag(released.tag, name) for name in record.attached},
+            "attached": {name: artifact_tag(released.tag, name) for name in record.attached},
         }
     )
 

@@ -94,15 +94,15 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
         attributes = api.inspect_image(image.digest)
         history = api.history(image.digest)
     steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
-    unpacked = sum(step.size for step in steps)
+    uncompressed = sum(step.size for step in steps)
     # The containerd store counts both forms of an image, the older ones have only the uncompressed one.
-    packed = image.size_bytes - unpacked if engine.containerd_store else 0
+    compressed = image.size_bytes - uncompressed if engine.containerd_store else 0
     keys = chain((attributes.get("RootFS") or {}).get("Layers") or ())
     return InEngine(
         digest=image.digest,
         labels=image.labels,
-        unpacked=unpacked,
-        packed=packed if packed > 0 else None,
+        uncompressed=uncompressed,
+        compressed=compressed if compressed > 0 else None,
         layers=match_steps(keys, steps, base=_base_name(spec)),
         stale=stale,
     )

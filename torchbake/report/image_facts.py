@@ -15,8 +15,8 @@ class InEngine:
 
     digest: str
     labels: Mapping[str, str]
-    unpacked: int
-    packed: int | None
+    uncompressed: int
+    compressed: int | None
     layers: tuple[Layer, ...]
     stale: str | None
 

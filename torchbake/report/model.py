@@ -59,7 +59,7 @@ class Changed(_Frozen):
 class Release(_Frozen):
     """The newest release of an image. ``problem``: why its record is not shown.
 
-    ``signature`` is the record's word; ``beside`` are the tags of what lies beside the image, by name, and
+    ``signature`` is the record's word; ``attached`` are the tags of the attached artifacts, by name, and
     ``packages`` is how many its SBOM lists.
     """
 
@@ -73,7 +73,7 @@ class Release(_Frozen):
     waived: Mapping[str, str] = {}
     changed: Changed | None = None
     signature: str = ""
-    beside: Mapping[str, str] = {}
+    attached: Mapping[str, str] = {}
     packages: int | None = None
     problem: str = ""
     is_engines: bool = False
@@ -100,8 +100,8 @@ class Entry(_Frozen):
     presence: Presence
     remark: str = ""
     digest: str = ""
-    unpacked: int | None = None
-    packed: int | None = None
+    uncompressed: int | None = None
+    compressed: int | None = None
     on_disk: Breakdown | None = None
     in_registry: Breakdown | None = None
     checked: Checked | None = None

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from torchbake.errors import EngineError
 from torchbake.oci import layer_stream
-from torchbake.oci.layer_stream import LOOK, UNREADABLE, unpacked
+from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.sbom import package_metadata, spdx
 from torchbake.sbom.package_metadata import (
     Copyright,
@@ -85,7 +85,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     """
     source = _Hashed(file)
     try:
-        with unpacked(cast(IO[bytes], source), source.begin) as stream:
+        with uncompressed(cast(IO[bytes], source), source.begin) as stream:
             findings = _read(stream)
     except _UNREADABLE as error:
         raise EngineError(f"The layer {digest} cannot be read: {error}", hint="Build the image again.") from None

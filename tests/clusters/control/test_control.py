@@ -11,7 +11,8 @@ import pytest
 
 from tests.clusters.control.training import CHARTS, OURS, PLAIN, RANKS, WAYS, Training, lost
 from tests.clusters.space import SLOW, Space
-from tests.clusters.test_kubernetes import submit, volume
+from tests.clusters.storage import volume
+from tests.clusters.test_kubernetes import submit
 from tests.e2e.conftest import CPU
 from tests.e2e.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.build.bakefile import Job, Options, bake_file, output_for, packed, target_name
+from torchbake.build.bakefile import Job, Options, bake_file, output_for, output_to_layout, target_name
 from torchbake.build.base_image import Base
 from torchbake.matrix.spec import Spec
 
@@ -154,7 +154,7 @@ def test_how_an_image_gets_into_an_engine_that_takes_it_apart(driver: str, kind:
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip"])
 def test_packing_sets_every_time_back_and_packs_every_layer_anew(compression: str) -> None:
-    output = packed(compression).split(",")
+    output = output_to_layout(compression).split(",")
     assert output[0] == "type=oci"
     assert {"rewrite-timestamp=true", "force-compression=true", f"compression={compression}", "tar=false"} < {*output}
 

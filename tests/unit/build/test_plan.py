@@ -64,7 +64,7 @@ def test_force_builds_what_is_up_to_date() -> None:
     assert "--no-cache" in found.reasons[SPECS[0].id]
 
 
-@pytest.mark.parametrize("reason", ["not packed reproducibly yet", "packed with gzip", ""])
+@pytest.mark.parametrize("reason", ["not exported reproducibly yet", "compressed with gzip", ""])
 def test_an_image_that_is_not_packed_as_asked_is_built_for_that_reason(reason: str) -> None:
     images = held(SPECS[0], "new") | held(SPECS[1], "old")
     found = make_plan(ALL, images, lacking={"sha256:i": reason})

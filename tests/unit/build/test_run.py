@@ -12,7 +12,7 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
-from torchbake.build.bakefile import Job, Options, packed
+from torchbake.build.bakefile import Job, Options, output_to_layout
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
@@ -68,7 +68,7 @@ class Site:
         preparation: Preparation = preparation_of(self.project, pip=pip)
         given: dict[str, Any] = {"builder": None, "prune": False, **settings}
         run = BuildRun(store=store, preparation=preparation, **given)
-        options = Options(**{**OPTIONS.__dict__, "output": packed("zstd")}) if pack else OPTIONS
+        options = Options(**{**OPTIONS.__dict__, "output": output_to_layout("zstd")}) if pack else OPTIONS
         return {one.id: one for one in run.run(plan, options, AptConfig(), self.folder, jobs=jobs)}
 
     def named(self, name: str) -> str | None:

@@ -33,6 +33,11 @@ def test_it_begins_with_the_layers_of_an_image_that_is_not_itself(project: Proje
     assert found(project, mine, {OURS: image("ours", OURS), MINE: mine}) == (OURS if derived else "")
 
 
+def test_of_several_names_that_of_the_rows_own_repository_is_told(project: Project) -> None:
+    mine, first, own = image("mine", MINE), f"a/copy:{CPU}", f"torchbake/pytorch:{CPU}"
+    assert found(project, mine, {name: image("ours", first, own, OURS) for name in (first, own, OURS)}) == own
+
+
 def test_an_image_of_another_row_or_name_is_no_image_of_ours(project: Project) -> None:
     mine = image("mine", MINE)
     assert found(project, mine, {"me/base:1": image("ours", "me/base:1")}) == ""

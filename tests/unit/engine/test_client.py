@@ -3,11 +3,12 @@
 import http.client
 import socket
 from collections.abc import Callable
+from typing import cast
 
 import docker
 import pytest
 import requests
-from docker.errors import DockerException
+from docker.errors import DockerException, NotFound
 from urllib3.exceptions import ProtocolError
 
 from torchbake.engine import client
@@ -68,3 +69,23 @@ def test_an_engine_that_falls_silent_is_told_in_words() -> None:
     reset = ProtocolError("Connection aborted.", ConnectionResetError(104, "Connection reset by peer"))
     with pytest.raises(EngineError, match=r"does not answer: it closes the connection\."), client.answering():
         raise requests.ConnectionError(reset)
+
+
+class Listing:
+    """An engine's list of images, which fails so often because one is being removed."""
+
+    def __init__(self, failures: int) -> None:
+        self.api, self.left = self, failures
+
+    def images(self) -> list[dict[str, object]]:
+        self.left -= 1
+        if self.left >= 0:
+            raise NotFound("failed to calculate size of image a:1: content digest sha256:0 not found")
+        return [{"Id": "sha256:1", "RepoTags": ["a:1"], "Labels": {}, "Size": 1}]
+
+
+def test_an_image_that_is_removed_meanwhile_does_not_end_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAUSE", 0)
+    assert list(client.Engine(cast(docker.DockerClient, Listing(2))).images()) == ["a:1"]
+    with pytest.raises(EngineError, match="content digest sha256:0 not found"):
+        client.Engine(cast(docker.DockerClient, Listing(9))).images()

@@ -102,9 +102,9 @@ def test_what_is_no_manifest_is_not_found(layout: Layout, number: int) -> None:
     [
         ("zstd", "zstd", ""),
         ("gzip", "gzip", ""),
-        ("gzip", "zstd", "packed with gzip"),
-        ("zstd", "gzip", "packed with zstd"),
-        (("gzip", "zstd"), "zstd", "packed with gzip and zstd"),
+        ("gzip", "zstd", "compressed with gzip"),
+        ("zstd", "gzip", "compressed with zstd"),
+        (("gzip", "zstd"), "zstd", "compressed with gzip and zstd"),
     ],
 )
 def test_an_image_that_is_packed_otherwise_is_lacking(
@@ -114,7 +114,7 @@ def test_an_image_that_is_packed_otherwise_is_lacking(
 
 
 def test_an_image_that_is_not_there_is_lacking(layout: Layout) -> None:
-    assert layout.lacks(sha256(b"no image"), "zstd") == "not packed reproducibly yet"
+    assert layout.lacks(sha256(b"no image"), "zstd") == "not exported reproducibly yet"
 
 
 # --- what an engine is handed

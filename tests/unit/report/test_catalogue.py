@@ -28,7 +28,9 @@ def layer(name: str, size: int, key: str = "") -> Layer:
 
 def present(letter: str, *layers: Layer, stale: str | None = "") -> InEngine:
     total = sum(one.size for one in layers)
-    return InEngine(digest=digest(letter), labels={}, unpacked=total, packed=total // 3, layers=layers, stale=stale)
+    return InEngine(
+        digest=digest(letter), labels={}, uncompressed=total, compressed=total // 3, layers=layers, stale=stale
+    )
 
 
 def record(tag: str, letter: str, size: int, **versions: str) -> Record:
@@ -108,8 +110,8 @@ def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None
     assert checked
     assert checked.outcome is Outcome.FAILED
     assert checked.not_run[0].checks == ("smoke.tensor[cuda]", "smoke.nccl")
-    assert entries[CUDA.id].packed == 2_555_000_000 // 3  # the engine's image is another than the released one
-    assert entries[INIT.id].packed == 43_000  # it is the same
+    assert entries[CUDA.id].compressed == 2_555_000_000 // 3  # the engine's image is another than the released one
+    assert entries[INIT.id].compressed == 43_000  # it is the same
     assert entries[CPU.id].release is None
 
 
@@ -131,7 +133,7 @@ def test_a_release_tells_what_it_changed() -> None:
 def test_a_release_tells_what_lies_beside_it_and_who_signed_it() -> None:
     release = next(entry.release for entry in catalogue().images if entry.id == CUDA.id)
     assert release
-    assert release.beside == {"sbom": f"{NEWEST}.sbom", "provenance": f"{NEWEST}.provenance"}
+    assert release.attached == {"sbom": f"{NEWEST}.sbom", "provenance": f"{NEWEST}.provenance"}
     assert (release.packages, release.signature) == (93, "cosign, with a key")
 
 
