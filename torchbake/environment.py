@@ -77,7 +77,7 @@ def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
     """By the first tool that can. Each holds the lock itself: it may outlive a nox that is killed."""
     for name, commands in _tools(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
-        # What they print is no result, so it goes where messages go.
+        # What they print is not a result, so it goes where messages go.
         if all(subprocess.run(words, stdout=2, check=False, pass_fds=[lock]).returncode == 0 for words in commands):
             return
         _say(f"{name} could not install them")

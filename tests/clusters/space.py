@@ -40,6 +40,10 @@ class Space:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def said(self, pod: dict[str, Any]) -> str:
+        """What a pod's container has said so far; nothing while there is none, as between two starts."""
+        return self.node.kubectl("--namespace", self.name, "logs", pod["metadata"]["name"]).stdout
+
     def found(self, kinds: str, *words: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", kinds, *words, "--output=json"))["items"]
         return items
@@ -49,16 +53,18 @@ class Space:
         return sorted(self.found("pods"), key=rank_of)
 
     def ends(self) -> list[Ended]:
-        """All pods, once every Job has completed or failed; in the order of their ranks, the last of each last."""
+        """All pods, once every Job has completed or failed; in the order of their ranks, the last of each last.
+
+        Without those that were ended before their container had begun: they have no code.
+        """
         until(lambda: all(map(_is_over, self.found("jobs"))), SLOW)
         until(lambda: not any(map(_runs, self.pods())), 60)
         pods = sorted(self.pods(), key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"]))
-        return [self._ended(pod) for pod in pods]
+        return [self._ended(pod) for pod in pods if "terminated" in _state(pod)]
 
     def _ended(self, pod: dict[str, Any]) -> Ended:
-        state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         log = self.kubectl("logs", pod["metadata"]["name"])
-        return Ended(rank=rank_of(pod), code=state["exitCode"], log=log)
+        return Ended(rank=rank_of(pod), code=_state(pod)["terminated"]["exitCode"], log=log)
 
     def left(self) -> set[str]:
         """What is here that Kubernetes did not make by itself."""
@@ -81,6 +87,13 @@ def rank_of(pod: dict[str, Any]) -> int:
 def is_ready(pod: dict[str, Any]) -> bool:
     found = pod["status"].get("conditions", ())
     return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
+
+
+def _state(pod: dict[str, Any]) -> dict[str, Any]:
+    """Of its one container; empty where Kubernetes has none to tell."""
+    found = pod["status"].get("containerStatuses") or [{"state": {}}]
+    state: dict[str, Any] = found[0]["state"]
+    return state
 
 
 def _is_over(job: dict[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space
     def all_say(color: str) -> bool:
         if ready(space) != [True] * nodes:
             return False
-        return all(color in space.kubectl("logs", pod["metadata"]["name"]) for pod in space.pods())
+        return all(color in space.said(pod) for pod in space.pods())
 
     release = Release(space=space)
     release.install(service(built[CPU], nodes, "blue"))

@@ -80,7 +80,7 @@ class Records:
             os.fsync(handle)
 
     def all(self) -> list[Record]:
-        """Oldest first; lines that are no records of ours are left out. Raises OSError."""
+        """Oldest first; lines that are not records of ours are left out. Raises OSError."""
         return list(_read(self.path.read_bytes().splitlines())) if self.path.exists() else []
 
     def measured(self) -> dict[str, Record]:

@@ -116,7 +116,7 @@ class Builder:
 
 
 def _environment() -> dict[str, str]:
-    """Targets that others build upon are no images: without this the engine would pack and unpack each."""
+    """Targets that others build upon are not images: without this the engine would pack and unpack each."""
     return {**os.environ, "BUILDX_NO_DEFAULT_LOAD": "1"}
 
 

@@ -23,7 +23,7 @@ _INSTALLED = (".dist-info", ".egg-info", ".egg-link")
 def sources_digest(matrix: Path) -> str:
     """``sha256:…`` of the content of all files, of this Python, and of the packages beside it by their versions.
 
-    Raises OSError for a file that cannot be read, or not twice, and ValueError for a name that is no text.
+    Raises OSError for a file that cannot be read, or not twice, and ValueError for a name that is not text.
     """
     files = (part for path in source_files(matrix) for part in (path, _content(path)))
     return digest((*_python(), *files))

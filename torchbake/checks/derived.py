@@ -60,7 +60,7 @@ def _begins(layers: Sequence[str], below: Sequence[str]) -> bool:
 
 
 def remark(spec: Spec | None, origin: Origin | None) -> str:
-    """How an image is judged that is no tag of the matrix and says that it is of a row; else empty."""
+    """How an image is judged that is not a tag of the matrix and says that it is of a row; else empty."""
     if origin:
         return f"FROM {origin.ref}: what it adds is its own"
     if spec is None:

@@ -66,7 +66,7 @@ class Options:
         """What belongs to the suite digest. The GPU mode stands in a verdict by itself.
 
         ``gpu``: how an image's containers get one here (`Gpu.how`), empty where none is asked for. A verdict that was
-        made without a GPU is no answer any more once there is one.
+        made without a GPU is not an answer any more once there is one.
         """
         waived = (f"waive {check}={reason}" for check, reason in sorted(self.waivers.items()))
         return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else []), *waived

@@ -35,7 +35,7 @@ class Tested:
 
     @property
     def outcome(self) -> Outcome:
-        """An image that could not be tested failed: silence is no pass."""
+        """An image that could not be tested failed: silence is not a pass."""
         return self.verdict.outcome if self.verdict else Outcome.FAILED
 
     @property

@@ -46,7 +46,7 @@ def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str
 
 
 def _with_origin(case: Case, project: Project, images: Mapping[str, Image], engine: Engine) -> Case:
-    """An image that is no tag of the matrix, with the one of ours that it is FROM, if any."""
+    """An image that is not a tag of the matrix, with the one of ours that it is FROM, if any."""
     if case.image is None:
         return case
     origin = origin_of(case.image, project, images, engine.layers)

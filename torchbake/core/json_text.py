@@ -9,7 +9,7 @@ _LONE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character in UTF-16, perh
 
 
 class NotJsonError(ValueError):
-    """What was read is no JSON in UTF-8, or none that can be worked with. It says why, in a few words."""
+    """What was read is not JSON in UTF-8, or none that can be worked with. It says why, in a few words."""
 
 
 def read_json(data: bytes) -> Any:

@@ -74,7 +74,7 @@ def image_over(connection: socket.socket, tag: str) -> Image | None:
     if head.split(b" ", 2)[:2] not in ([b"HTTP/1.0", b"200"], [b"HTTP/1.1", b"200"]):
         return None
     try:
-        said = json.loads(body)  # an answer that was cut off has no end, and is no JSON
+        said = json.loads(body)  # an answer that was cut off has no end, and is not JSON
         labels, tags = said["Config"]["Labels"] or {}, tuple(said["RepoTags"] or ())
         sound = isinstance(said["Id"], str) and isinstance(labels, dict) and tag in tags
         return Image(digest=said["Id"], tags=tags, labels=labels, size_bytes=said["Size"]) if sound else None

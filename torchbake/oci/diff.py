@@ -103,7 +103,7 @@ def _layers(sides: Sequence[_Side]) -> Iterator[Difference]:
 
 
 def first_difference(first: Path, second: Path) -> str:
-    """The first entry in which two layers differ, and how. Raises ReproduceError for what is no layer."""
+    """The first entry in which two layers differ, and how. Raises ReproduceError for what is not a layer."""
     try:
         for mine, theirs in itertools.zip_longest(_entries(first), _entries(second)):
             if mine != theirs:
@@ -124,7 +124,7 @@ def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are no text can be shown so
+    read = partial(tarfile.open, mode="r|", errors="backslashreplace")  # names that are not text can be shown so
     with path.open("rb") as file, uncompressed(file, file.peek(LOOK)[:LOOK]) as stream, read(fileobj=stream) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None

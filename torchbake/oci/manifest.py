@@ -22,7 +22,7 @@ _LONGEST_REPR = 120  # characters of a foreign value in a message
 
 
 class UnsoundError(RegistryError):
-    """The registry answered, and what it serves is not what its digest says, or is no manifest."""
+    """The registry answered, and what it serves is not what its digest says, or is not a manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Manifest:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """Raises RegistryError for what is no JSON object."""
+        """Raises RegistryError for what is not a JSON object."""
         try:
             return read_object(self.data)
         except ValueError as error:
@@ -72,7 +72,7 @@ class Manifest:
 
     @property
     def images(self) -> tuple[tuple[Blob, str], ...]:
-        """Those of an index, with their platforms. What is no image (an attestation) says unknown/unknown."""
+        """Those of an index, with their platforms. What is not an image (an attestation) says unknown/unknown."""
         return tuple((_blob(entry), _platform(entry)) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:

@@ -58,14 +58,14 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
 
 
 def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, bytes] | None:
-    """An immutable tag's artifact; None where there is none. Raises UnsoundError for what is no artifact."""
+    """An immutable tag's artifact; None where there is none. Raises UnsoundError for what is not an artifact."""
     where = artifact_tag(tag, name)
     manifest = registry.manifest(where)
     return None if manifest is None else (manifest, text_of(registry, manifest, where))
 
 
 def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
-    """What an artifact says; ``where`` names it. Raises UnsoundError for what is no artifact, or is far too large."""
+    """What an artifact says; ``where`` names it. Raises UnsoundError for what is none, or is far too large."""
     layers = manifest.layers
     if not layers:
         raise UnsoundError(f"{registry.repository}:{where} holds nothing.")

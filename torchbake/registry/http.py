@@ -171,7 +171,7 @@ class _AsItIs(requests.auth.AuthBase):
 
 
 def _read(answer: requests.Response, call: Call, who: str) -> bytes:
-    """The body of an answer, as it was sent. Of one that is no success, its beginning."""
+    """The body of an answer, as it was sent. Of one that is not a success, its beginning."""
     good = answer.status_code // 100 == 2
     compressed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
     if compressed and good and call.method != "HEAD":

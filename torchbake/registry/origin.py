@@ -24,7 +24,7 @@ class Origin:
 
 
 def origin_of(url: str) -> Origin:
-    """Raises ValueError for what is no plain address of HTTP or HTTPS."""
+    """Raises ValueError for what is not a plain address of HTTP or HTTPS."""
     match = _URL.fullmatch(url)
     if not match or int(match["port"] or 1) not in range(1, 2**16):
         raise ValueError(f"{url[:200]!r} is not an address")

@@ -76,7 +76,7 @@ def _against(today: Today, release: Release | None) -> str:
 
 
 def _unfit(today: Today, release: Release) -> str:
-    """How it is no whole release of this image."""
+    """How it is not a whole release of this image."""
     if release.image is None:
         return f"{release.tag} is listed, but not served"
     if release.image.labels.get(ID) != today.id:

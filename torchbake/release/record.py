@@ -77,7 +77,7 @@ class Record(BaseModel):
         return self.model_dump_json(indent=2) + "\n"
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
-        """How it is no record of the image under an immutable tag; empty where it is one."""
+        """How it is not a record of the image under an immutable tag; empty where it is one."""
         told = {"tag": self.tag, "digest": self.digest, "id": self.id, "inputs": self.inputs, "labels": self.labels}
         true = {"tag": tag, "digest": digest, "id": labels.get(ID), "inputs": labels.get(INPUTS, ""), "labels": labels}
         wrong = next((key for key, value in told.items() if value != true[key]), "")

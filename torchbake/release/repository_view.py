@@ -47,7 +47,7 @@ class Holdings:
         return self.image(digest) if digest else None
 
     def image(self, digest: str) -> Held | None:
-        """The image of a digest; an index, or what is no image, has no labels. None where there is none."""
+        """The image of a digest; an index, or what is not an image, has no labels. None where there is none."""
         if digest not in self._images:
             manifest = self._registry.manifest(digest)
             if manifest is None:

@@ -113,7 +113,7 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
         return own
     if not isinstance(extended.value, str):
         raise RenderError(
-            f"{file}:{extended.lineno}: extends {extended.value!r}, which is no name of a template.",
+            f"{file}:{extended.lineno}: extends {extended.value!r}, which is not the name of a template.",
             hint=f'Write: {{% extends "toolkit/{Path(name).name}" %}}',
         )
     known = _blocks_of(environment, environment.join_path(extended.value, name), (*below, name))

@@ -32,7 +32,7 @@ def write(files: Mapping[Path, str]) -> None:
 
 
 def on_disk(path: Path) -> str:
-    """What is there; whatever is no text differs from all that is rendered."""
+    """What is there; whatever is not text differs from all that is rendered."""
     try:
         return read_text(path)
     except FileNotFoundError:

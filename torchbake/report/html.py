@@ -34,7 +34,7 @@ OUTCOMES = {"passed": "passed", "failed": "failed", "not-run": "not run"}
 _POLICY = (
     "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
 )
-# What is no text: colours of terminals, control characters, halves of characters, marks that turn text around.
+# What is not text: colours of terminals, control characters, halves of characters, marks that turn text around.
 _NOT_TEXT = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MARKS = {"passed": "✓", "failed": "✕", "not-run": "–"}
 
@@ -93,7 +93,7 @@ def anchor(name: str) -> str:
 
 
 def _text(value: Any) -> Any:
-    """What the template shows, without what is no text; our own markup stays as it is."""
+    """What the template shows, without what is not text; our own markup stays as it is."""
     return _NOT_TEXT.sub("", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -53,7 +53,7 @@ class Findings(BaseModel):
     """A layer. Paths have no leading slash.
 
     ``found`` is what its files tell, by path. The others say what it hides of the layers below: ``gone`` are its
-    whiteouts, ``opaque`` the folders that begin anew, ``leaves`` all that is no folder (each takes the place of what
+    whiteouts, ``opaque`` the folders that begin anew, ``leaves`` all that is not a folder (each takes the place of what
     had its name, also of a folder), and ``folders`` those where below a file of that name may tell something.
     ``reader`` is READER of the toolkit that read the layer: another one may have read something else.
     """
@@ -81,7 +81,7 @@ READER = _own_digest()
 def read_layer(file: IO[bytes], digest: str) -> Findings:
     """Read a layer (tar, alone or compressed by gzip or zstd; its first bytes tell).
 
-    Raises EngineError for what is no layer or is not what ``digest`` says, and OSError where the file cannot be read.
+    Raises EngineError for what is not a layer or not what ``digest`` says, and OSError where the file cannot be read.
     """
     source = _Hashed(file)
     try:

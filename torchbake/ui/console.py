@@ -22,7 +22,7 @@ _IN_JSON = {code: f"\\u{code:04x}" for code in _STEERING if code > 0x20}
 
 
 class _Console(Console):
-    """Shows as text what would steer a terminal; its own colours are no text."""
+    """Shows as text what would steer a terminal; its own colours are not text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):

@@ -116,7 +116,7 @@ def test_what_a_template_sets_is_promised(rendered: Write) -> None:
         (f"{OURS}{{% block end %}}\n", r"j2:2: Unexpected end of template"),
         (f"{OURS}{{% block end %}}\n\n{{% if %}}{{% endblock %}}", r"j2:4: "),
         ('{% extends "pytroch.Dockerfile.j2" %}', "no such template; did you mean pytorch.Dockerfile.j2"),
-        ("{# #}\n{% extends 5 %}", "j2:2: extends 5, which is no name of a template"),
+        ("{# #}\n{% extends 5 %}", "j2:2: extends 5, which is not the name of a template"),
         ('{% extends ["a", 5] %}', "j2:1: "),
         ('{% extends "" %}', "no such template"),
         (f"{OURS}{{% block end %}}\n{{% include 5 %}}{{% endblock %}}", "j2:3: "),

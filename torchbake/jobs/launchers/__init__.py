@@ -68,7 +68,7 @@ class Launcher(Protocol):
     def submit(self) -> Command: ...
 
     def submitted(self, said: str) -> None:
-        """Reads what `submit` said. Raises JobError where that is no answer."""
+        """Reads what `submit` said. Raises JobError where that is not an answer."""
 
     def looks(self) -> Sequence[Command]:
         """How to look at the job; the first that succeeds counts."""
