@@ -42,7 +42,7 @@ _HEAD = ("way", "median", "of tuned", "compressed", "of tuned", "uncompressed", 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Bytes of an image's layers, packed and on disk, and how many files they hold."""
+    """Bytes of an image's layers, compressed and on disk, and how many files they hold."""
 
     compressed: int
     uncompressed: int

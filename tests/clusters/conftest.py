@@ -60,6 +60,12 @@ def space(node: Node) -> Iterator[Space]:
     node.kubectl("delete", "namespace", name, "--wait=false")
 
 
+def script(name: str) -> Path:
+    """Where the script of this name is; a name in both folders would hide one."""
+    (source,) = (each / name for each in JOBS if (each / name).exists())
+    return source
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Callable[..., str]:
     """Puts scripts of these names into a folder of the test's, and returns where that is."""
@@ -68,8 +74,7 @@ def files(tmp_path: Path) -> Callable[..., str]:
         folder = tmp_path / "files"
         folder.mkdir()
         for name in names:
-            (source,) = (each / name for each in JOBS if (each / name).exists())  # a name in both would hide one
-            shutil.copy(source, folder / name)
+            shutil.copy(script(name), folder / name)
         return str(folder)
 
     return put

@@ -11,6 +11,7 @@ from tests.clusters.space import Space
 from tests.e2e.conftest import ROOT
 from tests.e2e.helm3 import helm3
 from tests.unit.charts.helm import CHART
+from torchbake.oci.reference import parse_reference
 
 NAME = "demo"
 VERSIONS = (3, 4)  # of Helm
@@ -50,14 +51,12 @@ class Release:
         return [sys.executable, "-m", "tests.clusters.helm", action], json.dumps(told)
 
     def _program(self, action: str, values: Mapping[str, Any] | None) -> tuple[list[str], str]:
-        program = helm3(ROOT / ".torchbake/tools").program
-        command = [str(program), action, NAME, f"--kubeconfig={self.space.node.kubeconfig}"]
-        command += [f"--namespace={self.space.name}"]
-        if values is not None:
-            command += [str(CHART), "--values=-"]
-        return command, json.dumps(values or {})
+        chart = [] if values is None else [CHART]
+        where = (f"--kubeconfig={self.space.node.kubeconfig}", f"--namespace={self.space.name}")
+        helm = helm3(ROOT / ".torchbake/tools")
+        return helm.command(action, NAME, *chart, *where, values=values), json.dumps(values or {})
 
 
 def image_values(image: str) -> dict[str, Any]:
-    repository, _, tag = image.partition(":")
-    return {"repository": repository, "tag": tag}
+    reference = parse_reference(image)
+    return {"repository": reference.repository.path, "tag": reference.tag}

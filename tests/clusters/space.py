@@ -52,6 +52,10 @@ class Space:
         """By rank."""
         return sorted(self.found("pods"), key=rank_of)
 
+    def ready(self) -> list[bool]:
+        """Whether each pod is, by rank."""
+        return [is_ready(pod) for pod in self.pods()]
+
     def ends(self) -> list[Ended]:
         """All pods, once every Job has completed or failed; in the order of their ranks, the last of each last.
 

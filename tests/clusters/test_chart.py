@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
+from tests.clusters.conftest import script
 from tests.clusters.releases import VERSIONS, Release, image_values
 from tests.clusters.space import Space, is_ready
 from tests.clusters.storage import served_by_git, volume
-from tests.e2e.conftest import CPU, INIT, ROOT
+from tests.e2e.conftest import CPU, INIT
 from tests.e2e.waiting import until
 
-SCRIPTS = (ROOT / "tests/e2e/jobs/meet.py", ROOT / "tests/clusters/jobs/stay.py")
 SAYS = "print('these are the files of {}')\n"
 each_helm = pytest.mark.parametrize("version", VERSIONS, ids=[f"helm {version}" for version in VERSIONS])
+
+
+def texts(*names: str) -> dict[str, str]:
+    """Scripts of these names, as the chart's values hold files."""
+    return {name: script(name).read_text() for name in names}
 
 
 def job(image: str, **more: Any) -> dict[str, Any]:
@@ -39,17 +44,13 @@ def service(image: str, nodes: int, color: str, **more: Any) -> dict[str, Any]:
         "mode": "distributed" if nodes > 1 else "standalone",
         "worldSize": nodes,
         "image": image_values(image),
-        "files": {path.name: path.read_text() for path in SCRIPTS},
+        "files": texts("meet.py", "stay.py"),
         "entrypoint": {"file": "stay.py"},
         "extraEnvVars": [{"name": "COLOR", "value": color}],
         "persistence": {"enabled": False},
         "timeouts": {"rendezvous": 120, "stop": 5},
         **more,
     }
-
-
-def ready(space: Space) -> list[bool]:
-    return [is_ready(pod) for pod in space.pods()]
 
 
 def restarts(space: Space) -> list[int]:
@@ -65,9 +66,8 @@ def said_of(space: Space, reason: str) -> str:
 @pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
 def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space: Space, built: dict[str, str]) -> None:
     def all_say(color: str) -> bool:
-        if ready(space) != [True] * nodes:
-            return False
-        return all(color in space.said(pod) for pod in space.pods())
+        pods = space.pods()
+        return [is_ready(pod) for pod in pods] == [True] * nodes and all(color in space.said(pod) for pod in pods)
 
     release = Release(space=space)
     release.install(service(built[CPU], nodes, "blue"))
@@ -85,8 +85,7 @@ def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
 ) -> None:
     """The default kind. What an upgrade changes is run, and the Job before it is gone."""
     release = Release(space=space, version=version)
-    files = {"end.py": (ROOT / "tests/clusters/jobs/end.py").read_text()}
-    ends = {"files": files, "extraEnvVars": [{"name": "COLOR", "value": "blue"}]}
+    ends = {"files": texts("end.py"), "extraEnvVars": [{"name": "COLOR", "value": "blue"}]}
     release.install(job(built[CPU], **ends, entrypoint={"file": "end.py", "args": [7, 0]}))
     (first,) = space.ends()
     assert first.code == 7
@@ -128,7 +127,7 @@ def test_a_claim_whose_volume_is_roots(enabled: bool, code: int, space: Space, b
     with volume(space, "mine", owner=0) as folder:
         values = job(
             built[CPU],
-            files={"write.py": (ROOT / "tests/clusters/jobs/write.py").read_text()},
+            files=texts("write.py"),
             entrypoint={"file": "write.py"},
             persistence={"existingClaim": "mine"},
             volumePermissions={"enabled": enabled, "image": image_values(built[INIT])},
@@ -143,10 +142,10 @@ def test_a_pod_of_a_service_that_is_killed_comes_again_and_its_group_with_it(
     space: Space, built: dict[str, str]
 ) -> None:
     Release(space=space).install(service(built[CPU], 3, "blue"))
-    until(lambda: ready(space) == [True] * 3, 120)
+    until(lambda: space.ready() == [True] * 3, 120)
     before = [pod["metadata"]["uid"] for pod in space.pods()]
     space.kubectl("delete", "pod", space.pods()[1]["metadata"]["name"], "--grace-period=0", "--force")
-    until(lambda: restarts(space) == [1, 0, 1] and ready(space) == [True] * 3, 180)
+    until(lambda: restarts(space) == [1, 0, 1] and space.ready() == [True] * 3, 180)
     after = [pod["metadata"]["uid"] for pod in space.pods()]
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
 
@@ -159,11 +158,11 @@ def test_a_pod_is_not_ready_before_all_nodes_have_come(space: Space, built: dict
     space.kubectl("create", "quota", "one", "--hard=pods=1")
     Release(space=space).install(service(built[CPU], 2, "blue"))
     until(lambda: "not ready: waiting" in said_of(space, "Unhealthy"), 120)
-    assert ready(space) == [False]
+    assert space.ready() == [False]
     assert restarts(space) == [0]
     space.kubectl("delete", "quota", "one")
     space.kubectl("annotate", "statefulset", "--all", "tests/looked=again")  # else it tries again ever more rarely
-    until(lambda: ready(space) == [True] * 2, 120)
+    until(lambda: space.ready() == [True] * 2, 120)
     assert restarts(space) == [0, 0]
 
 
@@ -173,7 +172,7 @@ def test_a_liveness_probe_that_fails_starts_the_container_again(space: Space, bu
         "exec": {"command": ["test", "!", "-e", "/tmp/hangs"]}, "periodSeconds": 1, "failureThreshold": 2,
     }  # fmt: skip
     Release(space=space).install(service(built[CPU], 1, "blue", customLivenessProbe=probe))
-    until(lambda: ready(space) == [True], 120)
+    until(lambda: space.ready() == [True], 120)
     (pod,) = space.pods()
     space.kubectl("exec", pod["metadata"]["name"], "--", "sh", "-c", "touch /tmp/hangs; ls -A /tmp")
     until(lambda: "Liveness probe failed" in said_of(space, "Unhealthy"), 60)

@@ -10,7 +10,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.clusters.lowering import lowered
-from tests.clusters.space import SLOW, Ended, Space, is_ready, rank_of
+from tests.clusters.space import SLOW, Ended, Space, rank_of
 from tests.clusters.storage import served_by_git, volume
 from tests.e2e.bare import Bare
 from tests.e2e.conftest import CPU, torchbake
@@ -103,7 +103,7 @@ def test_a_pod_that_is_ended_comes_again_and_its_group_with_it(
             restarts=1, volumes=[{"claim": "mine", "mountPath": "/data"}],
         )  # fmt: skip
         submit(space, text)
-        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        until(lambda: space.ready() == [True] * 3, 90)
         lost = next(pod["metadata"]["name"] for pod in space.pods() if rank_of(pod) == 1)
         (folder / "over").touch()
         space.kubectl("delete", "pod", lost, "--wait=false")
@@ -162,18 +162,23 @@ def test_deletion_in_the_midst_leaves_nothing(target: str, space: Space, tmp_pat
     )  # fmt: skip
     with volume(space, None, owner=1001):
         submit(space, text)
-        until(lambda: [is_ready(pod) for pod in space.pods()] == [True] * 3, 90)
+        until(lambda: space.ready() == [True] * 3, 90)
         assert space.containers()
         space.kubectl("delete", "--filename=-", stdin=text)
         until(lambda: not space.left(), 60)
         until(lambda: not space.containers(), 180)  # a kubelet clears what has ended once a minute
 
 
+def with_kubectl(space: Space, folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in whose PATH kubectl sees this namespace; the command is made in ``folder``."""
+    command_of("kubectl", shlex.join(space.command()), folder)
+    return {**env, "PATH": f"{folder}:{env['PATH']}"}
+
+
 @pytest.fixture
 def by_run(space: Space, tmp_path: Path, files: Files) -> Callable[..., Ran]:
     """`job run` of a script on three nodes, with the kubectl that sees this namespace; nothing of it is left."""
-    command_of("kubectl", shlex.join(space.command()), tmp_path / "bin")
-    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    env = with_kubectl(space, tmp_path / "bin", os.environ)
 
     def run(script: str, *args: str, interrupt_after: int | None = None) -> Ran:
         file = job_file(tmp_path, nodes=3, files={"folder": files(script)}, script=script, args=args)
@@ -204,11 +209,9 @@ def test_an_example_by_the_line_of_its_readme(space: Space, tmp_path: Path) -> N
     (line,) = (each.strip() for each in (example / "README.md").read_text().splitlines() if "| kubectl apply" in each)
     with (example / "job.yaml").open("a") as file:
         file.write('kubernetes: {api: "1.20"}\n')
-    command_of("kubectl", shlex.join(space.command()), tmp_path / "bin")
-    env = bare.env()
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", line.replace("job.yaml", "job.yaml --no-pin")], cwd=bare.tree,
-        env={**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}"}, capture_output=True, text=True, timeout=SLOW,
+        env=with_kubectl(space, tmp_path / "bin", bare.env()), capture_output=True, text=True, timeout=SLOW,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -50,11 +50,15 @@ class Helm3:
     def version(self) -> str:
         return self._call("version", "--template", "{{ .Version }}", values=None).stdout.removeprefix("v")
 
-    def _call(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> subprocess.CompletedProcess[str]:
+    def command(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> list[str]:
+        """A line of it, which reads the values, where there are any, from its stdin."""
         given = [] if values is None else ["--values", "-"]
+        return [str(word) for word in (self.program, verb, *words, *given)]
+
+    def _call(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(word) for word in (self.program, verb, *words, *given)], input=json.dumps(values or {}),
-            capture_output=True, text=True, timeout=60, check=False,
+            self.command(verb, *words, values=values), input=json.dumps(values or {}), capture_output=True, text=True,
+            timeout=60, check=False,
         )  # fmt: skip
 
 

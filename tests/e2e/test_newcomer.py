@@ -87,7 +87,7 @@ def _option(name: str, value: str) -> tuple[str, str]:
     return "--env", f"{name}={value}"
 
 
-# What tests the project on Debian 12 begins with the same commands there.
+# Each takes more than a minute of a core: every run has the newer Debian, a release all three.
 @pytest.mark.parametrize(
     "suite", ["trixie", *(pytest.param(each, marks=pytest.mark.long) for each in ("bookworm", UBUNTU))]
 )

@@ -41,7 +41,7 @@ def origin_of(image: Image, project: Project, images: Mapping[str, Image], layer
         if other.digest != image.digest and other.labels.get(ID) == spec.id and is_tag_of(ref, tags)
     }
     lengths = {ref: len(below) for ref, digest in ours.items() if _begins(own, below := layers_of(digest))}
-    ref = max(sorted(lengths), key=lambda ref: (lengths[ref], _repository(ref) == spec.repository), default=None)
+    ref = max(sorted(lengths), key=lambda ref: (lengths[ref], ref.startswith(f"{spec.repository}:")), default=None)
     return Origin(ref=ref, spec=spec) if ref else None
 
 
@@ -49,10 +49,6 @@ def is_tag_of(ref: str, tags: Iterable[str]) -> bool:
     """Whether a reference, in whatever repository, has one of a row's tags, or that of a release: ``…-r3``."""
     plain = re.sub(r"-r\d+$", "", ref.rpartition(":")[2])
     return plain in tags
-
-
-def _repository(ref: str) -> str:
-    return ref.rpartition(":")[0]
 
 
 def _begins(layers: Sequence[str], below: Sequence[str]) -> bool:
