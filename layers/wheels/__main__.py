@@ -5,6 +5,7 @@ layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT;
 site LOCK VENV [--path FOLDER]...    into a virtual environment
     --start PROGRAM                  which runs where Python starts without the entrypoint
     both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
+bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
 beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
 cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 from .install import install
 from .links import beside_links, cuda_links
 from .lock import split_lock
-from .tree import compile_bytecode, normalise, separate
+from .tree import INTERPRETER, bytecode_alone, compile_bytecode, normalise, separate
 from .trim import read_trim, trim
 
 LAYERS = Path("/layers")
@@ -36,7 +37,7 @@ def _command_layers(args: argparse.Namespace) -> None:
     staging = Path("/staging")
     for folder in (staging, LAYERS, HEADERS):
         folder.mkdir()
-    install(args.lock, args.index, "--python", "/opt/venv/bin/python", "--target", str(staging))
+    install(args.lock, args.index, "--python", INTERPRETER, "--target", str(staging))
     trim(staging, read_trim(args.trim), HEADERS)
     separate(staging, LAYERS)
     for layer in sorted(LAYERS.iterdir()):
@@ -54,6 +55,10 @@ def _command_site(args: argparse.Namespace) -> None:
     (site / "torchbake.pth").write_text("\n".join((*args.path, START.format(args.start), "")))
     compile_bytecode(site, site)
     normalise(args.venv)
+
+
+def _command_bytecode(args: argparse.Namespace) -> None:
+    bytecode_alone(args.sources, args.folder, args.root)
 
 
 def _command_links(args: argparse.Namespace) -> None:
@@ -83,6 +88,11 @@ def main(argv: list[str]) -> None:
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
         command.add_argument("--index", nargs="+", default=[])
+    bytecode = commands.add_parser("bytecode")
+    bytecode.set_defaults(run=_command_bytecode)
+    bytecode.add_argument("sources", type=Path)
+    bytecode.add_argument("folder", type=Path)
+    bytecode.add_argument("root", type=Path)
     for name, links in (("beside", beside_links), ("cuda-home", cuda_links)):
         command = commands.add_parser(name)
         command.set_defaults(run=_command_links, links=links)

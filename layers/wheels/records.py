@@ -7,7 +7,7 @@ import base64
 import csv
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -24,3 +24,9 @@ def record_row(root: Path, name: str) -> list[str]:
     with (root / name).open("rb") as file:
         digest = base64.urlsafe_b64encode(hashlib.file_digest(file, "sha256").digest()).rstrip(b"=")
     return [name, f"sha256={digest.decode()}", str((root / name).stat().st_size)]
+
+
+def write_rows(record: Path, rows: Iterable[list[str]]) -> None:
+    """Write a RECORD anew, in the order of its files' names."""
+    with record.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(sorted(rows))

@@ -1,6 +1,5 @@
 """Files that an image does not need, dropped, kept aside or stripped by the rules of trim.toml; RECORDs stay true."""
 
-import csv
 import os
 import re
 import subprocess
@@ -10,18 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from .records import record_row, records
-
-# What `strip` is told, by a rule's `to`. The names of data are vtables, type information and guards of statics.
-STRIP = {
-    "strip": ["--strip-unneeded"],
-    "functions": ["--strip-debug", "--wildcard", "--strip-symbol=_ZT[ISTV]*", "--strip-symbol=_ZGV*"],
-}
+from .records import record_row, records, write_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml. ``to`` is ``headers`` or a way to strip for files that are not dropped whole."""
+    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped whole."""
 
     name: str
     pattern: re.Pattern[str]
@@ -70,29 +63,27 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         # A RECORD may name a file twice, and one of two wheels is gone with the first.
         there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
         sizes = [(root / name).stat().st_size for name, _ in there]
-        stay += _strip(root, [(name, STRIP[rule.to]) for name, rule in there if rule.to in STRIP])
+        stay += _strip(root, [name for name, rule in there if rule.to == "strip"])
         for (name, rule), size in zip(there, sizes, strict=True):
-            if rule.to not in STRIP:
+            if rule.to != "strip":
                 _remove(root, name, aside if rule.to == "headers" else None)
             count = saved.setdefault(rule.name, [0, 0])
-            count[0] += size - ((root / name).stat().st_size if rule.to in STRIP else 0)
+            count[0] += size - ((root / name).stat().st_size if rule.to == "strip" else 0)
             count[1] += 1
         if go:
-            with record.open("w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(sorted(stay))
+            write_rows(record, stay)
     for rule_name, (size, files) in saved.items():
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 
 
-def _strip(root: Path, libraries: Iterable[tuple[str, list[str]]]) -> list[list[str]]:
-    """Strip libraries, each with its options, some side by side; returns their new rows of the RECORD."""
+def _strip(root: Path, libraries: Iterable[str]) -> list[list[str]]:
+    """Strip libraries, some side by side; returns their new rows of the RECORD."""
 
-    def strip(library: tuple[str, list[str]]) -> list[str]:
-        name, options = library
-        subprocess.run(["strip", *options, str(root / name)], check=True)
+    def strip(name: str) -> list[str]:
+        subprocess.run(["strip", "--strip-unneeded", str(root / name)], check=True)
         return record_row(root, name)
 
-    # `strip` holds a whole library in memory, which for torch's is more than a gigabyte.
+    # `strip` holds a whole library in memory.
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 4)) as pool:
         return list(pool.map(strip, libraries))
 

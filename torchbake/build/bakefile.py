@@ -1,18 +1,19 @@
 """The plan of a build as a bake file: one target an image. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.base_image import Base
+from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandIn:
-    """What stands in a build for its stage `nvidia`: a folder with the stage's names, most of them of empty files.
+    """What stands in a build for a stage of wheels: a folder with the stage's names, most of them of empty files.
 
     ``rest`` is a folder with the lock of those wheels that the build installs all the same; None where there are none.
     """
@@ -23,7 +24,10 @@ class StandIn:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes."""
+    """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes.
+
+    ``stand_ins`` are by the names of the stages.
+    """
 
     spec: Spec
     ref: str
@@ -31,7 +35,7 @@ class Job:
     inputs: str
     base: Base
     contexts: Mapping[str, str]
-    stand_in: StandIn | None = None
+    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -60,13 +64,25 @@ class Options:
     cache_from: tuple[str, ...] = ()
 
 
-# The stage as it is without a stand-in: some layers by name alone, the rest by their files.
+# A stage as it is without a stand-in: some layers by name alone, the rest by their files.
 _WHOLE_STAGE = """\
 FROM scratch
 COPY . /
 COPY --from=rest /layers /layers
 COPY --from=rest /headers /headers
 """
+# By the image's own Python: another one's bytecode is of no use.
+_BYTECODE = """\
+FROM builder AS compiler
+RUN --mount=type=bind,from=layers,source=/wheels,target=/run/layers/wheels \\
+    --mount=type=bind,from=sources,target=/run/sources \\
+    PYTHONPATH=/run/layers /opt/venv/bin/python -m wheels bytecode /run/sources /bytecode {root}
+
+FROM scratch
+COPY --from=compiler /bytecode /
+"""
+_CACHE_ONLY = ["type=cacheonly"]
+_NO_PROVENANCE = ("type=provenance,disabled=true",)  # one of the time of day would make every build another image
 
 
 def bake_file(
@@ -75,11 +91,37 @@ def bake_file(
     """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
     targets: dict[str, Any] = {}
     for job in jobs:
-        own = _target(job, options, root, secrets[job.spec.id])
-        targets |= {name: _literal(target) for name, target in _with_stand_in(job, own).items()}
+        targets |= _with_stand_ins(job, _target(job, options, root, secrets[job.spec.id]))
+    return _file(targets, [target_name(job.spec) for job in jobs], options)
+
+
+def bytecode_file(
+    job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, sources: Path, final: str, folder: Path
+) -> dict[str, Any]:
+    """The bake file of the bytecode of Python files in ``sources``, as it will stand below ``final``, in a folder.
+
+    ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it.
+    """
+    name = target_name(job.spec)
+    builder = _inner(_target(job, options, root, secrets)) | {"target": "builder"}
+    layers = str(TOOLKIT / "layers")
+    own: dict[str, Any] = {
+        "context": str(sources),
+        "contexts": {"builder": f"target:{name}-builder", "sources": str(sources), "layers": layers},
+        "dockerfile-inline": _BYTECODE.format(root=final),
+        "args": {},
+        "output": [f"type=local,dest={folder}"],
+        "attest": list(_NO_PROVENANCE),
+        **({"no-cache": True} if options.no_cache else {}),
+    }
+    return _file({f"{name}-bytecode": own, f"{name}-builder": builder}, [f"{name}-bytecode"], options)
+
+
+def _file(targets: dict[str, Any], default: list[str], options: Options) -> dict[str, Any]:
+    targets = {name: _literal(target) for name, target in targets.items()}
     for target in targets.values():
         target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
-    file = {"group": {"default": {"targets": [target_name(job.spec) for job in jobs]}}, "target": targets}
+    file = {"group": {"default": {"targets": default}}, "target": targets}
     # bake fills in a variable from the environment, and refuses a file whose variables are none.
     variables = {name: {"default": ""} for name in options.proxies}
     return {"variable": variables, **file} if variables else file
@@ -108,27 +150,30 @@ def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
-def _with_stand_in(job: Job, target: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The targets of an image: its own, and those that make what stands for its stage `nvidia`."""
-    name, stand_in = target_name(job.spec), job.stand_in
-    if stand_in is None:
-        return {name: target}
-    if stand_in.rest is None:
-        return {name: target | {"contexts": {**target["contexts"], "nvidia": str(stand_in.folder)}}}
-    inner = {key: value for key, value in target.items() if key != "cache-to"} | {"output": ["type=cacheonly"]}
-    rest = inner | {"target": "nvidia", "contexts": {**target["contexts"], "locks": str(stand_in.rest)}}
-    whole: dict[str, Any] = {
-        "context": str(stand_in.folder),
-        "contexts": {"rest": f"target:{name}-rest"},
-        "dockerfile-inline": _WHOLE_STAGE,
-        "args": {},
-        "output": ["type=cacheonly"],
-    }
-    return {
-        name: target | {"contexts": {**target["contexts"], "nvidia": f"target:{name}-nvidia"}},
-        f"{name}-nvidia": whole,
-        f"{name}-rest": rest,
-    }
+def _with_stand_ins(job: Job, target: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The targets of an image: its own, and those that make what stands for some of its stages."""
+    name, contexts = target_name(job.spec), dict[str, str]()
+    more: dict[str, dict[str, Any]] = {}
+    for stage, stand_in in job.stand_ins.items():
+        if stand_in.rest is None:
+            contexts[stage] = str(stand_in.folder)
+            continue
+        contexts[stage] = f"target:{name}-{stage}"
+        more[f"{name}-{stage}"] = {
+            "context": str(stand_in.folder),
+            "contexts": {"rest": f"target:{name}-{stage}-rest"},
+            "dockerfile-inline": _WHOLE_STAGE,
+            "args": {},
+            "output": _CACHE_ONLY,
+        }
+        locks = {**target["contexts"], "locks": str(stand_in.rest)}
+        more[f"{name}-{stage}-rest"] = _inner(target) | {"target": stage, "contexts": locks}
+    return {name: target | {"contexts": {**target["contexts"], **contexts}}, **more}
+
+
+def _inner(target: dict[str, Any]) -> dict[str, Any]:
+    """A target of the same Dockerfile that others build upon, and that is no image."""
+    return {key: value for key, value in target.items() if key != "cache-to"} | {"output": _CACHE_ONLY}
 
 
 def exported() -> str:
@@ -168,8 +213,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # No tags: an image is named when it is whole, and then by all its tags at once.
         "output": [options.output + place],
-        # An attestation of the time of day would make every build another image.
-        "attest": ["type=provenance,disabled=true"],
+        "attest": list(_NO_PROVENANCE),
     }
     if options.cache_to:
         target["cache-to"] = _of_image(options.cache_to, job.spec)

@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import HostLayers, HostWork, has_folder_of_its_own, is_stripped, packed_layers
+from torchbake.build.host_layers import Compiling, HostLayers, HostWork, packed_layers
 from torchbake.build.layer_store import LayerStore, linked
+from torchbake.build.packable import STAGES, has_folder_of_its_own, is_stripped
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
@@ -21,7 +23,13 @@ _WHEEL = re.compile(r"COPY /layers/(\S+) (/nvidia|/pytorch) # buildkit")
 # NVIDIA's libraries that are released with torch rather than with CUDA: above those that more images share.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 _ABOVE_TORCH = re.compile(r"COPY (?:/links /pytorch|/headers /\S+) # buildkit")
-_CUDA, _LIBRARIES, _BUILT, _TORCH, _LINKS, _COMPILERS = range(6)
+_CUDA, _LIBRARIES, _TORCH, _BUILT, _LINKS, _COMPILERS = range(6)
+
+
+class Building(Compiling, Protocol):
+    """What builds one image by BuildKit: a `Bakery`."""
+
+    def image(self, job: Job) -> Outcome: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +46,14 @@ class Composition:
     ahead: Callable[[Layout, str], None] | None = None
     say: Callable[[str], None] = lambda text: None
 
-    def build(self, job: Job, export: Path, build: Callable[[Job], Outcome]) -> Outcome:
-        """What became of an image that ``build`` exports into a folder, where it is put together."""
+    def build(self, job: Job, export: Path, building: Building) -> Outcome:
+        """What became of an image that ``building`` exports into a folder, where it is put together."""
         try:
-            return self._build(job, export, build, self.host)
+            return self._build(job, export, building, self.host)
         except (BuildError, OSError) as error:  # of what is packed here: BuildKit can do without
             why = error.message if isinstance(error, BuildError) else str(error)
             self.say(f"{job.spec.id}: BuildKit makes all layers, as this machine cannot: {why}")
-            return self._build(job, export, build, None)
+            return self._build(job, export, building, None)
 
     def stop(self) -> None:
         """End what is being packed here."""
@@ -56,35 +64,39 @@ class Composition:
         """The wheels of an image whose layers were packed before, and have changed on disk: they are forgotten."""
         return self.host.drop_damaged(job) if self.host else ()
 
-    def _build(self, job: Job, export: Path, build: Callable[[Job], Outcome], host: HostLayers | None) -> Outcome:
-        work = host.begin(job) if host else None
+    def _build(self, job: Job, export: Path, building: Building, host: HostLayers | None) -> Outcome:
+        work = host.begin(job, building) if host else None
         if host is None or work is None:
-            return self._finished(job, export, self._exported(job, export, build), LayerStore(folder=export), {})
-        handed = host.pool.submit(self._hand_over, work, host.store, export.with_name(f"{export.name}-ahead"))
-        outcome = self._exported(work.job, export, build)
+            return self._finished(job, export, self._exported(job, export, building), LayerStore(folder=export), {})
+        handed = host.urgent.submit(self._hand_over, work, host.store, export.with_name(f"{export.name}-ahead"))
+        outcome = self._exported(work.job, export, building)
         if not outcome.ok:
             return outcome
         layers = packed_layers(work.layers)
         handed.result()
         return self._finished(job, export, outcome, host.store, layers)
 
-    def _exported(self, job: Job, export: Path, build: Callable[[Job], Outcome]) -> Outcome:
+    def _exported(self, job: Job, export: Path, building: Building) -> Outcome:
         shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
         self.lend(export)
-        return build(job)
+        return building.image(job)
 
     def _hand_over(self, work: HostWork, store: LayerStore, folder: Path) -> None:
-        """Give an engine what is packed here, as an image of its own, since it unpacks one layer after the other.
+        """Give an engine what is packed here, from the lowest layer up and as soon as it is there.
 
-        A failure is the business of who hands over the whole image.
+        Each time as an image of its own, since it unpacks one layer after the other. A failure is the business of who
+        hands over the whole image.
         """
         lock = find_lock(self.root, work.job.spec)
         if self.ahead is None or lock is None:
             return
+        rank, layout = rank_by(lock), Layout(folder=folder)
+        ranks = {wheel: rank(wheel.command) or 0 for wheel in work.layers}
         with contextlib.suppress(TorchbakeError, OSError):
-            layout = Layout(folder=folder)
             layout.blobs.mkdir(parents=True, exist_ok=True)
-            self.ahead(layout, _lowest(layout, store, packed_layers(work.layers), rank_by(lock)))
+            for step in sorted(set(ranks.values())):
+                lower = [wheel for wheel in work.layers if ranks[wheel] <= step]
+                self.ahead(layout, _lowest(layout, store, packed_layers(lower), rank))
 
     def _finished(
         self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Layer]
@@ -101,19 +113,19 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
 
     None for what is not a wheel's: the base, Debian's packages and all that stands on them.
     """
-    shared = {pin.name: pin for pin in lock.layers["nvidia"]}
+    shared = {pin.name: pin for stage in STAGES for pin in lock.layers[stage.name]}
 
     def rank(command: str) -> int | None:
         wheel = _WHEEL.fullmatch(command)
         if wheel is None:
             return _LINKS if _ABOVE_TORCH.fullmatch(command) else None
-        if wheel[2] == "/pytorch":
-            return _TORCH
         if wheel[1] not in shared:
             return _COMPILERS
         pin = shared[wheel[1]]
         if is_stripped(pin) or has_folder_of_its_own(pin):
             return _BUILT  # by BuildKit: above the rest, which an engine can have before
+        if wheel[2] == "/pytorch":
+            return _TORCH
         return _LIBRARIES if _WITH_TORCH.match(wheel[1]) else _CUDA
 
     return rank

@@ -1,51 +1,63 @@
 """The layers of an image that this machine packs itself, beside BuildKit, and what stands for them in its build.
 
-NVIDIA's wheels have no bytecode and are for any Python, so their layers depend on nothing that a build makes. BuildKit
-gets empty files of their names in place of the stage that installs them, and their layers take the place of what
-becomes of those.
+NVIDIA's wheels have no bytecode and are for any Python, so their layers depend on nothing that a build makes; of
+torch's a build makes the bytecode alone. BuildKit gets empty files of their names in place of the stages that install
+them, and their layers take the place of what becomes of those.
 """
 
 import contextlib
-import re
 import tarfile
 import tempfile
 import threading
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import zstandard
-from packaging.version import Version
 
 from torchbake.build.bakefile import Job, StandIn
 from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.build.wheel_packer import WheelPacker
+from torchbake.build.packable import Part, Stage, packable
+from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.core.digest import digest
 from torchbake.core.files import write_text
-from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import find_lock
-from torchbake.lock.lockfile import Lock, Pin, pins_text
+from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.render.dockerfile import dockerfile_path
 
 _SIDE_BY_SIDE = 3  # one waits for its download, while two cores pack
-_ROOT = "/nvidia"
-_CUSPARSELT_IN_NVIDIA = Version("0.7")  # older ones have a folder `cusparselt`
-_OTHERS = (  # what else takes of the stage, and gets what it needs of its stand-in
-    "--mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \\",
-    "--mount=type=bind,from=nvidia,source=/headers,target=/run/headers \\",
-    f"COPY --link --from=nvidia /headers {_ROOT}",
-)
+_URGENT = 4  # torch's layer, and handing over, of two images: who hands over waits only for what began before
 
 
-Packing: TypeAlias = Mapping[str, "Future[Packed]"]  # layers by the names of their wheels
+class Compiling(Protocol):
+    """What compiles modules in a build of an image; see `Bakery.bytecode`."""
+
+    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A wheel of an image that is being packed; ``stage`` would install it."""
+
+    stage: Stage
+    pin: Pin
+    packed: "Future[Packed]"
+
+    @property
+    def command(self) -> str:
+        """What the image's history calls its layer."""
+        return self.stage.command(self.pin)
+
+
+Packing: TypeAlias = Sequence[Wheel]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +70,11 @@ class HostWork:
 
 def packed_layers(layers: Packing) -> dict[str, Layer]:
     """The layers by the command that would have made each; waits for them. Raises BuildError."""
-    packed = {name: future.result() for name, future in layers.items()}
-    odd = next((name for name, one in packed.items() if not all(map(_expected, one.names))), None)
+    packed = {wheel: wheel.packed.result() for wheel in layers}
+    odd = next((wheel for wheel, one in packed.items() if not wheel.stage.holds(one.names)), None)
     if odd:
-        raise BuildError(f"{odd} has files that are not NVIDIA's.")
-    return {f"COPY /layers/{name} {_ROOT} # buildkit": one.layer for name, one in packed.items()}
+        raise BuildError(f"{odd.pin.name} has files where another layer's may be.")
+    return {wheel.command: one.layer for wheel, one in packed.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,64 +87,82 @@ class HostLayers:
     folder: Path
     stopping: threading.Event = field(default_factory=threading.Event)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_SIDE_BY_SIDE))
+    urgent: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_URGENT))
 
     def stop(self) -> None:
         """End what is being packed, and pack no more."""
         self.stopping.set()
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self.pool, self.urgent):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, job: Job) -> HostWork | None:
+    def begin(self, job: Job, compiling: Compiling) -> HostWork | None:
         """Start to pack what can be packed here, and say how the rest is built; None where BuildKit builds it all.
 
         Raises BuildError where the build needs the files of layers that cannot be packed.
         """
-        spec, lock = job.spec, find_lock(self.root, job.spec)
-        if not isinstance(spec, ImageSpec) or lock is None:
+        wheels = {part: self._begun(job, part, compiling) for part in self._parts(job)}
+        if not wheels:
             return None
-        pins = _packable(spec, lock, dockerfile_path(self.root, spec).read_text())
-        if not pins:
-            return None
-        packer = self._packer(spec)
-        layers = {pin.name: self.pool.submit(packer.packed, pin) for pin in pins}
-        files = {name: layer.result() for name, layer in layers.items()} if spec.headers else {}
-        stand_in = StandIn(folder=self._stand_in(layers, files), rest=self._rest(lock, pins))
-        return HostWork(job=replace(job, stand_in=stand_in), layers=layers)
+        stand_ins: dict[str, StandIn] = {
+            part.stage.name: StandIn(folder=self._stand_in(job, begun), rest=self._rest(part))
+            for part, begun in wheels.items()
+        }
+        return HostWork(job=replace(job, stand_ins=stand_ins), layers=[*chain(*wheels.values())])
 
     def drop_damaged(self, job: Job) -> list[str]:
         """The wheels of an image whose layers were kept, and have changed since: they will be packed anew."""
+        parts = [(self._packer(job, part.stage), part.pins) for part in self._parts(job)]
+        return [pin.name for packer, pins in parts for pin in pins if self.store.drop_damaged(packer.key(pin))]
+
+    def _parts(self, job: Job) -> tuple[Part, ...]:
         spec, lock = job.spec, find_lock(self.root, job.spec)
         if not isinstance(spec, ImageSpec) or lock is None:
-            return []
-        packer = self._packer(spec)
-        return [pin.name for pin in lock.layers["nvidia"] if self.store.drop_damaged(packer.key(pin))]
+            return ()
+        return packable(spec, lock, dockerfile_path(self.root, spec).read_text())
 
-    def _packer(self, spec: ImageSpec) -> WheelPacker:
+    def _begun(self, job: Job, part: Part, compiling: Compiling) -> list[Wheel]:
+        packer = self._packer(job, part.stage, compiling)
+        pool = self.urgent if part.stage.bytecode else self.pool
+        return [Wheel(stage=part.stage, pin=pin, packed=pool.submit(packer.packed, pin)) for pin in part.pins]
+
+    def _packer(self, job: Job, stage: Stage, compiling: Compiling | None = None) -> WheelPacker:
+        """Without ``compiling`` for looking into the store alone."""
+        spec, compiler = cast(ImageSpec, job.spec), None
+        if stage.bytecode:
+            compile_ = partial(compiling.bytecode, job) if compiling else _nothing
+            compiler = Compiler(id=f"{spec.base.python} {spec.base.interpreter} {job.base.digest}", compile=compile_)
         return WheelPacker(
             store=self.store,
             pip=self.pip,
             python=spec.base.python,
-            root=_ROOT,
+            root=stage.root,
             trim=spec.trim,
             indexes=self.pip.instead(spec) or spec.indexes,
+            compiler=compiler,
+            patient=not stage.bytecode,
             stopping=self.stopping,
         )
 
-    def _stand_in(self, layers: Mapping[str, object], files: Mapping[str, Packed]) -> Path:
-        """A folder as the stage would be, with empty files; without ``files`` only what is in each layer for sure."""
+    def _stand_in(self, job: Job, wheels: Packing) -> Path:
+        """A folder as their stage would be, with empty files; without headers, only what is in each layer for sure."""
+        headers = cast(ImageSpec, job.spec).headers
+        files = {wheel.pin.name: wheel.packed.result() for wheel in wheels} if headers else {}
         decided = [f"{name} {packed.layer.diff_id} {packed.headers}" for name, packed in files.items()]
-        folder = self.folder / digest([*layers, *decided]).removeprefix("sha256:")[:16]
+        places = {wheel.pin.name: wheel.stage.sure(wheel.pin) for wheel in wheels}
+        named = [f"{name} {place}" for name, place in places.items()]
+        folder = self.folder / digest([*named, *decided]).removeprefix("sha256:")[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=self.folder) as beside:
             if not folder.is_dir():
-                self._write(Path(beside, "stage"), layers, files)
+                self._write(Path(beside, "stage"), places, files)
                 with contextlib.suppress(OSError):  # another build was quicker
                     Path(beside, "stage").rename(folder)
         return folder
 
-    def _write(self, folder: Path, layers: Iterable[str], files: Mapping[str, Packed]) -> None:
+    def _write(self, folder: Path, places: Mapping[str, str], files: Mapping[str, Packed]) -> None:
         (folder / "headers").mkdir(parents=True)
-        for name in layers:
-            (folder / "layers" / name / "nvidia").mkdir(parents=True)
+        for name, place in places.items():
+            (folder / "layers" / name / place).mkdir(parents=True)
         for path in (folder / "layers" / name / file for name, packed in files.items() for file in packed.names):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -140,56 +170,18 @@ class HostLayers:
             if packed.headers:
                 _unpack(self.store.path(packed.headers.digest), folder)
 
-    def _rest(self, lock: Lock, packed: tuple[Pin, ...]) -> Path | None:
+    def _rest(self, part: Part) -> Path | None:
         """A folder with the lock of what BuildKit installs all the same; None where that is nothing."""
-        rest = [pin for pin in lock.layers["nvidia"] if pin not in packed]
-        if not rest:
+        if not part.rest:
             return None
-        text = pins_text(rest)
+        text = pins_text(part.rest)
         folder = self.folder / f"lock-{digest([text]).removeprefix('sha256:')[:16]}"
-        write_text(folder / "locks/nvidia.lock", text)
+        write_text(folder / f"locks/{part.stage.name}.lock", text)
         return folder
 
 
-def _packable(spec: ImageSpec, lock: Lock, dockerfile: str) -> tuple[Pin, ...]:
-    """The wheels whose layers need nothing of a build: no bytecode, and nothing of binutils.
-
-    None where the Dockerfile takes of their stage what a template of the user's own asks for.
-    """
-    pins = lock.layers["nvidia"]
-    known = {*_OTHERS, *(f"COPY --link --from=nvidia /layers/{pin.name} {_ROOT}" for pin in pins)}
-    lines = (line.strip() for line in dockerfile.splitlines() if re.search(r"\bfrom=nvidia\b", line))
-    if any(line not in known for line in lines) or "\nFROM builder AS nvidia\n" not in dockerfile:
-        return ()
-    stripped = _stripped() if spec.trim else frozenset()
-    return tuple(pin for pin in pins if _part(pin) not in stripped and not has_folder_of_its_own(pin))
-
-
-def is_stripped(pin: Pin) -> bool:
-    """Whether binutils strips libraries of this wheel, where an image's wheels are trimmed."""
-    return _part(pin) in _stripped()
-
-
-def has_folder_of_its_own(pin: Pin) -> bool:
-    """Whether a wheel of NVIDIA's has files beside `nvidia/`: which, only the wheel itself tells."""
-    return _part(pin) == "cusparselt" and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
-
-
-def _part(pin: Pin) -> str:
-    """A wheel's part of CUDA, `cublas` of `nvidia-cublas-cu12`."""
-    return re.sub(r"^nvidia-|-cu\d+$", "", pin.name)
-
-
-@cache
-def _stripped() -> frozenset[str]:
-    """The parts of `nvidia/` in which a rule of trim.toml strips libraries."""
-    rules = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
-    paths = (path for rule in rules if rule.get("to") in ("strip", "functions") for path in rule["paths"])
-    return frozenset(path.split("/")[1] for path in paths if path.startswith("nvidia/"))
-
-
-def _expected(name: str) -> bool:
-    return name.startswith("nvidia/") or name.partition("/")[0].endswith(".dist-info")
+def _nothing(sources: Path, final: str, folder: Path) -> None:
+    """In place of a compiler where a layer is looked for, and none is packed."""
 
 
 def _unpack(archive: Path, folder: Path) -> None:

@@ -1,19 +1,19 @@
 """Building an image twice, from nothing, and comparing what came of it. The engine's own images stay as they are."""
 
-import json
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, bake_file, output_to_layout, target_name
+from torchbake.build.bakefile import Job, Options, output_to_layout, target_name
+from torchbake.build.bakery import Bakery
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.layer_store import LayerStore
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
-from torchbake.core.files import write_text
 from torchbake.core.parallel import run_all
 from torchbake.errors import ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -80,20 +80,18 @@ class Reproduction:
         running = Builder(builder)
         composition = Composition(root=self.preparation.project.root, host=self._host(exports))
 
-        def build(job: Job) -> Outcome:
-            log = self._log(job, which)
-            bake = log.with_suffix(".bake.json")
-            write_text(bake, json.dumps(bake_file([job], options, composition.root, secrets), indent=2) + "\n")
-            return running.build(bake, target_name(job.spec), log, shown_on(shown, job.spec.id))
-
         def stop() -> None:
             running.stop()
             composition.stop()
 
         with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             # In a thread of its own, so that Ctrl-C ends the build in order.
+            bakery = Bakery(
+                builder=running, root=composition.root, options=options, secrets=secrets[job.spec.id],
+                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
+            )  # fmt: skip
             (outcome,) = run_all(
-                [job], lambda job: composition.build(job, exports / target_name(job.spec), build), jobs=1, stop=stop
+                [job], lambda job: composition.build(job, exports / target_name(job.spec), bakery), jobs=1, stop=stop
             )
         return outcome
 

@@ -1,14 +1,15 @@
 """One run of builds: several images side by side, each tagged when it is done, one failure ending one image."""
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
+from torchbake.build.bakery import Bakery, says
 from torchbake.build.buildx import Builder, Outcome, prune
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
@@ -18,7 +19,6 @@ from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
-from torchbake.core.files import write_text
 from torchbake.core.parallel import run_all
 from torchbake.errors import TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -27,9 +27,6 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
 _FULL = "no space left on device"
-# What BuildKit says when it has lost track of a step that builds share, which it does now and then:
-# https://github.com/moby/buildkit/issues/3635
-_LOST_TRACK = "failed to get state for index"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +123,7 @@ class BuildRun:
     def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
         site.shown.start(job.spec.id, reason)
         export = site.exports / target_name(job.spec) if site.exports else None
-        outcome = self._handed_over(site, job, export) if export else self._built(site, job)
+        outcome = self._handed_over(site, job, export) if export else self._bakery(site, job).image(job)
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
@@ -142,24 +139,19 @@ class BuildRun:
         return self._composed(site, job, export)
 
     def _composed(self, site: _Site, job: Job, export: Path) -> Outcome:
-        outcome = site.composition.build(job, export, lambda job: self._built(site, job))
+        outcome = site.composition.build(job, export, self._bakery(site, job))
         return self._taken_in(outcome, export, job, site.shown) if outcome.ok else outcome
 
-    def _built(self, site: _Site, job: Job) -> Outcome:
-        """Build an image, once more where BuildKit fails by a fault of its own."""
-        bake = site.folder / f"{job.spec.id}.bake.json"
-        root = self.preparation.project.root
-        write_text(bake, json.dumps(bake_file([job], site.options, root, site.secrets), indent=2) + "\n")
-        outcome = self._build(site, bake, job)
-        if not _says(outcome, _LOST_TRACK) or site.builder.stopped:
-            return outcome
-        site.shown.look(job.spec.id, "BuildKit lost track of a step that images share: once more")
-        second = self._build(site, bake, job)
-        return replace(second, seconds=outcome.seconds + second.seconds)
-
-    def _build(self, site: _Site, bake: Path, job: Job) -> Outcome:
-        log = site.folder / f"{job.spec.id}.log"
-        return site.builder.build(bake, target_name(job.spec), log, shown_on(site.shown, job.spec.id))
+    def _bakery(self, site: _Site, job: Job) -> Bakery:
+        return Bakery(
+            builder=site.builder,
+            root=self.preparation.project.root,
+            options=site.options,
+            secrets=site.secrets[job.spec.id],
+            log=site.folder / f"{job.spec.id}.log",
+            on_step=shown_on(site.shown, job.spec.id),
+            again=partial(site.shown.look, job.spec.id),
+        )
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The image, kept and handed to the engine."""
@@ -187,7 +179,7 @@ class BuildRun:
         return result_of(job, "built", "", self.store.measured(image), outcome.seconds)
 
     def _failure(self, job: Job, outcome: Outcome, log: Path, shown: Board) -> Result:
-        full = _says(outcome, _FULL)
+        full = says(outcome, _FULL)
         reason = "the engine's disk is full" if full else outcome.errors[0].strip()
         shown.end(job.spec.id, f"failed after {outcome.seconds:.1f} s", good=False)
         for line in outcome.tail:
@@ -196,8 +188,3 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return result_of(job, "failed", reason, seconds=outcome.seconds)
-
-
-def _says(outcome: Outcome, words: str) -> bool:
-    """Whether a failure is told in these words."""
-    return not outcome.ok and any(words in line.lower() for line in (*outcome.errors, *outcome.tail))

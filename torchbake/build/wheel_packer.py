@@ -5,10 +5,11 @@ and its files go through one stream that hashes the archive, compresses it and h
 """
 
 import os
+import shutil
 import sys
 import tarfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
@@ -35,15 +36,21 @@ _LIMIT = 3600.0  # seconds, of a download
 _PATIENT = 19  # the lowest priority
 _WHEELS = TOOLKIT / "layers/wheels"
 _TRIM = TOOLKIT / "layers/trim.toml"
-# As `layers/wheels` does it inside a build; a process of its own, as it tells what it trims.
+# As `layers/wheels` does it inside a build; processes of their own, as they tell what they trim.
 _LAY_OUT = """\
 import sys
 from pathlib import Path
-from wheels.tree import normalise, separate
+from wheels.tree import separate, set_interpreter
 from wheels.trim import read_trim, trim
 
 trim(Path("staging"), read_trim(Path(sys.argv[1]) if sys.argv[1:] else None), Path("headers"))
+set_interpreter(Path("staging"), sys.executable)
 separate(Path("staging"), Path("layers"))
+"""
+_NORMALISE = """\
+from pathlib import Path
+from wheels.tree import normalise
+
 for folder in (*Path("layers").iterdir(), Path("headers")):
     if folder.is_dir():
         normalise(folder)
@@ -52,10 +59,23 @@ _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOOLKIT / "layers"), "PYTHONDONT
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compiler:
+    """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another one's.
+
+    ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. It raises
+    BuildError.
+    """
+
+    id: str
+    compile: Callable[[Path, str, Path], None]
+
+
+@dataclass(frozen=True, kw_only=True)
 class WheelPacker:
     """Packs wheels for a Python, into layers whose files stand below ``root``, a top-level folder of the image.
 
-    ``indexes`` are asked for what the host's own indexes and folders lack.
+    ``indexes`` are asked for what the host's own indexes and folders lack. With a ``compiler`` modules get bytecode.
+    One that is ``patient`` leaves the cores to whoever else wants them.
     """
 
     store: LayerStore
@@ -64,13 +84,16 @@ class WheelPacker:
     root: str
     trim: bool
     indexes: tuple[str, ...] = ()
+    compiler: Compiler | None = None
+    patient: bool = True
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def key(self, pin: Pin) -> str:
         """The digest of all that decides the layer of a wheel."""
         rules = _TRIM.read_text() if self.trim else ""
         sources = [path.read_text() for path in sorted(_WHEELS.glob("*.py"))]
-        return digest((_FORMAT, pin.name, pin.version, *pin.hashes, self.python, self.root, rules, *sources))
+        compiler = [self.compiler.id] if self.compiler else []
+        return digest((_FORMAT, pin.name, pin.version, *pin.hashes, self.python, self.root, rules, *sources, *compiler))
 
     def packed(self, pin: Pin) -> Packed:
         """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
@@ -83,19 +106,35 @@ class WheelPacker:
             return found or self._pack(pin, key, work)
 
     def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
-        # A build's own steps come first: they wait for each other. It counts for this thread, and what it starts.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
+        if self.patient:  # it counts for this thread, and what it starts
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
         self._install(pin, work)
-        said = self._said((sys.executable, "-c", _LAY_OUT, *([str(_TRIM)] if self.trim else [])), work, _ENVIRONMENT)
-        if said:
-            raise BuildError(f"{pin.name} {pin.version} cannot be laid out: {said}")
         layer, headers = work / "layers" / pin.name, work / "headers"
+        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
+        if self.compiler:
+            self._compile(self.compiler, layer, work)
+        self._lay_out(pin, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         aside = self._archive(headers, work / "headers.tar.zst", "headers") if headers.is_dir() else None
         kept = Packed(layer=packed, names=tuple(_names(layer)), headers=aside.blob if aside else None)
         files = {packed.blob.digest: work / "layer.tar.zst"}
         self.store.add(key, kept, files | ({aside.blob.digest: work / "headers.tar.zst"} if aside else {}))
         return kept
+
+    def _lay_out(self, pin: Pin, work: Path, program: str, *words: str) -> None:
+        said = self._said((sys.executable, "-c", program, *words), work, _ENVIRONMENT)
+        if said:
+            raise BuildError(f"{pin.name} {pin.version} cannot be laid out: {said}")
+
+    def _compile(self, compiler: Compiler, layer: Path, work: Path) -> None:
+        """Put bytecode beside the modules, which a compiler gets alone: libraries are most of a wheel."""
+        modules = [path.relative_to(layer) for path in layer.rglob("*.py")]
+        for module in modules:
+            (work / "modules" / module).parent.mkdir(parents=True, exist_ok=True)
+            (work / "modules" / module).hardlink_to(layer / module)
+        if modules:
+            compiler.compile(work / "modules", self.root, work / "bytecode")
+            shutil.copytree(work / "bytecode", layer, dirs_exist_ok=True)
 
     def _install(self, pin: Pin, work: Path) -> None:
         (work / "wheel.lock").write_text(pins_text([pin]))
@@ -125,8 +164,8 @@ class WheelPacker:
         """Pack the files of a folder in the order of their names, as root's, below a folder ``root``."""
         with target.open("wb") as file:
             compressed = Digested(file)
-            # A worker of its own compresses, while this thread hashes.
-            with zstandard.ZstdCompressor(level=_LEVEL, threads=1).stream_writer(
+            # Workers of its own compress, while this thread hashes; how many there are makes no other archive.
+            with zstandard.ZstdCompressor(level=_LEVEL, threads=1 if self.patient else -1).stream_writer(
                 cast(IO[bytes], compressed), closefd=False
             ) as compressor:
                 archive = Digested(compressor)

@@ -1,154 +1,82 @@
-"""Which layers this machine packs beside a build, what the build gets in their place, and in which order they stand."""
+"""Which layers this machine packs beside a build, and what the build gets in their place."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from tests.unit.builds import BASE, preparation_of, small_project, spec_of
-from tests.unit.conftest import cuda_pins, lock_for, pin
-from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.bakefile import Job, Options, StandIn, bake_file, exported, target_name
-from torchbake.build.buildx import Outcome
-from torchbake.build.composition import Composition, rank_by
-from torchbake.build.host_layers import HostLayers, HostWork, has_folder_of_its_own, packed_layers
-from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.build.wheel_packer import WheelPacker
+from tests.unit.build.packing import CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, host_of, job_of, keep, project_in
+from tests.unit.conftest import pin
+from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, target_name
+from torchbake.build.host_layers import HostLayers, packed_layers
+from torchbake.build.packable import has_folder_of_its_own
 from torchbake.core.files import write_text
-from torchbake.errors import BuildError, EngineError
-from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.lock.image_lock import find_lock, format_checked, lock_path
-from torchbake.lock.lockfile import Pin
+from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.layer_order import Layer
-from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Blob
 
-CPU, CUDA, DEVEL = (
-    "2.13.0-cpu-runtime-debian12",
-    "2.10.0-cuda12.8-cudnn9-runtime-debian12",
-    "2.10.0-cuda12.8-cudnn9-devel-debian12",
-)
-PACKED = ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"]
+OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = small_project(tmp_path / "project")
-    nvcc = pin("nvidia-cuda-nvcc-cu12", "12.8.93")
-    for name, more in ((CUDA, []), (DEVEL, [pin("ninja", "1.13"), nvcc])):
-        spec = spec_of(project, name)
-        assert isinstance(spec, ImageSpec)
-        write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))
-    return project
+    return project_in(tmp_path / "project")
 
 
 @pytest.fixture
 def host(project: Project, tmp_path: Path) -> Iterator[HostLayers]:
-    host = HostLayers(
-        store=LayerStore(folder=tmp_path / "layers"), pip=PipConfig(), root=project.root, folder=tmp_path / "stand-ins"
-    )
+    host = host_of(project, tmp_path)
     yield host
     host.stop()
-
-
-def job_of(project: Project, name: str) -> Job:
-    return preparation_of(project).job(spec_of(project, name), BASE)
-
-
-def blob(data: bytes) -> Blob:
-    return Blob(digest=sha256(data), size=len(data), media_type="application/vnd.oci.image.layer.v1.tar+zstd")
-
-
-@pytest.fixture
-def kept(project: Project, host: HostLayers) -> Callable[..., dict[str, bytes]]:
-    """Puts a layer for each wheel that is packed here into the store; their blobs by the names of the wheels."""
-
-    def keep(name: str, *files: str) -> dict[str, bytes]:
-        spec = spec_of(project, name)
-        lock = find_lock(project.root, spec)
-        assert lock
-        assert isinstance(spec, ImageSpec)
-        packer = WheelPacker(
-            store=host.store, pip=PipConfig(), python=spec.base.python, root="/nvidia", trim=True, indexes=spec.indexes
-        )
-        blobs = {each.name: _keep(packer, each, files) for each in lock.layers["nvidia"] if each.name in PACKED}
-        assert sorted(blobs) == PACKED
-        return blobs
-
-    return keep
-
-
-def _keep(packer: WheelPacker, wheel: Pin, files: tuple[str, ...]) -> bytes:
-    part = wheel.name.split("-")[1]
-    names = files or (f"nvidia/{part}/lib/lib{part}.so.12",)
-    layer, headers = archive(file(wheel.name)), zstandard.compress(archive(file(f"headers/nvidia/{part}/include/a.h")))
-    data, folder = zstandard.compress(layer), packer.store.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "layer").write_bytes(data)
-    (folder / "headers").write_bytes(headers)
-    packed = Packed(layer=Layer(blob=blob(data), diff_id=sha256(layer)), names=names, headers=blob(headers))
-    packer.store.add(packer.key(wheel), packed, {sha256(data): folder / "layer", sha256(headers): folder / "headers"})
-    return data
-
-
-def begun(host: HostLayers, project: Project, name: str) -> tuple[HostWork, StandIn]:
-    """What is packed here for an image, and what its build gets in place of the stage."""
-    work = host.begin(job_of(project, name))
-    assert work
-    assert work.job.stand_in
-    return work, work.job.stand_in
 
 
 def files_in(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-# --- what is packed here
+def test_an_image_without_wheels_is_all_buildkits(project: Project, host: HostLayers) -> None:
+    assert host.begin(job_of(project, "volume-permissions"), Build()) is None
 
 
-def test_an_image_without_nvidias_wheels_is_all_buildkits(project: Project, host: HostLayers) -> None:
-    assert host.begin(job_of(project, CPU)) is None
-    assert host.begin(job_of(project, "volume-permissions")) is None
-
-
-def test_wheels_that_no_rule_strips_are_packed_here_and_the_rest_is_locked_for_the_build(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
+@pytest.mark.parametrize(("name", "names"), [(CPU, ["torch"]), (CUDA, PACKED)])
+def test_wheels_that_no_rule_strips_are_packed_here(
+    name: str, names: list[str], project: Project, host: HostLayers
 ) -> None:
-    kept(CUDA)
-    work, stand_in = begun(host, project, CUDA)
-    assert sorted(work.layers) == PACKED
-    assert stand_in.rest
-    assert (stand_in.rest / "locks/nvidia.lock").read_text().startswith("nvidia-nccl-cu12==2.27.5 \\\n    --hash")
+    keep(host, job_of(project, name))
+    work, _ = begun(host, job_of(project, name))
+    assert sorted(wheel.pin.name for wheel in work.layers) == names
 
 
-def test_a_runtime_image_need_not_wait_for_the_names_of_files(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
-) -> None:
-    kept(CUDA)
-    _, stand_in = begun(host, project, CUDA)
-    folder = stand_in.folder
-    assert files_in(folder) == set()
-    assert sorted(path.name for path in (folder / "layers").iterdir()) == PACKED
-    assert all((folder / "layers" / name / "nvidia").is_dir() for name in PACKED)
-    assert (folder / "headers").is_dir()
+def test_what_is_stripped_is_locked_for_the_build(project: Project, host: HostLayers) -> None:
+    keep(host, job_of(project, CUDA))
+    _, stand_ins = begun(host, job_of(project, CUDA))
+    assert stand_ins["nvidia"].rest is None
+    rest = stand_ins["torch"].rest
+    assert rest
+    assert (rest / "locks/torch.lock").read_text().startswith("triton==3.6.0 \\\n    --hash")
 
 
-def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
-) -> None:
-    kept(DEVEL)
-    _, stand_in = begun(host, project, DEVEL)
-    folder = stand_in.folder
+def test_a_runtime_image_need_not_wait_for_the_names_of_files(project: Project, host: HostLayers) -> None:
+    keep(host, job_of(project, CUDA))
+    _, stand_ins = begun(host, job_of(project, CUDA))
+    for stage, names, place in (("nvidia", NVIDIA, "nvidia"), ("torch", ["torch"], "torch")):
+        folder = stand_ins[stage].folder
+        assert files_in(folder) == set()
+        assert sorted(path.name for path in (folder / "layers").iterdir()) == names
+        assert all((folder / "layers" / name / place).is_dir() for name in names)
+        assert (folder / "headers").is_dir()
+
+
+def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(project: Project, host: HostLayers) -> None:
+    keep(host, job_of(project, DEVEL))
+    _, stand_ins = begun(host, job_of(project, DEVEL))
+    folder = stand_ins["nvidia"].folder
     assert files_in(folder) == {
-        "headers/nvidia/cuda/include/a.h", "headers/nvidia/cudnn/include/a.h",
-        "layers/nvidia-cuda-runtime-cu12/nvidia/cuda/lib/libcuda.so.12",
-        "layers/nvidia-cudnn-cu12/nvidia/cudnn/lib/libcudnn.so.12",
-    }  # fmt: skip
-    assert all(path.stat().st_size == 0 for path in (folder / "layers").rglob("*.so.12"))
+        *(f"headers/nvidia/{part}/include/a.h" for part in ("cuda", "cudnn", "nccl")),
+        *(f"layers/{name}/nvidia/{name.split('-')[1]}/lib/lib{name}.so" for name in NVIDIA),
+    }
+    assert all(path.stat().st_size == 0 for path in (folder / "layers").rglob("*.so"))
+    assert files_in(stand_ins["torch"].folder) == {"headers/torch/include/a.h", "layers/torch/torch/lib/libtorch.so"}
 
 
 @pytest.mark.parametrize(
@@ -164,163 +92,74 @@ def test_old_wheels_of_cusparselt_have_a_folder_beside_nvidias(name: str, versio
     assert has_folder_of_its_own(pin(name, version)) == odd
 
 
-@pytest.mark.parametrize(
-    "line", ["COPY --from=nvidia /layers /mine", "RUN --mount=type=bind,from=nvidia,target=/run/nvidia true"]
-)
-def test_a_template_of_ones_own_that_takes_of_the_stage_gets_the_stage(
-    project: Project, host: HostLayers, line: str
+@pytest.mark.parametrize("stage", ["nvidia", "torch"])
+@pytest.mark.parametrize("line", ["COPY --from={} /layers /mine", "RUN --mount=type=bind,from={},target=/run/it true"])
+def test_a_template_of_ones_own_that_takes_of_a_stage_gets_that_stage(
+    project: Project, host: HostLayers, line: str, stage: str
 ) -> None:
     write_text(
         project.root / "templates/pytorch.Dockerfile.j2",
-        f'{{% extends "pytorch.Dockerfile.j2" %}}{{% block before_user %}}\n{line}\n{{% endblock %}}',
+        '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\n' + line.format(stage) + "\n{% endblock %}",
     )
-    assert host.begin(job_of(project, CUDA)) is None
+    keep(host, job_of(project, CUDA))
+    _, stand_ins = begun(host, job_of(project, CUDA))
+    assert set(stand_ins) == {"nvidia", "torch"} - {stage}
 
 
-def test_files_that_are_not_nvidias_are_an_error(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
+@pytest.mark.parametrize("files", [("nvidia/a.so", "other/b.so"), ("torch/a.py", "nvidia/b.py")])
+def test_files_that_another_layer_may_have_are_an_error(
+    project: Project, host: HostLayers, files: tuple[str, ...]
 ) -> None:
-    kept(CUDA, "nvidia/a.so", "other/b.so")
-    work = host.begin(job_of(project, CUDA))
-    assert work
-    with pytest.raises(BuildError, match="not NVIDIA's"):
+    keep(host, job_of(project, CUDA), *files)
+    work, _ = begun(host, job_of(project, CUDA))
+    with pytest.raises(BuildError, match="has files where another layer's may be"):
         packed_layers(work.layers)
+
+
+def test_a_layer_is_another_one_for_another_base(project: Project, host: HostLayers) -> None:
+    """The bytecode may be: Python of another day may compile otherwise. NVIDIA's wheels have none."""
+    job = job_of(project, CUDA)
+    other = replace(job, base=replace(job.base, digest=f"sha256:{'e' * 64}"))
+    keep(host, job)
+    begun(host, job)
+    work, _ = begun(host, other)
+    failed = {wheel.pin.name: wheel.packed.exception() is not None for wheel in work.layers}
+    assert failed == {**dict.fromkeys(NVIDIA, False), "torch": True}
 
 
 # --- what the build is told
 
 
-def test_the_build_takes_the_stand_in_for_its_stage(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]]
-) -> None:
-    kept(CUDA)
-    work, stand_in = begun(host, project, CUDA)
-    options = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
-    plan = bake_file([work.job], options, project.root, {CUDA: {}})
+def test_the_build_takes_the_stand_ins_for_its_stages(project: Project, host: HostLayers) -> None:
+    keep(host, job_of(project, CUDA))
+    work, stand_ins = begun(host, job_of(project, CUDA))
+    plan = bake_file([work.job], OPTIONS, project.root, {CUDA: {}})
     name = target_name(work.job.spec)
     assert plan["group"]["default"]["targets"] == [name]
-    own, whole, rest = (plan["target"][each] for each in (name, f"{name}-nvidia", f"{name}-rest"))
-    assert own["contexts"]["nvidia"] == f"target:{name}-nvidia"
+    own, whole, rest = (plan["target"][each] for each in (name, f"{name}-torch", f"{name}-torch-rest"))
+    assert own["contexts"]["nvidia"] == str(stand_ins["nvidia"].folder)
+    assert own["contexts"]["torch"] == f"target:{name}-torch"
     assert own["output"] == [f"{exported()},dest=/out/{name}"]
-    assert (whole["context"], whole["contexts"]) == (str(stand_in.folder), {"rest": f"target:{name}-rest"})
-    assert (rest["target"], rest["contexts"]["locks"]) == ("nvidia", str(stand_in.rest))
+    assert (whole["context"], whole["contexts"]) == (
+        str(stand_ins["torch"].folder), {"rest": f"target:{name}-torch-rest"},
+    )  # fmt: skip
+    assert (rest["target"], rest["contexts"]["locks"]) == ("torch", str(stand_ins["torch"].rest))
     assert whole["output"] == rest["output"] == ["type=cacheonly"]
-    assert {key: own["contexts"][key] for key in own["contexts"] if key != "nvidia"} == {
+    assert {key: own["contexts"][key] for key in own["contexts"] if key not in stand_ins} == {
         key: rest["contexts"][key] for key in rest["contexts"] if key != "locks"
     }
 
 
-# --- how it is put together
-
-WHEELS = ("nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-nccl-cu12")
-STEPS = [
-    "bootstrap",
-    "RUN python",
-    *(f"COPY /layers/{name} /nvidia # buildkit" for name in WHEELS),
-    "COPY /layers/torch /pytorch # buildkit",
-    "COPY /layers/triton /pytorch # buildkit",
-    "COPY /links /pytorch # buildkit",
-    "COPY /opt/venv /opt/venv # buildkit",
-]
-
-
-def export_to(export: Path) -> Callable[[Job], Outcome]:
-    def build(job: Job) -> Outcome:
-        history = [{"created_by": step} for step in STEPS]
-        layers = [archive(file("layer", step.encode())) for step in STEPS]
-        digest = put(Layout(folder=export), *layers, config={"history": history})
-        return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
-
-    return build
-
-
-def steps_of(layout: Layout, digest: str) -> list[str]:
-    manifest = layout.find(digest)
-    assert manifest
-    return [step["created_by"] for step in json.loads(layout.path(manifest.config.digest).read_text())["history"]]
-
-
-def test_wheels_stand_below_the_base_and_cudas_own_lowest(project: Project, tmp_path: Path) -> None:
-    composition = Composition(root=project.root, host=None)
-    export = tmp_path / "export"
-    outcome = composition.build(job_of(project, CUDA), export, export_to(export))
-    assert steps_of(Layout(folder=export), outcome.digests[0]) == [*STEPS[2:8], *STEPS[:2], STEPS[8]]
-
-
-def test_compilers_are_above_what_a_runtime_image_has_too(project: Project) -> None:
-    lock = find_lock(project.root, spec_of(project, DEVEL))
-    assert lock
-    rank = rank_by(lock)
-    compilers = rank("COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia # buildkit")
-    links, headers = rank("COPY /links /pytorch # buildkit"), rank("COPY /headers /nvidia # buildkit")
-    assert compilers is not None
-    assert links is not None
-    assert compilers > links == headers
-    assert rank("COPY /usr/local/cuda /usr/local/cuda # buildkit") is None
-
-
-def test_layers_that_were_packed_here_are_in_the_image(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
-) -> None:
-    blobs, export = kept(CUDA), tmp_path / "export"
-    outcome = Composition(root=project.root, host=host).build(job_of(project, CUDA), export, export_to(export))
-    manifest = Layout(folder=export).find(outcome.digests[0])
-    assert manifest
-    assert {sha256(data) for data in blobs.values()} < {layer.digest for layer in manifest.layers}
-    for data in blobs.values():
-        assert Layout(folder=export).path(sha256(data)).read_bytes() == data
-
-
-def test_what_cannot_be_packed_here_is_built_by_buildkit(project: Project, host: HostLayers, tmp_path: Path) -> None:
-    said, export, jobs = list[str](), tmp_path / "export", list[Job]()
-
-    def build(job: Job) -> Outcome:
-        jobs.append(job)
-        return export_to(export)(job)
-
-    host.store.folder.write_text("a file, where the folder would be")
-    outcome = Composition(root=project.root, host=host, say=said.append).build(job_of(project, CUDA), export, build)
-    assert [bool(job.stand_in) for job in jobs] == [True, False]
-    assert outcome.ok
-    assert sorted(steps_of(Layout(folder=export), outcome.digests[0])) == sorted(STEPS)
-    assert "BuildKit makes all layers, as this machine cannot:" in said[0]
-
-
-def test_a_failed_build_is_told_as_it_is(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
-) -> None:
-    kept(CUDA)
-    failed = Outcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
-    composition = Composition(root=project.root, host=host)
-    assert composition.build(job_of(project, CUDA), tmp_path / "export", lambda job: failed) is failed
-
-
-def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
-) -> None:
-    blobs, export, handed = kept(CUDA), tmp_path / "export", list[list[str]]()
-
-    def ahead(layout: Layout, digest: str) -> None:
-        manifest = layout.find(digest)
-        assert manifest
-        handed.append([layer.digest for layer in manifest.layers])
-
-    composition = Composition(root=project.root, host=host, ahead=ahead)
-    outcome = composition.build(job_of(project, CUDA), export, export_to(export))
-    assert handed == [[sha256(blobs[name]) for name in PACKED]]
-    manifest = Layout(folder=export).find(outcome.digests[0])
-    assert manifest
-    assert [layer.digest for layer in manifest.layers][: len(PACKED)] == handed[0]
-
-
-def test_an_engine_that_takes_nothing_ahead_fails_no_build(
-    project: Project, host: HostLayers, kept: Callable[..., dict[str, bytes]], tmp_path: Path
-) -> None:
-    kept(CUDA)
-
-    def ahead(layout: Layout, digest: str) -> None:
-        raise EngineError("no space left")
-
-    export = tmp_path / "export"
-    composition = Composition(root=project.root, host=host, ahead=ahead)
-    assert composition.build(job_of(project, CUDA), export, export_to(export)).ok
+def test_bytecode_is_made_by_the_images_builder_and_comes_as_files(project: Project, tmp_path: Path) -> None:
+    job = job_of(project, CPU)
+    plan = bytecode_file(
+        job, OPTIONS, project.root, {}, sources=tmp_path / "from", final="/pytorch", folder=tmp_path / "to"
+    )
+    name = target_name(job.spec)
+    assert plan["group"]["default"]["targets"] == [f"{name}-bytecode"]
+    own, builder = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-builder"]
+    assert own["contexts"]["builder"] == f"target:{name}-builder"
+    assert own["contexts"]["sources"] == str(tmp_path / "from")
+    assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
+    assert "wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
+    assert (builder["target"], builder["output"]) == ("builder", ["type=cacheonly"])

@@ -37,7 +37,7 @@ class Bench:
             preparation=preparation,
             options=Options(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee", epoch=1),
             apt=AptConfig(),
-            compression="zstd",
+            compression="gzip",  # all of it by BuildKit
             builders=builders,
             logs=self.logs,
         )

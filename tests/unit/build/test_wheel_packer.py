@@ -1,7 +1,11 @@
 """A wheel as a layer, by the real uv, from a folder of wheels: its files, its digests, and what decides them."""
 
+import base64
+import compileall
 import hashlib
 import io
+import marshal
+import shutil
 import tarfile
 import threading
 from dataclasses import replace
@@ -12,7 +16,7 @@ import zstandard
 
 from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.build.wheel_packer import WheelPacker
+from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -42,6 +46,13 @@ def members(packer: WheelPacker, digest: str) -> list[tarfile.TarInfo]:
     data = zstandard.ZstdDecompressor().decompressobj().decompress(packer.store.path(digest).read_bytes())
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         return archive.getmembers()
+
+
+def members_text(packer: WheelPacker, digest: str) -> dict[str, bytes]:
+    """What the files of a layer hold, by their names."""
+    data = zstandard.ZstdDecompressor().decompressobj().decompress(packer.store.path(digest).read_bytes())
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return {info.name: file.read() for info in archive if (file := archive.extractfile(info))}
 
 
 def names(packer: WheelPacker, packed: Packed) -> set[str]:
@@ -109,6 +120,48 @@ def test_another_hash_python_root_or_trimming_is_another_layer(tmp_path: Path) -
     others = [replace(packs, python="3.13"), replace(packs, root="/other"), replace(packs, trim=False)]
     keys = {packs.key(pin), packs.key(replace(pin, hashes=("sha256:" + "0" * 64,))), *(one.key(pin) for one in others)}
     assert len(keys) == 5
+
+
+def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpreter(tmp_path: Path) -> None:
+    files = {
+        "torch/__init__.py": b"x = 1\n",
+        "torch/lib/libtorch.so": b"\x7fELF",
+        "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch:main\n",
+    }
+    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    given = list[list[str]]()
+
+    def compile_(sources: Path, final: str, folder: Path) -> None:
+        given.append(sorted(path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()))
+        shutil.copytree(sources, folder)
+        compileall.compile_dir(folder, stripdir=str(folder), prependdir=final, quiet=2)
+
+    compiler = Compiler(id="this one", compile=compile_)
+    packs = replace(packer(tmp_path), root="/pytorch", compiler=compiler, patient=False)
+    blob = packs.packed(pin).layer.blob.digest
+    assert given == [["torch/__init__.py"]]
+    (bytecode,) = [name for name in members_text(packs, blob) if name.endswith(".pyc")]
+    code = marshal.loads(members_text(packs, blob)[bytecode][16:])
+    assert code.co_filename == "/pytorch/torch/__init__.py"
+    script = members_text(packs, blob)["pytorch/bin/torchrun"]
+    assert script.startswith(b"#!/opt/venv/bin/python\n")
+    record = members_text(packs, blob)["pytorch/torch-2.10.0.dist-info/RECORD"].decode()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(script).digest()).rstrip(b"=").decode()
+    assert f"bin/torchrun,sha256={digest},{len(script)}" in record.splitlines()
+    assert packs.key(pin) != replace(packs, compiler=replace(compiler, id="another")).key(pin)
+
+
+def test_a_compiler_that_fails_is_told_and_nothing_is_kept(tmp_path: Path) -> None:
+    files = {"torch/__init__.py": b"x = 1\n"}
+    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+
+    def compile_(sources: Path, final: str, folder: Path) -> None:
+        raise BuildError("no builder")
+
+    packs = replace(packer(tmp_path), root="/pytorch", compiler=Compiler(id="none", compile=compile_))
+    with pytest.raises(BuildError, match="no builder"):
+        packs.packed(pin)
+    assert packs.store.find(packs.key(pin)) is None
 
 
 def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""A project with images whose layers this machine packs, a store that has them already, and a build in memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zstandard
+
+from tests.unit.builds import BASE, preparation_of, small_project, spec_of
+from tests.unit.conftest import cuda_pins, lock_for, pin
+from tests.unit.layouts import archive, file, put, sha256
+from torchbake.build.bakefile import Job, StandIn
+from torchbake.build.buildx import Outcome
+from torchbake.build.host_layers import HostLayers, HostWork
+from torchbake.build.layer_store import LayerStore, Packed
+from torchbake.build.packable import packable
+from torchbake.build.wheel_packer import WheelPacker
+from torchbake.core.files import write_text
+from torchbake.errors import BuildError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.image_lock import find_lock, format_checked, lock_path
+from torchbake.lock.lockfile import Pin
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Blob
+from torchbake.render.dockerfile import dockerfile_path
+
+CPU, CUDA, DEVEL = (
+    "2.13.0-cpu-runtime-debian12",
+    "2.10.0-cuda12.8-cudnn9-runtime-debian12",
+    "2.10.0-cuda12.8-cudnn9-devel-debian12",
+)
+NVIDIA = ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-nccl-cu12"]
+PACKED = [*NVIDIA, "torch"]
+
+
+def project_in(folder: Path) -> Project:
+    """The small project with locks of its CUDA images too."""
+    project = small_project(folder)
+    nvcc = pin("nvidia-cuda-nvcc-cu12", "12.8.93")
+    for name, more in ((CUDA, []), (DEVEL, [pin("ninja", "1.13"), nvcc])):
+        spec = spec_of(project, name)
+        assert isinstance(spec, ImageSpec)
+        write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))
+    return project
+
+
+def host_of(project: Project, folder: Path) -> HostLayers:
+    store = LayerStore(folder=folder / "layers")
+    return HostLayers(store=store, pip=PipConfig(), root=project.root, folder=folder / "stand-ins")
+
+
+def job_of(project: Project, name: str) -> Job:
+    return preparation_of(project).job(spec_of(project, name), BASE)
+
+
+def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
+    """Put a layer for each wheel that is packed here into the store; their blobs by the names of the wheels."""
+    spec, lock = job.spec, find_lock(host.root, job.spec)
+    assert lock
+    assert isinstance(spec, ImageSpec)
+    parts = packable(spec, lock, dockerfile_path(host.root, spec).read_text())
+    return {pin.name: _keep(host._packer(job, part.stage), pin, files) for part in parts for pin in part.pins}
+
+
+def _keep(packer: WheelPacker, wheel: Pin, files: tuple[str, ...]) -> bytes:
+    part = wheel.name if wheel.name == "torch" else f"nvidia/{wheel.name.split('-')[1]}"
+    names = files or (f"{part}/lib/lib{wheel.name}.so",)
+    layer, headers = archive(file(wheel.name)), zstandard.compress(archive(file(f"headers/{part}/include/a.h")))
+    data, folder = zstandard.compress(layer), packer.store.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "layer").write_bytes(data)
+    (folder / "headers").write_bytes(headers)
+    packed = Packed(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names, headers=_blob(headers))
+    packer.store.add(packer.key(wheel), packed, {sha256(data): folder / "layer", sha256(headers): folder / "headers"})
+    return data
+
+
+def _blob(data: bytes) -> Blob:
+    return Blob(digest=sha256(data), size=len(data), media_type="application/vnd.oci.image.layer.v1.tar+zstd")
+
+
+def begun(host: HostLayers, job: Job) -> tuple[HostWork, dict[str, StandIn]]:
+    """What is packed here for an image, and what its build gets in place of its stages."""
+    work = host.begin(job, Build())
+    assert work
+    return work, dict(work.job.stand_ins)
+
+
+@dataclass
+class Build:
+    """A build by BuildKit: it exports a layer for each step, or fails; bytecode it never has to make, but to refuse."""
+
+    export: Path = Path()
+    steps: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    jobs: list[Job] = field(default_factory=list)
+    on_image: Callable[[], None] = lambda: None
+
+    def image(self, job: Job) -> Outcome:
+        self.jobs.append(job)
+        self.on_image()
+        if self.outcome:
+            return self.outcome
+        history = [{"created_by": step} for step in self.steps]
+        layers = [archive(file("layer", step.encode())) for step in self.steps]
+        digest = put(Layout(folder=self.export), *layers, config={"history": history})
+        return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
+
+    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
+        raise BuildError("there is no builder here")

@@ -1,0 +1,68 @@
+"""What BuildKit does for one image: its build, and the bytecode of what is packed beside it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, target_name
+from torchbake.build.buildkit_progress import Progress, Step
+from torchbake.build.buildx import Builder, Outcome
+from torchbake.core.files import write_text
+from torchbake.errors import BuildError
+
+# What BuildKit says when it has lost track of a step that builds share, which it does now and then:
+# https://github.com/moby/buildkit/issues/3635
+_LOST_TRACK = "failed to get state for index"
+OnStep = Callable[[Progress, list[Step]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bakery:
+    """Runs the builds of one image. ``log`` is where BuildKit's words go; other files are written beside it.
+
+    ``again`` is told why something is built once more.
+    """
+
+    builder: Builder
+    root: Path
+    options: Options
+    secrets: Mapping[str, Path]
+    log: Path
+    on_step: OnStep
+    again: Callable[[str], None]
+
+    def image(self, job: Job) -> Outcome:
+        """Build an image as the options say."""
+        file = bake_file([job], self.options, self.root, {job.spec.id: self.secrets})
+        return self._built(file, target_name(job.spec), self.log, self.on_step)
+
+    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
+        """Compile the Python files of ``sources``, as if below ``final``, into ``folder``, by the image's Python.
+
+        Raises BuildError.
+        """
+        file = bytecode_file(
+            job, self.options, self.root, self.secrets, sources=sources, final=final, folder=folder
+        )  # fmt: skip
+        log = self.log.with_name(f"{self.log.stem}-bytecode.log")
+        outcome = self._built(file, f"{target_name(job.spec)}-bytecode", log, lambda progress, steps: None)
+        if not outcome.ok:
+            raise BuildError(f"bytecode cannot be made: {outcome.errors[0].strip()}")
+
+    def _built(self, file: Mapping[str, Any], target: str, log: Path, on_step: OnStep) -> Outcome:
+        """Run a target, once more where BuildKit fails by a fault of its own."""
+        bake = log.with_suffix(".bake.json")
+        write_text(bake, json.dumps(file, indent=2) + "\n")
+        outcome = self.builder.build(bake, target, log, on_step)
+        if not says(outcome, _LOST_TRACK) or self.builder.stopped:
+            return outcome
+        self.again("BuildKit lost track of a step that images share: once more")
+        second = self.builder.build(bake, target, log, on_step)
+        return replace(second, seconds=outcome.seconds + second.seconds)
+
+
+def says(outcome: Outcome, words: str) -> bool:
+    """Whether a failure is told in these words."""
+    return not outcome.ok and any(words in line.lower() for line in (*outcome.errors, *outcome.tail))
