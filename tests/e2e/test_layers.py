@@ -39,12 +39,14 @@ NVIDIA = {
     "nvidia-nccl-cu12": "2.99.3",
 }
 
+PACKED = len(NVIDIA) + 1  # torch; triton is stripped, which the build does
+
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels: torch, which has a module of the name alone, and what it needs of NVIDIA's."""
+    """A folder of wheels: torch, which has a module, a program and a header, and what it needs."""
     folder = tmp_path_factory.mktemp("wheels")
-    library = Path("/bin/true").read_bytes()  # NCCL's is stripped, which takes a real one
+    library = Path("/bin/true").read_bytes()  # triton's is stripped, which takes a real one
     for name, version in NVIDIA.items():
         part = name.removeprefix("nvidia-").removesuffix("-cu12").replace("-", "_")
         write_wheel(
@@ -55,8 +57,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"nvidia/{part}/include/{part}.h": b"#pragma once\n",
             },
         )  # fmt: skip
-    torch = {"torch/__init__.py": b"__version__ = '2.99.0'\n", "torch/lib/libtorch.so": library}
-    write_wheel(folder, "torch", "2.99.0", torch, needs=[f"{name}=={version}" for name, version in NVIDIA.items()])
+    torch = {
+        "torch/__init__.py": b"__version__ = '2.99.0'\n",
+        "torch/run.py": b"def main():\n    print('run')\n",
+        "torch/lib/libtorch.so": library,
+        "torch/include/torch.h": b"#pragma once\n",
+        "torch-2.99.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\n",
+    }
+    needs = ["triton==3.99.0", *(f"{name}=={version}" for name, version in NVIDIA.items())]
+    write_wheel(folder, "torch", "2.99.0", torch, needs=needs)
+    triton = {"triton/__init__.py": b"__version__ = '3.99.0'\n", "triton/_C/libtriton.so": library}
+    write_wheel(folder, "triton", "3.99.0", triton)
     return folder
 
 
@@ -166,14 +177,15 @@ def test_the_files_are_those_of_its_dockerfile(empty: Site, engine: docker.Docke
     assert packed == empty.blobs()
     assert sorted(ours) == sorted(theirs)
     assert [path for path in ours if ours[path] != theirs[path]] == []
-    assert any("libcublas" in path for path in ours)
+    for name in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
+        assert any(name in path for path in ours), name
 
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
     first = layers_of(engine, empty.built(RUNTIME))
     blobs = {path.name: path.stat().st_mtime_ns for path in empty.blobs()}
     second = layers_of(engine, empty.built(DEVEL))
-    shared = len(NVIDIA) + 2  # torch, and the links to NVIDIA's
+    shared = len(NVIDIA) + 3  # torch, triton, and the links to NVIDIA's
     assert first[:shared] == second[:shared]
     assert {path.name: path.stat().st_mtime_ns for path in empty.blobs()} == blobs
 
@@ -192,7 +204,7 @@ def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: S
             "size"
         ]
     empty.built(RUNTIME)
-    assert len(empty.records()) == len(NVIDIA) - 1  # NCCL's is stripped, which the build does
+    assert len(empty.records()) == PACKED
     assert not list(empty.store.glob(".packing-*"))
 
 
@@ -200,7 +212,7 @@ def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         done = list(pool.map(empty.build, (RUNTIME, DEVEL)))
     assert [each.returncode for each in done] == [0, 0], done[0].stderr + done[1].stderr
-    assert len(empty.records()) == len(NVIDIA) - 1
+    assert len(empty.records()) == PACKED
     assert not list(empty.store.glob(".packing-*"))
 
 

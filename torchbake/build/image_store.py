@@ -71,8 +71,13 @@ class Store:
             self._load(layout, digest)
 
     def forget_ahead(self) -> None:
-        """Remove the images that were handed over ahead; whatever stands on their layers keeps these."""
-        self.engine.remove(self.ahead)
+        """Remove the images that were handed over ahead; whatever stands on their layers keeps these.
+
+        What cannot be removed, as another build is at it too, fails no build: it has no name, and `prune` finds it.
+        """
+        for digest in self.ahead:
+            with contextlib.suppress(EngineError):
+                self.engine.remove([digest])
         self.ahead.clear()
 
     def _load(self, layout: Layout, digest: str) -> None:
