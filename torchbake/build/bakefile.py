@@ -73,10 +73,10 @@ COPY --from=rest /headers /headers
 """
 # By the image's own Python: another one's bytecode is of no use.
 _BYTECODE = """\
-FROM builder AS compiler
+FROM python AS compiler
 RUN --mount=type=bind,from=layers,source=/wheels,target=/run/layers/wheels \\
     --mount=type=bind,from=sources,target=/run/sources \\
-    PYTHONPATH=/run/layers /opt/venv/bin/python -m wheels bytecode /run/sources /bytecode {root}
+    PYTHONPATH=/run/layers python3 -m wheels bytecode /run/sources /bytecode {root}
 
 FROM scratch
 COPY --from=compiler /bytecode /
@@ -103,18 +103,18 @@ def bytecode_file(
     ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it.
     """
     name = target_name(job.spec)
-    builder = _inner(_target(job, options, root, secrets)) | {"target": "builder"}
+    python = _inner(_target(job, options, root, secrets)) | {"target": "python"}
     layers = str(TOOLKIT / "layers")
     own: dict[str, Any] = {
         "context": str(sources),
-        "contexts": {"builder": f"target:{name}-builder", "sources": str(sources), "layers": layers},
+        "contexts": {"python": f"target:{name}-python", "sources": str(sources), "layers": layers},
         "dockerfile-inline": _BYTECODE.format(root=final),
         "args": {},
         "output": [f"type=local,dest={folder}"],
         "attest": list(_NO_PROVENANCE),
         **({"no-cache": True} if options.no_cache else {}),
     }
-    return _file({f"{name}-bytecode": own, f"{name}-builder": builder}, [f"{name}-bytecode"], options)
+    return _file({f"{name}-bytecode": own, f"{name}-python": python}, [f"{name}-bytecode"], options)
 
 
 def _file(targets: dict[str, Any], default: list[str], options: Options) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import Compiling, HostLayers, HostWork, packed_layers
+from torchbake.build.host_layers import Compiling, HostLayers, HostWork, Packing, packed_layers
 from torchbake.build.layer_store import LayerStore, linked
 from torchbake.build.packable import STAGES, has_folder_of_its_own, is_stripped
 from torchbake.errors import BuildError, TorchbakeError
@@ -91,12 +91,11 @@ class Composition:
         if self.ahead is None or lock is None:
             return
         rank, layout = rank_by(lock), Layout(folder=folder)
-        ranks = {wheel: rank(wheel.command) or 0 for wheel in work.layers}
+        wheels = sorted(work.layers, key=lambda wheel: (rank(wheel.command) or 0, wheel.command))
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
-            for step in sorted(set(ranks.values())):
-                lower = [wheel for wheel in work.layers if ranks[wheel] <= step]
-                self.ahead(layout, _lowest(layout, store, packed_layers(lower), rank))
+            for lower in _steps(wheels):
+                self.ahead(layout, _lowest(layout, store, packed_layers(lower)))
 
     def _finished(
         self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Layer]
@@ -131,11 +130,21 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
     return rank
 
 
-def _lowest(layout: Layout, store: LayerStore, layers: Mapping[str, Layer], rank: Callable[[str], int | None]) -> str:
-    """An image of these layers alone, written into a layout; its digest. Other images stand on it as they are."""
+def _steps(wheels: Packing) -> Iterator[Packing]:
+    """The lowest of these, more of them each time: as many as are packed by then."""
+    number = 0
+    while number < len(wheels):
+        wheels[number].packed.result()
+        while number < len(wheels) and wheels[number].packed.done():
+            number += 1
+        yield wheels[:number]
+
+
+def _lowest(layout: Layout, store: LayerStore, layers: Mapping[str, Layer]) -> str:
+    """An image of these layers alone, from the lowest up, written into a layout; its digest. Others stand on it."""
     for layer in layers.values():
         linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
-    manifest, config = image_of(sorted(layers.items(), key=lambda item: (rank(item[0]) or 0, item[0])))
+    manifest, config = image_of([*layers.items()])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
     return manifest.digest

@@ -33,7 +33,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.render.dockerfile import dockerfile_path
 
-_SIDE_BY_SIDE = 3  # one waits for its download, while two cores pack
+_SIDE_BY_SIDE = 4  # some wait for their download, while two cores pack
 _URGENT = 4  # torch's layer, and handing over, of two images: who hands over waits only for what began before
 
 

@@ -150,16 +150,16 @@ def test_the_build_takes_the_stand_ins_for_its_stages(project: Project, host: Ho
     }
 
 
-def test_bytecode_is_made_by_the_images_builder_and_comes_as_files(project: Project, tmp_path: Path) -> None:
+def test_bytecode_is_made_by_the_images_python_and_comes_as_files(project: Project, tmp_path: Path) -> None:
     job = job_of(project, CPU)
     plan = bytecode_file(
         job, OPTIONS, project.root, {}, sources=tmp_path / "from", final="/pytorch", folder=tmp_path / "to"
     )
     name = target_name(job.spec)
     assert plan["group"]["default"]["targets"] == [f"{name}-bytecode"]
-    own, builder = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-builder"]
-    assert own["contexts"]["builder"] == f"target:{name}-builder"
+    own, python = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-python"]
+    assert own["contexts"]["python"] == f"target:{name}-python"
     assert own["contexts"]["sources"] == str(tmp_path / "from")
     assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
     assert "wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
-    assert (builder["target"], builder["output"]) == ("builder", ["type=cacheonly"])
+    assert (python["target"], python["output"]) == ("python", ["type=cacheonly"])
