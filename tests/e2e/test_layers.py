@@ -177,8 +177,8 @@ def test_the_files_are_those_of_its_dockerfile(empty: Site, engine: docker.Docke
     assert packed == empty.blobs()
     assert sorted(ours) == sorted(theirs)
     assert [path for path in ours if ours[path] != theirs[path]] == []
-    for name in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
-        assert any(name in path for path in ours), name
+    for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
+        assert any(file in path for path in ours), file
 
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
