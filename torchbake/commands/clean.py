@@ -50,7 +50,7 @@ def run(args: Arguments) -> int:
 def _layers(*, dry_run: bool) -> list[Freed]:
     folder = layers_folder()
     size = size_of(folder) if dry_run else LayerStore(folder=folder).clean()
-    return [Freed(what="layers of NVIDIA's wheels, of all projects", folder=str(folder), bytes=size)]
+    return [Freed(what="layers of wheels, of all projects", folder=str(folder), bytes=size)]
 
 
 def _of_project(matrix: Path, *, dry_run: bool) -> list[Freed]:
