@@ -31,7 +31,7 @@ from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
-from torchbake.render.dockerfile import dockerfile_path
+from torchbake.render.dockerfile import dockerfile_path, render
 
 _SIDE_BY_SIDE = 4  # some wait for their download, while two cores pack
 _URGENT = 4  # torch's layer, and handing over, of two images: who hands over waits only for what began before
@@ -118,7 +118,9 @@ class HostLayers:
         spec, lock = job.spec, find_lock(self.root, job.spec)
         if not isinstance(spec, ImageSpec) or lock is None:
             return ()
-        return packable(spec, lock, dockerfile_path(self.root, spec).read_text())
+        if dockerfile_path(self.root, spec).read_text() != render(spec, lock):
+            return ()  # a template of the user's own: its steps may want torch, which is not there while it is built
+        return packable(spec, lock)
 
     def _begun(self, job: Job, part: Part, compiling: Compiling) -> list[Wheel]:
         packer = self._packer(job, part.stage, compiling)

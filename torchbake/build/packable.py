@@ -1,4 +1,4 @@
-"""Which wheels' layers this machine can pack beside a build: by their names, and by what a Dockerfile takes of them."""
+"""Which wheels' layers this machine can pack beside a build, by their names."""
 
 import re
 import tomllib
@@ -17,14 +17,10 @@ _CUSPARSELT_IN_NVIDIA = Version("0.7")  # older ones have a folder `cusparselt`
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage of a Dockerfile that installs wheels, each a layer below ``root``. Its name is that of the lock's part.
-
-    ``others`` is what else takes of the stage, and gets what it needs of what stands in for it.
-    """
+    """A stage of a Dockerfile that installs wheels, each a layer below ``root``. It has the name of the lock's part."""
 
     name: Layer
     root: str
-    others: tuple[str, ...] = ()
     bytecode: bool = False
 
     def command(self, pin: Pin) -> str:
@@ -40,20 +36,8 @@ class Stage:
         ours = (name.startswith("nvidia/") or name.partition("/")[0].endswith(".dist-info") for name in names)
         return all(ours) if self.root == "/nvidia" else not any(name.startswith("nvidia/") for name in names)
 
-    def lines(self, pins: tuple[Pin, ...]) -> set[str]:
-        """The lines of a Dockerfile that take of the stage, where no template of the user's own does."""
-        copies = {f"COPY --link --from={self.name} /layers/{pin.name} {self.root}" for pin in pins}
-        return {*self.others, *copies, f"COPY --link --from={self.name} /headers {self.root}"}
 
-
-NVIDIA = Stage(
-    name="nvidia",
-    root="/nvidia",
-    others=(
-        "--mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \\",
-        "--mount=type=bind,from=nvidia,source=/headers,target=/run/headers \\",
-    ),
-)
+NVIDIA = Stage(name="nvidia", root="/nvidia")
 TORCH = Stage(name="torch", root="/pytorch", bytecode=True)
 STAGES = (NVIDIA, TORCH)
 
@@ -67,12 +51,9 @@ class Part:
     rest: tuple[Pin, ...]
 
 
-def packable(spec: ImageSpec, lock: Lock, dockerfile: str) -> tuple[Part, ...]:
-    """What can be packed of an image, by stages: the wheels whose layers need nothing of binutils.
-
-    Nothing of a stage where the Dockerfile takes of it what a template of the user's own asks for.
-    """
-    return tuple(part for stage in STAGES if (part := _part_of(stage, spec, lock, dockerfile)).pins)
+def packable(spec: ImageSpec, lock: Lock) -> tuple[Part, ...]:
+    """What can be packed of an image, by stages: the wheels whose layers need nothing of binutils."""
+    return tuple(part for stage in STAGES if (part := _part_of(stage, spec, lock)).pins)
 
 
 def is_stripped(pin: Pin) -> bool:
@@ -85,11 +66,8 @@ def has_folder_of_its_own(pin: Pin) -> bool:
     return _place(pin) == "nvidia/cusparselt" and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
 
 
-def _part_of(stage: Stage, spec: ImageSpec, lock: Lock, dockerfile: str) -> Part:
-    pins, known = lock.layers[stage.name], stage.lines(lock.layers[stage.name])
-    lines = (line.strip() for line in dockerfile.splitlines() if re.search(rf"\bfrom={stage.name}\b", line))
-    if f"\nFROM builder AS {stage.name}\n" not in dockerfile or any(line not in known for line in lines):
-        return Part(stage=stage, pins=(), rest=pins)
+def _part_of(stage: Stage, spec: ImageSpec, lock: Lock) -> Part:
+    pins = lock.layers[stage.name]
     rest = tuple(pin for pin in pins if (spec.trim and is_stripped(pin)) or has_folder_of_its_own(pin))
     return Part(stage=stage, pins=tuple(pin for pin in pins if pin not in rest), rest=rest)
 

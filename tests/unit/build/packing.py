@@ -25,7 +25,6 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
-from torchbake.render.dockerfile import dockerfile_path
 
 CPU, CUDA, DEVEL = (
     "2.13.0-cpu-runtime-debian12",
@@ -61,7 +60,7 @@ def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
     spec, lock = job.spec, find_lock(host.root, job.spec)
     assert lock
     assert isinstance(spec, ImageSpec)
-    parts = packable(spec, lock, dockerfile_path(host.root, spec).read_text())
+    parts = packable(spec, lock)
     return {pin.name: _keep(host._packer(job, part.stage), pin, files) for part in parts for pin in part.pins}
 
 
