@@ -94,8 +94,9 @@ class Composition:
         wheels = sorted(work.layers, key=lambda wheel: (rank(wheel.command) or 0, wheel.command))
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
-            for lower in _steps(wheels):
-                self.ahead(layout, _lowest(layout, store, packed_layers(lower)))
+            for lower, new in _steps(wheels):
+                _link(packed_layers(new), store, layout)
+                self.ahead(layout, _lowest(layout, packed_layers(lower)))
 
     def _finished(
         self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Layer]
@@ -130,20 +131,25 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
     return rank
 
 
-def _steps(wheels: Packing) -> Iterator[Packing]:
-    """The lowest of these, more of them each time: as many as are packed by then."""
+def _steps(wheels: Packing) -> Iterator[tuple[Packing, Packing]]:
+    """The lowest of these, more of them each time, as many as are packed by then; and which of them are new."""
     number = 0
     while number < len(wheels):
+        before = number
         wheels[number].packed.result()
         while number < len(wheels) and wheels[number].packed.done():
             number += 1
-        yield wheels[:number]
+        yield wheels[:number], wheels[before:number]
 
 
-def _lowest(layout: Layout, store: LayerStore, layers: Mapping[str, Layer]) -> str:
-    """An image of these layers alone, from the lowest up, written into a layout; its digest. Others stand on it."""
+def _link(layers: Mapping[str, Layer], store: LayerStore, layout: Layout) -> None:
+    """Put layers of the store into a layout; each is a copy where the two are on different file systems."""
     for layer in layers.values():
         linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
+
+
+def _lowest(layout: Layout, layers: Mapping[str, Layer]) -> str:
+    """The digest of an image of these layers of a layout alone, from the lowest up. Others stand on it as they are."""
     manifest, config = image_of([*layers.items()])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
@@ -158,8 +164,7 @@ def compose(
     if manifest is None:
         raise BuildError(f"BuildKit did not export all of {digest}.", hint="Build it again.")
     new, config = ordered(manifest, export.path(manifest.config.digest).read_bytes(), rank, layers)
-    for layer in layers.values():
-        linked(store.path(layer.blob.digest), export.path(layer.blob.digest))
+    _link(layers, store, export)
     export.path(new.config.digest).write_bytes(config)
     export.path(new.digest).write_bytes(new.data)
     if export.find(new.digest) is None:

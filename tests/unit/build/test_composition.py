@@ -1,12 +1,9 @@
 """How an image is put together of what BuildKit exports and of what is packed beside it, and in which order."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.unit.build.packing import CUDA, DEVEL, NVIDIA, PACKED, Build, host_of, job_of, keep, project_in
+from tests.unit.build.packing import CUDA, DEVEL, NVIDIA, PACKED, Build, job_of, keep
 from tests.unit.builds import spec_of
 from tests.unit.layouts import sha256
 from torchbake.build.buildx import Outcome
@@ -28,35 +25,23 @@ STEPS = (
 )
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return project_in(tmp_path / "project")
-
-
-@pytest.fixture
-def host(project: Project, tmp_path: Path) -> Iterator[HostLayers]:
-    host = host_of(project, tmp_path)
-    yield host
-    host.stop()
-
-
 def steps_of(layout: Layout, digest: str) -> list[str]:
     manifest = layout.find(digest)
     assert manifest
     return [step["created_by"] for step in json.loads(layout.path(manifest.config.digest).read_text())["history"]]
 
 
-def test_wheels_stand_below_the_base_and_cudas_own_lowest(project: Project, tmp_path: Path) -> None:
-    composition = Composition(root=project.root, host=None)
+def test_wheels_stand_below_the_base_and_cudas_own_lowest(packing: Project, tmp_path: Path) -> None:
+    composition = Composition(root=packing.root, host=None)
     export = tmp_path / "export"
-    outcome = composition.build(job_of(project, CUDA), export, Build(export, STEPS))
+    outcome = composition.build(job_of(packing, CUDA), export, Build(export, STEPS))
     nccl = STEPS[4]  # released with CUDA, as cuDNN is not
     lower = [STEPS[2], nccl, STEPS[3], *STEPS[5:8]]
     assert steps_of(Layout(folder=export), outcome.digests[0]) == [*lower, *STEPS[:2], STEPS[8]]
 
 
-def test_compilers_are_above_what_a_runtime_image_has_too(project: Project) -> None:
-    lock = find_lock(project.root, spec_of(project, DEVEL))
+def test_compilers_are_above_what_a_runtime_image_has_too(packing: Project) -> None:
+    lock = find_lock(packing.root, spec_of(packing, DEVEL))
     assert lock
     rank = rank_by(lock)
     compilers = rank("COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia # buildkit")
@@ -67,9 +52,9 @@ def test_compilers_are_above_what_a_runtime_image_has_too(project: Project) -> N
     assert rank("COPY /usr/local/cuda /usr/local/cuda # buildkit") is None
 
 
-def test_layers_that_were_packed_here_are_in_the_image(project: Project, host: HostLayers, tmp_path: Path) -> None:
-    blobs, export = keep(host, job_of(project, CUDA)), tmp_path / "export"
-    outcome = Composition(root=project.root, host=host).build(job_of(project, CUDA), export, Build(export, STEPS))
+def test_layers_that_were_packed_here_are_in_the_image(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    blobs, export = keep(host, job_of(packing, CUDA)), tmp_path / "export"
+    outcome = Composition(root=packing.root, host=host).build(job_of(packing, CUDA), export, Build(export, STEPS))
     manifest = Layout(folder=export).find(outcome.digests[0])
     assert manifest
     assert sorted(blobs) == PACKED
@@ -78,36 +63,36 @@ def test_layers_that_were_packed_here_are_in_the_image(project: Project, host: H
         assert Layout(folder=export).path(sha256(data)).read_bytes() == data
 
 
-def test_what_cannot_be_packed_here_is_built_by_buildkit(project: Project, host: HostLayers, tmp_path: Path) -> None:
+def test_what_cannot_be_packed_here_is_built_by_buildkit(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     said, export = list[str](), tmp_path / "export"
     build = Build(export, STEPS)
     host.store.folder.write_text("a file, where the folder would be")
-    outcome = Composition(root=project.root, host=host, say=said.append).build(job_of(project, CUDA), export, build)
+    outcome = Composition(root=packing.root, host=host, say=said.append).build(job_of(packing, CUDA), export, build)
     assert [bool(job.stand_ins) for job in build.jobs] == [True, False]
     assert outcome.ok
     assert sorted(steps_of(Layout(folder=export), outcome.digests[0])) == sorted(STEPS)
     assert "BuildKit makes all layers, as this machine cannot:" in said[0]
 
 
-def test_a_failed_build_is_told_as_it_is(project: Project, host: HostLayers, tmp_path: Path) -> None:
-    keep(host, job_of(project, CUDA))
+def test_a_failed_build_is_told_as_it_is(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    keep(host, job_of(packing, CUDA))
     failed = Outcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
-    composition = Composition(root=project.root, host=host)
-    assert composition.build(job_of(project, CUDA), tmp_path / "export", Build(outcome=failed)) is failed
+    composition = Composition(root=packing.root, host=host)
+    assert composition.build(job_of(packing, CUDA), tmp_path / "export", Build(outcome=failed)) is failed
 
 
 def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
-    project: Project, host: HostLayers, tmp_path: Path
+    packing: Project, host: HostLayers, tmp_path: Path
 ) -> None:
-    blobs, export, handed = keep(host, job_of(project, CUDA)), tmp_path / "export", list[list[str]]()
+    blobs, export, handed = keep(host, job_of(packing, CUDA)), tmp_path / "export", list[list[str]]()
 
     def ahead(layout: Layout, digest: str) -> None:
         manifest = layout.find(digest)
         assert manifest
         handed.append([layer.digest for layer in manifest.layers])
 
-    composition = Composition(root=project.root, host=host, ahead=ahead)
-    outcome = composition.build(job_of(project, CUDA), export, Build(export, STEPS))
+    composition = Composition(root=packing.root, host=host, ahead=ahead)
+    outcome = composition.build(job_of(packing, CUDA), export, Build(export, STEPS))
     manifest = Layout(folder=export).find(outcome.digests[0])
     assert manifest
     layers = [layer.digest for layer in manifest.layers]
@@ -116,12 +101,12 @@ def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
     assert set(handed[-1]) == set(map(sha256, blobs.values()))
 
 
-def test_an_engine_that_takes_nothing_ahead_fails_no_build(project: Project, host: HostLayers, tmp_path: Path) -> None:
-    keep(host, job_of(project, CUDA))
+def test_an_engine_that_takes_nothing_ahead_fails_no_build(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    keep(host, job_of(packing, CUDA))
 
     def ahead(layout: Layout, digest: str) -> None:
         raise EngineError("no space left")
 
     export = tmp_path / "export"
-    composition = Composition(root=project.root, host=host, ahead=ahead)
-    assert composition.build(job_of(project, CUDA), export, Build(export, STEPS)).ok
+    composition = Composition(root=packing.root, host=host, ahead=ahead)
+    assert composition.build(job_of(packing, CUDA), export, Build(export, STEPS)).ok

@@ -1,12 +1,11 @@
 """Which layers this machine packs beside a build, and what the build gets in their place."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.unit.build.packing import CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, host_of, job_of, keep, project_in
+from tests.unit.build.packing import CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, job_of, keep
 from tests.unit.conftest import pin
 from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, target_name
 from torchbake.build.host_layers import HostLayers, packed_layers
@@ -18,47 +17,35 @@ from torchbake.matrix.project import Project
 OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return project_in(tmp_path / "project")
-
-
-@pytest.fixture
-def host(project: Project, tmp_path: Path) -> Iterator[HostLayers]:
-    host = host_of(project, tmp_path)
-    yield host
-    host.stop()
-
-
 def files_in(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_image_without_wheels_is_all_buildkits(project: Project, host: HostLayers) -> None:
-    assert host.begin(job_of(project, "volume-permissions"), Build()) is None
+def test_an_image_without_wheels_is_all_buildkits(packing: Project, host: HostLayers) -> None:
+    assert host.begin(job_of(packing, "volume-permissions"), Build()) is None
 
 
 @pytest.mark.parametrize(("name", "names"), [(CPU, ["torch"]), (CUDA, PACKED)])
 def test_wheels_that_no_rule_strips_are_packed_here(
-    name: str, names: list[str], project: Project, host: HostLayers
+    name: str, names: list[str], packing: Project, host: HostLayers
 ) -> None:
-    keep(host, job_of(project, name))
-    work, _ = begun(host, job_of(project, name))
+    keep(host, job_of(packing, name))
+    work, _ = begun(host, job_of(packing, name))
     assert sorted(wheel.pin.name for wheel in work.layers) == names
 
 
-def test_what_is_stripped_is_locked_for_the_build(project: Project, host: HostLayers) -> None:
-    keep(host, job_of(project, CUDA))
-    _, stand_ins = begun(host, job_of(project, CUDA))
+def test_what_is_stripped_is_locked_for_the_build(packing: Project, host: HostLayers) -> None:
+    keep(host, job_of(packing, CUDA))
+    _, stand_ins = begun(host, job_of(packing, CUDA))
     assert stand_ins["nvidia"].rest is None
     rest = stand_ins["torch"].rest
     assert rest
     assert (rest / "locks/torch.lock").read_text().startswith("triton==3.6.0 \\\n    --hash")
 
 
-def test_a_runtime_image_need_not_wait_for_the_names_of_files(project: Project, host: HostLayers) -> None:
-    keep(host, job_of(project, CUDA))
-    _, stand_ins = begun(host, job_of(project, CUDA))
+def test_a_runtime_image_need_not_wait_for_the_names_of_files(packing: Project, host: HostLayers) -> None:
+    keep(host, job_of(packing, CUDA))
+    _, stand_ins = begun(host, job_of(packing, CUDA))
     for stage, names, place in (("nvidia", NVIDIA, "nvidia"), ("torch", ["torch"], "torch")):
         folder = stand_ins[stage].folder
         assert files_in(folder) == set()
@@ -67,9 +54,9 @@ def test_a_runtime_image_need_not_wait_for_the_names_of_files(project: Project, 
         assert (folder / "headers").is_dir()
 
 
-def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(project: Project, host: HostLayers) -> None:
-    keep(host, job_of(project, DEVEL))
-    _, stand_ins = begun(host, job_of(project, DEVEL))
+def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(packing: Project, host: HostLayers) -> None:
+    keep(host, job_of(packing, DEVEL))
+    _, stand_ins = begun(host, job_of(packing, DEVEL))
     folder = stand_ins["nvidia"].folder
     assert files_in(folder) == {
         *(f"headers/nvidia/{part}/include/a.h" for part in ("cuda", "cudnn", "nccl")),
@@ -93,28 +80,28 @@ def test_old_wheels_of_cusparselt_have_a_folder_beside_nvidias(name: str, versio
 
 
 @pytest.mark.parametrize("line", ["COPY --from=nvidia /layers /mine", "RUN python -c 'import torch'"])
-def test_an_image_of_a_template_of_ones_own_is_all_buildkits(project: Project, host: HostLayers, line: str) -> None:
+def test_an_image_of_a_template_of_ones_own_is_all_buildkits(packing: Project, host: HostLayers, line: str) -> None:
     """Its steps find torch and CUDA as they will be in the image."""
     write_text(
-        project.root / "templates/pytorch.Dockerfile.j2",
+        packing.root / "templates/pytorch.Dockerfile.j2",
         '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\n' + line + "\n{% endblock %}",
     )
-    assert host.begin(job_of(project, CUDA), Build()) is None
+    assert host.begin(job_of(packing, CUDA), Build()) is None
 
 
 @pytest.mark.parametrize("files", [("nvidia/a.so", "other/b.so"), ("torch/a.py", "nvidia/b.py")])
 def test_files_that_another_layer_may_have_are_an_error(
-    project: Project, host: HostLayers, files: tuple[str, ...]
+    packing: Project, host: HostLayers, files: tuple[str, ...]
 ) -> None:
-    keep(host, job_of(project, CUDA), *files)
-    work, _ = begun(host, job_of(project, CUDA))
+    keep(host, job_of(packing, CUDA), *files)
+    work, _ = begun(host, job_of(packing, CUDA))
     with pytest.raises(BuildError, match="has files where another layer's may be"):
         packed_layers(work.layers)
 
 
-def test_a_layer_is_another_one_for_another_base(project: Project, host: HostLayers) -> None:
+def test_a_layer_is_another_one_for_another_base(packing: Project, host: HostLayers) -> None:
     """The bytecode may be: Python of another day may compile otherwise. NVIDIA's wheels have none."""
-    job = job_of(project, CUDA)
+    job = job_of(packing, CUDA)
     other = replace(job, base=replace(job.base, digest=f"sha256:{'e' * 64}"))
     keep(host, job)
     begun(host, job)
@@ -126,10 +113,10 @@ def test_a_layer_is_another_one_for_another_base(project: Project, host: HostLay
 # --- what the build is told
 
 
-def test_the_build_takes_the_stand_ins_for_its_stages(project: Project, host: HostLayers) -> None:
-    keep(host, job_of(project, CUDA))
-    work, stand_ins = begun(host, job_of(project, CUDA))
-    plan = bake_file([work.job], OPTIONS, project.root, {CUDA: {}})
+def test_the_build_takes_the_stand_ins_for_its_stages(packing: Project, host: HostLayers) -> None:
+    keep(host, job_of(packing, CUDA))
+    work, stand_ins = begun(host, job_of(packing, CUDA))
+    plan = bake_file([work.job], OPTIONS, packing.root, {CUDA: {}})
     name = target_name(work.job.spec)
     assert plan["group"]["default"]["targets"] == [name]
     own, whole, rest = (plan["target"][each] for each in (name, f"{name}-torch", f"{name}-torch-rest"))
@@ -146,10 +133,10 @@ def test_the_build_takes_the_stand_ins_for_its_stages(project: Project, host: Ho
     }
 
 
-def test_bytecode_is_made_by_the_images_python_and_comes_as_files(project: Project, tmp_path: Path) -> None:
-    job = job_of(project, CPU)
+def test_bytecode_is_made_by_the_images_python_and_comes_as_files(packing: Project, tmp_path: Path) -> None:
+    job = job_of(packing, CPU)
     plan = bytecode_file(
-        job, OPTIONS, project.root, {}, sources=tmp_path / "from", final="/pytorch", folder=tmp_path / "to"
+        job, OPTIONS, packing.root, {}, sources=tmp_path / "from", final="/pytorch", folder=tmp_path / "to"
     )
     name = target_name(job.spec)
     assert plan["group"]["default"]["targets"] == [f"{name}-bytecode"]
