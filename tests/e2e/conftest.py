@@ -18,6 +18,7 @@ import pytest
 from docker.models.volumes import Volume
 
 from tests.e2e.bare import Bare
+from tests.e2e.forked import run_forked
 from tests.e2e.once import once
 from torchbake.engine.client import Engine
 from torchbake.matrix.project import load_project
@@ -29,7 +30,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
 LONGEST = (
-    "broken_images", "reproduce", "newcomer", "hosts", "hosts_door", "payloads", "package", "ladder", "images",
+    "broken_images", "hosts", "hosts_door", "reproduce", "payloads", "package", "ladder", "newcomer", "images",
     "publish", "ci", "own_bases", "examples", "dialects", "signature", "make_own", "extending", "derived", "mirrors",
     "test_command", "job", "chart", "layers", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
     "bench", "benchmark",
@@ -88,10 +89,7 @@ def container_names(engine: docker.DockerClient) -> set[str]:
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
     """Run a command as a user would, and return how it ended."""
-    return subprocess.run(
-        [sys.executable, "-m", "torchbake", *arguments],
-        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+    return run_forked("torchbake", *arguments, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout)
 
 
 def images_of(done: Completed) -> dict[str, dict[str, Any]]:
@@ -132,8 +130,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 @pytest.fixture(scope="session")
 def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]]:
     """The three images that the tests look into, by id."""
-    # The large one first: the CPU's is then in the build cache, from tests/e2e/test_reproduce.py.
-    images = once(shared, "built", lambda: [*_build(engine, CUDA), *_build(engine, CPU, INIT)])
+    images = once(shared, "built", lambda: _build(engine, CUDA, CPU, INIT))
     return {image["id"]: image for image in images}
 
 

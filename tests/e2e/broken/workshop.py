@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from tests.e2e.broken import Broken, context_of, dockerfile_of
 from tests.e2e.broken.everything import BROKEN
+from tests.e2e.forked import run_forked
 from torchbake.checks.verdict import CheckResult, Outcome, read_results
 from torchbake.core.paths import TOOLKIT
 
@@ -52,11 +52,11 @@ def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.y
     """Run the checks of an image, as `nox -s test` would: those of ``only``, else every one but the smoke tests."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
-        command = [sys.executable, "-m", "pytest", "tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
-        command += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
-        command += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
-        command += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
-        done = _ran(command, cwd=TOOLKIT, timeout=300)
+        words = ["tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
+        words += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
+        words += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
+        words += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
+        done = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=300)
         checks = read_results(results.read_text()) if results.exists() else ()
     return Report(checks=checks, log=(done.stdout + done.stderr)[-3000:])
 
