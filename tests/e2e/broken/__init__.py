@@ -62,7 +62,7 @@ def context_of(ones: Sequence[Broken]) -> dict[str, str]:
 
 
 def _steps(ones: Sequence[Broken]) -> Iterator[str]:
-    yield from (one.dockerfile for one in ones)
+    yield from dict.fromkeys(one.dockerfile for one in ones)  # one program may have several mistakes
     yield from (f"COPY --chmod=0644 copies{path} {path}" for one in ones for path in one.copies)
     if any(one.entrypoint for one in ones):
         yield "COPY --chmod=0755 entrypoint /opt/torchbake/entrypoint"

@@ -39,6 +39,8 @@ TOGETHER = (
         *("metadata.content", "libraries.ldd", "libraries.ldd-path", "parts.traces"),
         *(name for name, one in python.BROKEN.items() if one.base == "cpu" and not one.row),
     ),
+    ("process.signals", "process.start"),
+    (*(name for name in volume_permissions.BROKEN if name != "volume-permissions.capabilities"), "process.size"),
     (*(name for name, one in BROKEN.items() if one.base == "cuda"),),
     (*(name for name, one in smoke.BROKEN.items() if one.base == "cpu"),),
 )
