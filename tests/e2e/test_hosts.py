@@ -1,6 +1,7 @@
 """PyTorch on bare hosts, by the collection as it is built and installed: two machines with sshd, Debian 12 and 13.
 
-Both get the CPU image's wheels once, one of them carried over; every other test is about what is there by then.
+Both get PyTorch once; every other test is about what is there by then. The first gets the CPU image's wheels, one of
+them carried over; the second a small lock, with a stand-in for torch: Ansible does the same with it, in seconds.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
 from tests.e2e.plays import BIN, Hosts, Played, Plays
 from tests.e2e.serving import index_of
+from tests.e2e.stand_in import torch_wheel
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -39,6 +41,7 @@ pytestmark = [
 OLDER, NEWER = "foo_bar", "trixie"  # the first is the alias of the first guide to these roles
 PROJECT = "/home/pytorch/pytorch"
 PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
+_PIN = re.compile(r"(?m)^([a-z0-9-]+)==.*\n(?:    .*\n)*")  # of a lock
 # All files of a host but the traces of logging in and of Ansible's own temporary files.
 SNAPSHOT = (
     "find / -xdev \\( -path /proc -o -path /sys -o -path /tmp -o -path /run -o -path /root/.ansible -o -path /var/log"
@@ -90,12 +93,29 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fresh(boxes: Boxes, collection: Path, mirror: dict[str, object]) -> Plays:
+def small(tmp_path_factory: pytest.TempPathFactory, wheels: Path, mirror: dict[str, object]) -> dict[str, object]:
+    """Variables for a host with the small lock, whose wheels are carried over: it asks no index."""
+    folder = tmp_path_factory.mktemp("small")
+    wheelhouse = shutil.copytree(str(mirror["pytorch_wheelhouse"]), folder / "wheelhouse")
+    shutil.copytree(wheels / "setuptools", wheelhouse, dirs_exist_ok=True)
+    (wheel,) = torch_wheel(wheelhouse).glob("torch-*.whl")
+    torch = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+
+    def shrunk(pin: re.Match[str]) -> str:
+        return torch if pin[1] == "torch" else pin[0] if pin[1] in {"numpy", "setuptools"} else ""
+
+    _lock(folder, lambda text: _PIN.sub(shrunk, text))
+    offline = {"pytorch_uv_config": {"no-index": True}}
+    return {"pytorch_locks": str(folder), "pytorch_wheelhouse": str(wheelhouse), **offline}
+
+
+@pytest.fixture(scope="module")
+def fresh(boxes: Boxes, collection: Path, mirror: dict[str, object], small: dict[str, object]) -> Plays:
     """The control machine of both hosts, on which nothing has been done. One of them is to get a user with sudo."""
     _hand_in_the_key(boxes)
     return Plays(
         boxes=boxes, collections=collection,
-        hosts={OLDER: {}, NEWER: {"base_user": "admin", "base_packages": ["sudo"]}},
+        hosts={OLDER: {}, NEWER: {"base_user": "admin", "base_packages": ["sudo"], **small}},
         variables={
             "ansible_ssh_user": "root", "pytorch_locks": str(ROOT / "images"), "pytorch_uv": uv.find_uv_bin(),
             "pytorch_default_images": {"standard": CPU, "cuda": CUDA},
@@ -178,19 +198,19 @@ def test_what_was_killed_is_finished_by_the_next_run(cut_off: str, applied: Play
     assert sorted(left.split()) == ["cache", "lock", "sandboxes", "uv"], "settings, wheels and certificates are gone"
 
 
-@pytest.mark.parametrize("name", [OLDER, NEWER])
-def test_the_new_user_logs_in_by_key_and_runs_torch(name: str, applied: Plays) -> None:
+@pytest.mark.parametrize(("name", "module"), [(OLDER, "torch"), (NEWER, "numpy")])
+def test_the_new_user_logs_in_by_key_and_runs_torch(name: str, module: str, applied: Plays) -> None:
     (box,) = (box for box in applied.boxes.boxes if box.name == name)
-    script = f"#!{PROJECT}/sandbox/bin/python\nimport torch\nprint(torch.ones(2).sum().item())\n"
+    script = f"#!{PROJECT}/sandbox/bin/python\nimport torch, numpy\nprint({module}.ones(2).sum().item())\n"
     done = box.ssh(f"cat > script <<'END'\n{script}END\nchmod +x script && ./script", user="pytorch")
     assert done.stdout == "2.0\n"
 
 
-def test_hosts_have_the_packages_of_the_image(applied: Plays, built: object, run: Callable[..., str]) -> None:
+def test_a_host_has_the_packages_of_the_image(applied: Plays, built: object, run: Callable[..., str]) -> None:
     of_image = run(f"torchbake/pytorch:{CPU}", "python", "-c", PACKAGES)
     assert "torch==2.13.0+cpu" in of_image
-    for box in applied.boxes.boxes:
-        assert box.ssh(f"{PROJECT}/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
+    box = applied.boxes.boxes[0]
+    assert box.ssh(f"{PROJECT}/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
 
 
 def test_a_second_run_changes_nothing_as_root_and_as_a_user_with_sudo_and_an_agent(applied: Plays) -> None:
@@ -295,19 +315,22 @@ while not os.path.exists("/tmp/done"):
 """
 
 
-def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_path: Path) -> None:
-    _lock(tmp_path, lambda text: re.sub(r"(?m)^setuptools==.*\n(?:    .*\n)+", "", text))
-    box = applied.boxes.boxes[0]
+def test_a_new_lock_is_switched_to_at_once_and_rolled_back(
+    applied: Plays, small: dict[str, object], tmp_path: Path
+) -> None:
+    known = Path(str(small["pytorch_locks"]), CPU, "requirements.lock").read_text()
+    _lock(tmp_path, lambda _: _PIN.sub(lambda pin: "" if pin[1] == "setuptools" else pin[0], known))
+    box = applied.boxes.boxes[1]
     box.container.exec_run(["python3", "-c", _WATCH], detach=True)
-    check = applied("apply", "--limit", OLDER, "--check", "--diff", pytorch_locks=str(tmp_path))
+    check = applied("apply", "--limit", NEWER, "--check", "--diff", pytorch_locks=str(tmp_path))
     assert re.search(r"(?m)^-setuptools==", check.said), check.said
-    played = applied("apply", "--limit", OLDER, pytorch_locks=str(tmp_path))
+    played = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path))
     assert played.code == 0, played.said
     sees = f"{PROJECT}/sandbox/bin/python -c 'import importlib.util as u; print(bool(u.find_spec(\"setuptools\")))'"
     assert box.ssh(sees, user="pytorch").stdout == "False\n"
-    assert applied("rollback", "--limit", OLDER).changed == {OLDER: 2}, "the sandbox, and what was before it"
+    assert applied("rollback", "--limit", NEWER).changed == {NEWER: 2}, "the sandbox, and what was before it"
     assert box.ssh(sees, user="pytorch").stdout == "True\n"
-    assert applied("apply", "--limit", OLDER).changed == {OLDER: 0}, "it is what was asked for"
+    assert applied("apply", "--limit", NEWER).changed == {NEWER: 0}, "it is what was asked for"
     assert len(box.inside(f"ls {PROJECT}/.torchbake/sandboxes").split()) == 2
     assert not box.inside("touch /tmp/done; cat /tmp/gone 2>/dev/null || true"), "at no moment was there no sandbox"
 

@@ -63,23 +63,40 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
 
 
 @pytest.fixture(scope="module")
-def applied(desk: Desk) -> Completed:
+def installed(desk: Desk) -> Completed:
+    """The first host gets PyTorch; the second is its copy from then on, as another installation takes half a minute."""
+    done = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
+    source, target = (box.container.name for box in desk.boxes.boxes)
+    here = "--exclude=etc/hosts --exclude=etc/hostname --exclude=etc/resolv.conf"  # files of docker's, each its own
+    copy = f"docker exec {source} tar -C / {here} -c etc home var/lib/dpkg | docker exec -i {target} tar -C / -x"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
+    return done
+
+
+@pytest.fixture(scope="module")
+def applied(desk: Desk, installed: Completed) -> Completed:
     return desk.host("apply", CPU, "--offline", "--format", "json")
 
 
-def test_each_host_has_its_own_result(desk: Desk, applied: Completed) -> None:
+def test_a_host_gets_what_it_lacks(desk: Desk, installed: Completed) -> None:
+    (found,) = desk.results(installed).values()
+    assert (installed.returncode, found["state"]) == (0, "changed"), installed.stderr
+
+
+def test_each_host_has_its_own_result_and_a_second_run_changes_nothing(desk: Desk, applied: Completed) -> None:
     found = desk.results(applied)
     assert applied.returncode == 22
     assert "1 of 3 hosts did not end well: nowhere (unreachable)" in applied.stderr
-    assert (found["foo_bar"]["state"], found["nowhere"]["state"]) == ("changed", "unreachable")
+    assert (found["foo_bar"]["state"], found["foo_bar"]["changed"]) == ("ok", [])
+    assert found["foo_baz"]["state"] == "ok", found["foo_baz"]
+    assert found["nowhere"]["state"] == "unreachable"
     assert "Connection refused" in found["nowhere"]["reason"]
 
 
-def test_a_second_run_and_a_check_change_nothing(desk: Desk, applied: Completed) -> None:
-    for action in ("apply", "check"):
-        done = desk.host(action, CPU, "--offline", "--limit", "foo_bar", "--format", "json")
-        (found,) = desk.results(done).values()
-        assert (done.returncode, found["state"], found["changed"]) == (0, "ok", []), done.stderr
+def test_a_check_finds_nothing_to_change(desk: Desk, applied: Completed) -> None:
+    done = desk.host("check", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
+    (found,) = desk.results(done).values()
+    assert (done.returncode, found["state"], found["changed"]) == (0, "ok", []), done.stderr
 
 
 def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) -> None:
