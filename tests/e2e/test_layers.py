@@ -99,8 +99,8 @@ class Site:
     def words(self) -> tuple[str, ...]:
         return ("--matrix", str(self.folder / "matrix.yaml"))
 
-    def build(self, *words: str) -> Completed:
-        return torchbake("build", *words, *self.words, "--format", "json", env=self.env)
+    def build(self, *words: str, **env: str) -> Completed:
+        return torchbake("build", *words, *self.words, "--format", "json", env={**self.env, **env})
 
     def built(self, name: str, *words: str) -> dict[str, Any]:
         done = self.build(name, *words)
@@ -169,16 +169,31 @@ class _Pieces:
 
 
 @pytest.mark.parametrize("name", [RUNTIME, DEVEL])
-def test_the_files_are_those_of_its_dockerfile(empty: Site, engine: docker.DockerClient, name: str) -> None:
-    """Layers that are packed here are of zstd; with gzip BuildKit makes all of them, as it does by hand."""
+def test_the_files_are_those_of_its_dockerfile_which_buildkit_builds_where_nothing_can_be_packed(
+    empty: Site, engine: docker.DockerClient, tmp_path: Path, name: str
+) -> None:
     ours = tree_of(engine, empty.built(name)["digest"])
     packed = empty.blobs()
-    theirs = tree_of(engine, empty.built(name, "--reproducible", "--compression", "gzip")["digest"])
+    forget()
+    (tmp_path / "layers").write_text("a file, where the folder would be")
+    done = empty.build(name, TORCHBAKE_LAYERS=str(tmp_path / "layers"))
+    assert done.returncode == 0, done.stderr
+    assert f"{name}: BuildKit makes all layers, as this machine cannot: " in done.stderr
+    theirs = tree_of(engine, images_of(done)[name]["digest"])
     assert packed == empty.blobs()
     assert sorted(ours) == sorted(theirs)
     assert [path for path in ours if ours[path] != theirs[path]] == []
     for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
         assert any(file in path for path in ours), file
+
+
+def test_it_is_the_same_from_nothing_twice(site: Site) -> None:
+    """With all kinds of layers: packages of Debian's, wheels packed here and inside of the build, bytecode."""
+    done = torchbake("reproduce", RUNTIME, *site.words, "--format", "json", env=site.env)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["images"]
+    assert found["comparison"]["equal"] == found["comparison"]["layers"] > len(NVIDIA) + 5
+    assert found["comparison"]["differences"] == []
 
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
@@ -229,13 +244,3 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     assert blob.read_bytes() == sound
     assert images_of(done)[RUNTIME]["status"] == "built"
     assert len(layers_of(engine, images_of(done)[RUNTIME])) == layers
-
-
-def test_what_this_machine_cannot_pack_is_buildkits(empty: Site, tmp_path: Path) -> None:
-    (tmp_path / "layers").write_text("a file, where the folder would be")
-    words = ("build", RUNTIME, *empty.words, "--format", "json")
-    done = torchbake(*words, env={**empty.env, "TORCHBAKE_LAYERS": str(tmp_path / "layers")})
-    assert done.returncode == 0, done.stderr
-    assert f"{RUNTIME}: BuildKit makes all layers, as this machine cannot: " in done.stderr
-    assert images_of(done)[RUNTIME]["status"] == "built"
-    assert not empty.blobs()

@@ -134,8 +134,9 @@ def running(word: str) -> Iterator[Path]:
 # --- reproduce
 
 
+@pytest.mark.long
 def test_the_cpu_image_is_the_same_twice() -> None:
-    """First of all: what it builds is in the build cache for the others, and what they built is of no use to it."""
+    """One with all kinds of layers and small wheels is in tests/e2e/test_layers.py."""
     done = torchbake("reproduce", CPU, "--format", "json")
     assert done.returncode == 0, done.stderr
     found = reproduced(done)
