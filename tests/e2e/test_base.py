@@ -50,11 +50,12 @@ def test_a_registry_that_does_not_have_it_is_a_clear_error(project: Project, reg
     assert "--source bootstrap" in done.stderr
 
 
-def test_bootstrapping_twice_gives_the_same_digest(project: Project, engine: docker.DockerClient) -> None:
+def test_bootstrapping_twice_gives_the_same_digest(project: Project, bases: Path) -> None:
     path = project(ROWS)
     (path.parent / ".torchbake/bases").unlink()
-    digests = set()
-    for _ in range(2):
+    first = json.loads((bases / "debian12.json").read_text())
+    digests = {first["digest"]} if first["source"] == "bootstrap" else set[str]()
+    for _ in range(2 - len(digests)):
         done = torchbake("base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path))
         assert done.returncode == 0, done.stderr
         digests.add(json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())["digest"])
