@@ -34,6 +34,11 @@ TRIED = 5  # of the tests that failed beside others, this many may fail alone be
 define_sessions()
 
 
+def install(session: nox.Session, *groups: str) -> None:
+    """Install this project and what a session needs. Python compiles what is imported; pip would compile all of it."""
+    session.install("--no-compile", "-e", ".", *nox.project.dependency_groups(PYPROJECT, *groups))
+
+
 def run_all(session: nox.Session, beside: Sequence[str], words: Sequence[str]) -> None:
     """Run tests side by side, and what fails there once more alone."""
     try:
@@ -51,7 +56,7 @@ def chosen(words: Sequence[str], default: str) -> list[str]:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check this project's style, types and files: ruff, mypy, shellcheck, hadolint, check-jsonschema, ansible-lint."""
-    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "lint"))
+    install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
@@ -97,7 +102,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def unit(session: nox.Session) -> None:
     """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
-    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "test")
     if session.posargs:
         session.run("pytest", *chosen(session.posargs, "tests/unit"))  # a few are done before the workers have started
     else:
@@ -107,7 +112,7 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def e2e(session: nox.Session) -> None:
     """Test with the real engine: builds real images and looks inside them; a file or a test: nox -s e2e -- PATH"""
-    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "test")
     session.run("python", "-m", "torchbake", "setup")
     words = ["-m", "not long", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e")]
     if session.posargs:
@@ -119,7 +124,7 @@ def e2e(session: nox.Session) -> None:
 @nox.session(default=False)
 def clusters(session: nox.Session) -> None:
     """Run jobs on a real Kubernetes node, a swarm and podman, made of Debian's packages: as root, with 5 GB of disk."""
-    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "test")
     session.run("python", "-m", "torchbake", "setup")
     session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/clusters"))
 
@@ -141,5 +146,5 @@ def pictures(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure against raw bake and Dockerfiles by hand, and trace builds; docs/performance.md has the figures."""
-    session.install("-e", ".", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "test")
     session.run("python", "-m", "benchmarks.run", *session.posargs)
