@@ -44,7 +44,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(refs={row: ref_of(row) for row in (CPU, DEVEL)}, folder=folder)
 
 
-@pytest.fixture(params=DOCKERFILES)
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.long) if name == "venv-devel" else name for name in DOCKERFILES]
+)
 def derived(request: pytest.FixtureRequest, site: Site) -> Iterator[tuple[str, str]]:
     """One of the page's images: which, and its reference."""
     name, ref = request.param, f"torchbake-test/extending:{request.param}"
