@@ -52,7 +52,7 @@ def test_the_page_tells_who_signed_a_release() -> None:
     unsigned = one.record.model_copy(update={"signature": "not-run: no key was given", "attached": {}})
     page = render_page(catalogue(replace(KNOWN, released={CUDA.id: replace(one, record=unsigned)})))
     assert '<span class="not-run">Not signed</span>: no key was given.' in page
-    assert "Beside it" not in page
+    assert "<h5>Attached</h5>" not in page
 
 
 def test_releases_are_counted_where_a_registry_was_asked() -> None:
