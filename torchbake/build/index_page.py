@@ -10,21 +10,36 @@ from urllib.parse import SplitResult, parse_qs, unquote_to_bytes, urljoin, urlsp
 def linked_files(page: Path) -> Iterator[tuple[Path, str]]:
     """The files of this host that a page links to, each with its SHA-256 (``sha256:…``) or "" where the page has none.
 
-    Links are read as pip and uv read them: against the page's own address, or the one that its ``<base>`` names.
-    Links to other hosts are passed over. Source: https://packaging.python.org/en/latest/specifications/simple-repository-api/
+    Links to other hosts are passed over.
+    """
+    text = page.read_text(encoding="utf-8", errors="replace")
+    for parts in links_of(text, page.absolute().as_uri()):
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            path = Path(os.path.normpath(os.fsdecode(unquote_to_bytes(parts.path))))
+            if path.is_file():
+                yield path, hash_of(parts)
+
+
+def links_of(text: str, own: str) -> Iterator[SplitResult]:
+    """The addresses that the page at ``own`` links to.
+
+    They are read as pip and uv read them: against the page's own address, or the one that its ``<base>`` names.
+    Source: https://packaging.python.org/en/latest/specifications/simple-repository-api/
     """
     links = _Links()
-    links.feed(page.read_text(encoding="utf-8", errors="replace"))
+    links.feed(text)
     links.close()
-    own = page.absolute().as_uri()
     base = _address(own, links.base)
     for href in links.hrefs:
         parts = _address(base.geturl() if base else own, href)
-        if parts and parts.scheme == "file" and parts.netloc in ("", "localhost"):
-            path = Path(os.path.normpath(os.fsdecode(unquote_to_bytes(parts.path))))
-            known = parse_qs(parts.fragment).get("sha256")
-            if path.is_file():
-                yield path, f"sha256:{known[0]}" if known else ""
+        if parts:
+            yield parts
+
+
+def hash_of(address: SplitResult) -> str:
+    """The SHA-256 that a link gives (``sha256:…``); "" where it gives none."""
+    known = parse_qs(address.fragment).get("sha256")
+    return f"sha256:{known[0]}" if known else ""
 
 
 class _Links(HTMLParser):

@@ -49,7 +49,7 @@ class LayerStore:
     def find(self, key: str) -> Packed | None:
         """What is kept under a key, with all its blobs, each of the size it must have."""
         try:
-            packed = _read(json.loads(self._record(key).read_text()))
+            packed = read_packed(json.loads(self._record(key).read_text()))
             whole = all(self.path(blob.digest).stat().st_size == blob.size for blob in packed.blobs)
         except (OSError, ValueError, LookupError, TypeError):
             return None
@@ -107,7 +107,8 @@ def linked(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _read(told: Mapping[str, Any]) -> Packed:
+def read_packed(told: Mapping[str, Any]) -> Packed:
+    """A layer as JSON tells it. Raises ValueError, LookupError or TypeError for what tells none."""
     layer = told["layer"]
     names: Iterable[str] = told["names"]
     return Packed(

@@ -1,37 +1,32 @@
-"""One locked wheel as a layer: installed by uv, trimmed by the same code as inside a build, and packed.
+"""One locked wheel as a layer: trimmed by the same code as inside a build, and packed.
 
-What a build writes four times (unpacked, copied, archived, unpacked again) is written once here: uv unpacks the wheel,
-and its files go through one stream that hashes the archive, compresses it and hashes that.
+What a build writes four times (unpacked, copied, archived, unpacked again) is written once here. A wheel of plain files
+goes from its archive to the layer's in one stream; another one is installed by uv, and its files are packed.
 """
 
+import json
 import os
 import shutil
 import sys
-import tarfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
 
-import zstandard
-
-from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.core.digest import Digested, digest
-from torchbake.core.paths import TOOLKIT
-from torchbake.core.processes import run_to_end
+from torchbake.build.layer_archive import Member, tree_members, write_layer
+from torchbake.build.layer_store import LayerStore, Packed, read_packed
+from torchbake.build.wheel_fetch import fetch_wheel
+from torchbake.core.digest import digest
+from torchbake.core.paths import PACKAGE, TOOLKIT
+from torchbake.core.processes import Finished, run_to_end
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.oci.layer_order import Layer
-from torchbake.oci.manifest import Blob
 
 _FORMAT = "1"  # of a layer: another one is packed anew
-_LEVEL = 3  # as BuildKit's own
-_CHUNK = 2**20
-_MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 _LIMIT = 3600.0  # seconds, of a download
 _PATIENT = 19  # the lowest priority
 _WHEELS = TOOLKIT / "layers/wheels"
@@ -55,7 +50,13 @@ for folder in (*Path("layers").iterdir(), Path("headers")):
     if folder.is_dir():
         normalise(folder)
 """
-_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOOLKIT / "layers"), "PYTHONDONTWRITEBYTECODE": "1"}
+_STREAM = """\
+import sys
+from torchbake.build.wheel_stream import main
+from wheels.trim import read_trim, trim_rows
+
+main(sys.argv[1:], read_trim, trim_rows)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,21 +109,45 @@ class WheelPacker:
     def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
         if self.patient:  # it counts for this thread, and what it starts
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
+        packed = (None if self.compiler else self.streamed(pin, work)) or self.installed(pin, work)
+        files = {packed.layer.blob.digest: work / "layer.tar.zst"}
+        aside = {packed.headers.digest: work / "headers.tar.zst"} if packed.headers else {}
+        self.store.add(key, packed, files | aside)
+        return packed
+
+    def streamed(self, pin: Pin, work: Path) -> Packed | None:
+        """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out."""
+        wheel = fetch_wheel(
+            pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
+        )
+        if wheel is None:
+            return None
+        words = (str(wheel), self.root.strip("/"), ".", str(self._threads), *self._rules)
+        done = self._run((sys.executable, "-c", _STREAM, *words), work, _environment())
+        return None if done.code else read_packed(json.loads(done.stdout))
+
+    def installed(self, pin: Pin, work: Path) -> Packed:
+        """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
         self._install(pin, work)
         layer, headers = work / "layers" / pin.name, work / "headers"
-        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
+        self._lay_out(pin, work, _LAY_OUT, *self._rules)
         if self.compiler:
             self._compile(self.compiler, layer, work)
         self._lay_out(pin, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         aside = self._archive(headers, work / "headers.tar.zst", "headers") if headers.is_dir() else None
-        kept = Packed(layer=packed, names=tuple(_names(layer)), headers=aside.blob if aside else None)
-        files = {packed.blob.digest: work / "layer.tar.zst"}
-        self.store.add(key, kept, files | ({aside.blob.digest: work / "headers.tar.zst"} if aside else {}))
-        return kept
+        return Packed(layer=packed, names=tuple(_names(layer)), headers=aside.blob if aside else None)
+
+    @property
+    def _rules(self) -> tuple[str, ...]:
+        return (str(_TRIM),) if self.trim else ()
+
+    @property
+    def _threads(self) -> int:
+        return 1 if self.patient else -1
 
     def _lay_out(self, pin: Pin, work: Path, program: str, *words: str) -> None:
-        said = self._said((sys.executable, "-c", program, *words), work, _ENVIRONMENT)
+        said = self._said((sys.executable, "-c", program, *words), work, _environment())
         if said:
             raise BuildError(f"{pin.name} {pin.version} cannot be laid out: {said}")
 
@@ -156,42 +181,29 @@ class WheelPacker:
         return self._said(command, work, uv_environment(pip))
 
     def _said(self, command: Sequence[str], work: Path, environment: Mapping[str, str]) -> str:
-        """What a command says where it fails; it runs in ``work``, and ends when all is to stop."""
-        done = run_to_end(command, env=environment, limit=_LIMIT, stopping=self.stopping, cwd=work)
+        """What a command says where it fails."""
+        done = self._run(command, work, environment)
         return (done.stderr.strip() or f"it ended with {done.code}") if done.code else ""
 
-    def _archive(self, tree: Path, target: Path, root: str) -> Layer:
-        """Pack the files of a folder in the order of their names, as root's, below a folder ``root``."""
-        with target.open("wb") as file:
-            compressed = Digested(file)
-            # Workers of its own compress, while this thread hashes; how many there are makes no other archive.
-            with zstandard.ZstdCompressor(level=_LEVEL, threads=1 if self.patient else -1).stream_writer(
-                cast(IO[bytes], compressed), closefd=False
-            ) as compressor:
-                archive = Digested(compressor)
-                with tarfile.open(
-                    fileobj=cast(IO[bytes], archive), mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT
-                ) as tar:
-                    tar.copybufsize = _CHUNK  # type: ignore[attr-defined]
-                    for path in (tree, *sorted(tree.rglob("*"))):
-                        self._add(tar, path, root + str(path)[len(str(tree)) :])
-        blob = Blob(digest=compressed.digest, size=compressed.size, media_type=_MEDIA_TYPE)
-        return Layer(blob=blob, diff_id=archive.digest)
+    def _run(self, command: Sequence[str], work: Path, environment: Mapping[str, str]) -> Finished:
+        """How a command ends; it runs in ``work``, and is ended when all is to stop."""
+        return run_to_end(command, env=environment, limit=_LIMIT, stopping=self.stopping, cwd=work)
 
-    def _add(self, tar: tarfile.TarFile, path: Path, name: str) -> None:
-        if self.stopping.is_set():
-            raise KeyboardInterrupt
-        info = tar.gettarinfo(path, name)
-        info.uid = info.gid = 0
-        info.uname = info.gname = ""
-        info.mtime = int(info.mtime)
-        if info.islnk():  # two names of one file of uv's cache
-            info.type, info.size = tarfile.REGTYPE, path.stat().st_size
-        if info.isreg():
-            with path.open("rb") as file:
-                tar.addfile(info, file)
-        else:
-            tar.addfile(info)
+    def _archive(self, tree: Path, target: Path, root: str) -> Layer:
+        """Pack the files of a folder below a folder ``root``."""
+        return write_layer(target, self._going_on(tree_members(tree, root)), threads=self._threads)
+
+    def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
+        for member in members:
+            if self.stopping.is_set():
+                raise KeyboardInterrupt
+            yield member
+
+
+def _environment() -> dict[str, str]:
+    """Of a Python that has the modules of `layers/`, and the toolkit's."""
+    path = os.pathsep.join((str(TOOLKIT / "layers"), str(PACKAGE.parent)))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _names(tree: Path) -> list[str]:

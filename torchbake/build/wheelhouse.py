@@ -54,7 +54,7 @@ def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
         fitting = [
             (place, path, known_hash)
             for path, known_hash in _candidates(folder, pin.name)
-            if (place := _place(path.name, pin, python)) is not None
+            if (place := place_of(path.name, pin, python)) is not None
         ]
         for _, path, known_hash in sorted(fitting):
             if (known_hash or file_digest(path)) in pin.hashes:
@@ -74,7 +74,7 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
             yield path, ""
 
 
-def _place(filename: str, pin: Pin, python: str) -> int | None:
+def place_of(filename: str, pin: Pin, python: str) -> int | None:
     """Where a wheel stands among those that an image takes, the best at 0; None where it is another or does not fit."""
     try:
         name, version, _, tags = parse_wheel_filename(filename)

@@ -22,6 +22,7 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
 NAME, VERSION = "nvidia-cublas-cu12", "12.8.4.1"
+INFO = "nvidia_cublas_cu12-12.8.4.1.dist-info"
 FILES = {
     "nvidia/__init__.py": b"",
     "nvidia/cublas/lib/libcublas.so.12": b"\x7fELF" + bytes(3_000_000),
@@ -105,6 +106,34 @@ def test_the_digests_are_those_of_the_blob_and_of_its_archive(tmp_path: Path) ->
 def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) -> None:
     pin = wheel(tmp_path / "wheels")
     assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
+
+
+@pytest.mark.parametrize("trim", [True, False])
+def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(tmp_path: Path, *, trim: bool) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=trim)
+    works = [tmp_path / name for name in ("streamed", "installed")]
+    for work in works:
+        work.mkdir()
+    streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
+    assert streamed == installed
+    assert not (works[0] / "staging").exists()
+    for name in ("layer.tar.zst", *(["headers.tar.zst"] if trim else [])):
+        assert (works[0] / name).read_bytes() == (works[1] / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"nvidia/__init__.py": b"", f"{INFO}/entry_points.txt": b"[console_scripts]\nnv = nvidia:main\n"},
+        {"nvidia/__init__.py": b"", "nvidia_cublas_cu12-12.8.4.1.data/data/etc/nvidia.conf": b"x"},
+        {"triton/_C/libtriton.so": Path("/bin/true").read_bytes()},
+        {"nvidia/__init__.py": b"", "../outside": b""},
+    ],
+    ids=["programs", "data", "stripped", "outside"],
+)
+def test_what_only_an_installer_can_lay_out_is_not_streamed(tmp_path: Path, files: dict[str, bytes]) -> None:
+    pin = Pin(name=NAME, version=VERSION, hashes=(write_wheel(tmp_path / "wheels", NAME, VERSION, files),))
+    assert packer(tmp_path).streamed(pin, tmp_path) is None
 
 
 def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:

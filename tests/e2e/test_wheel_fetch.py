@@ -1,0 +1,84 @@
+"""Wheels from a real index over HTTP, straight into layers: whole ones alone, and the same as uv would install."""
+
+import os
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.serving import index_of, serving
+from tests.wheels import write_wheel
+from torchbake.build.layer_store import LayerStore
+from torchbake.build.wheel_packer import WheelPacker
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.lockfile import Pin
+
+pytestmark = pytest.mark.build
+
+NAME, VERSION = "nvidia-cublas-cu12", "12.8.4.99"
+FILES = {
+    "nvidia/cublas/lib/libcublas.so.12": os.urandom(3_000_000),
+    "nvidia/cublas/include/cublas.h": b"#pragma once\n",
+}
+
+
+PAGE = '<a href="{name}#sha256={digest}">{name}</a>'
+
+
+@pytest.fixture(scope="module")
+def pin(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pin]:
+    """A folder with an index of one wheel, and its pin."""
+    folder = tmp_path_factory.mktemp("index")
+    return folder, Pin(name=NAME, version=VERSION, hashes=(write_wheel(folder / NAME, NAME, VERSION, FILES),))
+
+
+def packer(url: str, folder: Path) -> WheelPacker:
+    store = LayerStore(folder=folder / "store")
+    return WheelPacker(store=store, pip=PipConfig(index_url=url), python="3.11", root="/nvidia", trim=True)
+
+
+def works(folder: Path) -> Iterator[Path]:
+    for name in ("streamed", "installed"):
+        (folder / name).mkdir()
+        yield folder / name
+
+
+def test_a_wheel_is_fetched_once_and_gives_the_layer_that_installing_gives(
+    pin: tuple[Path, Pin], tmp_path: Path
+) -> None:
+    one, other = works(tmp_path)
+    (wheel,) = (pin[0] / NAME).glob("*.whl")
+    (pin[0] / NAME / "index.html").write_text(PAGE.format(name=wheel.name, digest=pin[1].hashes[0].partition(":")[2]))
+    with index_of(pin[0], "127.0.0.1") as (url, seen):
+        streamed = packer(url, tmp_path).streamed(pin[1], one)
+        fetched = [path for path in seen if path.endswith(".whl")]
+        assert streamed
+        assert streamed == packer(url, tmp_path).installed(pin[1], other)
+    assert len(fetched) == 1
+    assert (one / "layer.tar.zst").read_bytes() == (other / "layer.tar.zst").read_bytes()
+
+
+class _Cut(BaseHTTPRequestHandler):
+    """Has the page of the index, and of the wheel the first half."""
+
+    page, wheel = b"", b""
+
+    def do_GET(self) -> None:
+        body = self.wheel if self.path.endswith(".whl") else self.page
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream" if body is self.wheel else "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if body is self.wheel else body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_half_of_a_wheel_is_none(pin: tuple[Path, Pin], tmp_path: Path) -> None:
+    (wheel,) = (pin[0] / NAME).glob("*.whl")
+    page = PAGE.format(name=wheel.name, digest=pin[1].hashes[0].partition(":")[2]).encode()
+    handler = type("Cut", (_Cut,), {"page": page, "wheel": wheel.read_bytes()})
+    with serving(handler) as server:
+        assert packer(f"http://127.0.0.1:{server.server_port}", tmp_path).streamed(pin[1], tmp_path) is None

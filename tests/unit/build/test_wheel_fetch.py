@@ -1,0 +1,47 @@
+"""Which of the wheels that an index has is the one that uv would install."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.wheels import write_wheel
+from torchbake.build.wheel_fetch import best_address, fetch_wheel
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.lockfile import Pin
+
+ONE, OTHER = "a" * 64, "b" * 64
+PIN = Pin(name="nvidia-cublas-cu12", version="12.8.4.1", hashes=(f"sha256:{ONE}", f"sha256:{OTHER}"))
+BEFORE, SINCE = "manylinux2014_x86_64", "manylinux2014_x86_64.manylinux_2_17_x86_64"
+
+
+def page(**platforms: str) -> str:
+    """A page of an index with a wheel for each hash, which is named by its first digit."""
+    return "\n".join(
+        f'<a href="../../files/nvidia_cublas_cu12-12.8.4.1-py3-none-{platform}.whl#sha256={digit * 64}">it</a>'
+        for digit, platform in platforms.items()
+    )
+
+
+def test_the_platform_that_uv_prefers_comes_first() -> None:
+    found = best_address(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+    assert found == f"https://index.example/files/nvidia_cublas_cu12-12.8.4.1-py3-none-{SINCE}.whl"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [page(c=SINCE), page(a="win_amd64"), page(a=SINCE, b=SINCE), page(a=SINCE).replace("#sha256", "#md5"), ""],
+    ids=["another hash", "another platform", "two that are as good", "no hash", "nothing"],
+)
+def test_what_is_not_clear_has_no_address(text: str) -> None:
+    assert best_address(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11") == ""
+
+
+def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> None:
+    files = {"nvidia/__init__.py": b""}
+    pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(tmp_path, PIN.name, PIN.version, files),))
+    found = fetch_wheel(
+        pin, PipConfig(find_links=(str(tmp_path),)), "3.11", tmp_path / "wheel.whl", stopping=threading.Event()
+    )
+    assert found
+    assert found.parent == tmp_path

@@ -1,0 +1,61 @@
+"""A layer's archive, compressed and hashed in one stream as it is written."""
+
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, TypeAlias, cast
+
+import zstandard
+
+from torchbake.core.digest import Digested
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.manifest import Blob
+
+_LEVEL = 3  # as BuildKit's own
+_CHUNK = 2**20
+_MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
+
+# An entry of an archive, and what opens its content where it is a file.
+Member: TypeAlias = tuple[tarfile.TarInfo, Callable[[], IO[bytes]] | None]
+
+
+def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Layer:
+    """Write an archive of these entries, as root's. How many ``threads`` compress (-1: all cores) makes no other."""
+    with target.open("wb") as file:
+        compressed = Digested(file)
+        # Workers of its own compress, while this thread hashes.
+        with zstandard.ZstdCompressor(level=_LEVEL, threads=threads).stream_writer(
+            cast(IO[bytes], compressed), closefd=False
+        ) as compressor:
+            archive = Digested(compressor)
+            with tarfile.open(
+                fileobj=cast(IO[bytes], archive), mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT
+            ) as tar:
+                tar.copybufsize = _CHUNK  # type: ignore[attr-defined]
+                for info, opened in members:
+                    _add(tar, info, opened)
+    blob = Blob(digest=compressed.digest, size=compressed.size, media_type=_MEDIA_TYPE)
+    return Layer(blob=blob, diff_id=archive.digest)
+
+
+def _add(tar: tarfile.TarFile, info: tarfile.TarInfo, opened: Callable[[], IO[bytes]] | None) -> None:
+    if opened is None:
+        tar.addfile(info)
+        return
+    with opened() as file:
+        tar.addfile(info, file)
+
+
+def tree_members(tree: Path, root: str) -> Iterator[Member]:
+    """The files of a folder in the order of their names, below a folder ``root``. Two names of a file are two files."""
+    for path in (tree, *sorted(tree.rglob("*"))):
+        info, status = tarfile.TarInfo(root + str(path)[len(str(tree)) :]), path.lstat()
+        info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+        if stat.S_ISREG(status.st_mode):
+            info.size = status.st_size
+            yield info, lambda path=path: path.open("rb")  # type: ignore[misc]
+            continue
+        info.type = tarfile.DIRTYPE if stat.S_ISDIR(status.st_mode) else tarfile.SYMTYPE
+        info.linkname = str(path.readlink()) if info.type == tarfile.SYMTYPE else ""
+        yield info, None
