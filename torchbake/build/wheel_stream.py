@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, TypeAlias
 
 from torchbake.build.layer_archive import Member, write_layer
+from torchbake.build.zip_member import METHODS, open_member
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 Row: TypeAlias = list[str]
 Content: TypeAlias = zipfile.ZipInfo | bytes
@@ -78,7 +78,7 @@ def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:
         raise UnfitError("it has no RECORD, or programs")
     if any(".." in PurePosixPath(name).parts or name.startswith("/") for name in files):
         raise UnfitError("its files are not all below one folder")
-    if any(file.compress_type not in _METHODS or file.flag_bits & 1 for file in files.values()):
+    if any(file.compress_type not in METHODS or file.flag_bits & 1 for file in files.values()):
         raise UnfitError("its files are compressed otherwise, or encrypted")
     return PurePosixPath(info, "RECORD")
 
@@ -93,7 +93,7 @@ def _row(name: str, data: bytes) -> Row:
     return [name, f"sha256={digest}", str(len(data))]
 
 
-def _members(wheel: zipfile.ZipFile, files: Mapping[str, Content], root: str) -> Iterator[Member]:
+def _members(wheel: IO[bytes], files: Mapping[str, Content], root: str) -> Iterator[Member]:
     """Entries in the order of their names, each after its folders, as `normalise` of `layers/wheels` leaves files."""
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     yield _entry(root, tarfile.DIRTYPE, 0o755), None
@@ -104,14 +104,14 @@ def _members(wheel: zipfile.ZipFile, files: Mapping[str, Content], root: str) ->
             yield _file(wheel, f"{root}/{name}", files[name])
 
 
-def _file(wheel: zipfile.ZipFile, name: str, content: Content) -> Member:
+def _file(wheel: IO[bytes], name: str, content: Content) -> Member:
     if isinstance(content, bytes):
         data = content
         return _entry(name, tarfile.REGTYPE, 0o644, len(data)), lambda: io.BytesIO(data)
     executable, packed = content.external_attr >> 16 & _EXECUTABLE, content
 
     def opened() -> IO[bytes]:
-        return wheel.open(packed)
+        return open_member(wheel, packed)
 
     return _entry(name, tarfile.REGTYPE, 0o755 if executable else 0o644, content.file_size), opened
 
@@ -129,14 +129,14 @@ def main(words: Sequence[str], read_trim: ReadTrim, trim_rows: TrimRows) -> None
     """
     path, root, folder, threads, *rules = words
     try:
-        with zipfile.ZipFile(path) as wheel:
+        with Path(path).open("rb") as file, zipfile.ZipFile(file) as wheel:
             contents = contents_of(wheel, read_trim(Path(rules[0]) if rules else None), trim_rows)
-            print(json.dumps(_written(wheel, contents, root, Path(folder), int(threads))))
+            print(json.dumps(_written(file, contents, root, Path(folder), int(threads))))
     except (UnfitError, zipfile.BadZipFile, ValueError, LookupError) as error:
         raise SystemExit(f"{Path(path).name}: {error}") from None
 
 
-def _written(wheel: zipfile.ZipFile, contents: Contents, root: str, folder: Path, threads: int) -> Mapping[str, Any]:
+def _written(wheel: IO[bytes], contents: Contents, root: str, folder: Path, threads: int) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
     layer = write_layer(folder / "layer.tar.zst", _members(wheel, contents.layer, root), threads=threads)
     aside = None
