@@ -1,7 +1,7 @@
 """One locked wheel as a layer: trimmed by the same code as inside a build, and packed.
 
-What a build writes four times (unpacked, copied, archived, unpacked again) is written once here. A wheel of plain files
-goes from its archive to the layer's in one stream; another one is installed by uv, and its files are packed.
+What a build writes four times (unpacked, copied, archived, unpacked again) is written once here. A wheel goes from its
+archive to the layer's in one stream; what cannot be had or laid out so is installed by uv, and its files are packed.
 """
 
 import json
@@ -49,6 +49,13 @@ from wheels.tree import normalise
 for folder in (*Path("layers").iterdir(), Path("headers")):
     if folder.is_dir():
         normalise(folder)
+"""
+_PROGRAMS = """\
+import sys
+from pathlib import Path
+from wheels.tree import set_interpreter
+
+set_interpreter(Path("staging"), sys.executable)
 """
 _STREAM = """\
 import sys
@@ -109,38 +116,54 @@ class WheelPacker:
     def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
         if self.patient:  # it counts for this thread, and what it starts
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
-        packed = (None if self.compiler else self.streamed(pin, work)) or self.installed(pin, work)
+        packed = self.streamed(pin, work) or self.installed(pin, work)
         files = {packed.layer.blob.digest: work / "layer.tar.zst"}
         aside = {packed.headers.digest: work / "headers.tar.zst"} if packed.headers else {}
         self.store.add(key, packed, files | aside)
         return packed
 
     def streamed(self, pin: Pin, work: Path) -> Packed | None:
-        """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out."""
+        """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out.
+
+        Raises BuildError where the compiler does.
+        """
         wheel = fetch_wheel(
             pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
         )
-        if wheel is None:
+        if wheel is None or (self.compiler and not self._made(self.compiler, wheel, work)):
             return None
-        words = (str(wheel), self.root.strip("/"), ".", str(self._threads), *self._rules)
-        done = self._run((sys.executable, "-c", _STREAM, *words), work, _environment())
+        words = ("--root", self.root.strip("/"), "--threads", str(self._threads))
+        done = self._stream("layer", wheel, work, *words, "--programs", "staging/bin", "--bytecode", "bytecode")
         return None if done.code else read_packed(json.loads(done.stdout))
+
+    def _made(self, compiler: Compiler, wheel: Path, work: Path) -> bool:
+        """Whether a wheel's programs and bytecode could be made, of the little that decides them."""
+        if self._stream("parts", wheel, work).code:
+            return False
+        programs = [*(work / "programs").glob("*.whl")]
+        if programs and self._installs(self.pip, work, "--no-index", str(programs[0])):
+            return False
+        if programs:
+            self._run((sys.executable, "-c", _PROGRAMS), work, _environment())
+        if (work / "modules").is_dir():
+            compiler.compile(work / "modules", self.root, work / "bytecode")
+        return True
+
+    def _stream(self, what: str, wheel: Path, work: Path, *words: str) -> Finished:
+        rules = ("--rules", str(_TRIM)) if self.trim else ()
+        return self._run((sys.executable, "-c", _STREAM, what, str(wheel), ".", *rules, *words), work, _environment())
 
     def installed(self, pin: Pin, work: Path) -> Packed:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
         self._install(pin, work)
         layer, headers = work / "layers" / pin.name, work / "headers"
-        self._lay_out(pin, work, _LAY_OUT, *self._rules)
+        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
         if self.compiler:
             self._compile(self.compiler, layer, work)
         self._lay_out(pin, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         aside = self._archive(headers, work / "headers.tar.zst", "headers") if headers.is_dir() else None
         return Packed(layer=packed, names=tuple(_names(layer)), headers=aside.blob if aside else None)
-
-    @property
-    def _rules(self) -> tuple[str, ...]:
-        return (str(_TRIM),) if self.trim else ()
 
     @property
     def _threads(self) -> int:
@@ -163,22 +186,22 @@ class WheelPacker:
 
     def _install(self, pin: Pin, work: Path) -> None:
         (work / "wheel.lock").write_text(pins_text([pin]))
-        said = self._install_by(self.pip, work)
+        words = ("--require-hashes", "--requirement", "wheel.lock")
+        said = self._installs(self.pip, work, *words)
         if said and self.indexes:
-            said = self._install_by(self.pip.with_indexes(self.indexes), work) and said
+            said = self._installs(self.pip.with_indexes(self.indexes), work, *words) and said
         if said:
             raise BuildError(f"{pin.name} {pin.version} cannot be installed by uv: {said}")
 
-    def _install_by(self, pip: PipConfig, work: Path) -> str:
-        """What uv says where it fails."""
+    def _installs(self, pip: PipConfig, work: Path, *words: str) -> str:
+        """Install into `staging`; what uv says where it fails."""
         import uv  # noqa: PLC0415 - only a run that packs needs it
 
         (work / "uv.toml").write_text(uv_toml(pip))  # the folder is this user's alone
-        command = [uv.find_uv_bin(), "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+        command = [uv.find_uv_bin(), "pip", "install", "--no-deps", "--only-binary", ":all:"]
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", PLATFORM]
         command += ["--target", "staging", "--cache-dir", "cache", "--link-mode", "hardlink"]
-        command += ["--quiet", "--config-file", "uv.toml", "--requirement", "wheel.lock"]
-        return self._said(command, work, uv_environment(pip))
+        return self._said([*command, "--quiet", "--config-file", "uv.toml", *words], work, uv_environment(pip))
 
     def _said(self, command: Sequence[str], work: Path, environment: Mapping[str, str]) -> str:
         """What a command says where it fails."""

@@ -1,9 +1,11 @@
 """A wheel's layers in one stream: from its archive to theirs, with no files in between.
 
-They are the layers that installing, trimming and packing gives: for a wheel of plain files all that uv writes is known.
+They are the layers that installing, trimming and packing gives. For a wheel of plain files all that uv writes is known;
+its programs and bytecode are made beside, of the little that decides them.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
+import argparse
 import base64
 import csv
 import hashlib
@@ -21,9 +23,10 @@ from torchbake.build.zip_member import METHODS, open_member
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111
+PROGRAMS = "bin"  # where uv puts those of a wheel that it installs into a folder
 
 Row: TypeAlias = list[str]
-Content: TypeAlias = zipfile.ZipInfo | bytes
+Content: TypeAlias = zipfile.ZipInfo | bytes | Path
 
 
 class Rule(Protocol):
@@ -50,11 +53,13 @@ class Contents:
     headers: Mapping[str, Content]
 
 
-def contents_of(wheel: zipfile.ZipFile, rules: Sequence[Rule], trim_rows: TrimRows) -> Contents:
-    """What installing and trimming leaves of a wheel. Raises UnfitError."""
+def contents_of(
+    wheel: zipfile.ZipFile, rules: Sequence[Rule], trim_rows: TrimRows, programs: Mapping[str, bytes]
+) -> Contents:
+    """What installing and trimming leaves of a wheel with these programs. Raises UnfitError."""
     files = {info.filename: info for info in wheel.infolist() if not info.is_dir()}
     record = _record_of(files)
-    added = _added(record.parent)
+    added = {**_added(record.parent), **programs}
     rows = list(csv.reader(io.StringIO(wheel.read(str(record)).decode())))
     stay, go = trim_rows([*rows, *(_row(name, data) for name, data in added.items())], rules)
     if any(rule.to == "strip" for _, rule in go):
@@ -74,8 +79,8 @@ def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:
     (info, *more) = [top for top in tops if top.endswith(".dist-info")] or [""]
     if not info or more or any(top.endswith(".data") for top in tops):
         raise UnfitError("its files have to be put where they belong")
-    if f"{info}/RECORD" not in files or f"{info}/entry_points.txt" in files:
-        raise UnfitError("it has no RECORD, or programs")
+    if f"{info}/RECORD" not in files:
+        raise UnfitError("it has no RECORD")
     if any(".." in PurePosixPath(name).parts or name.startswith("/") for name in files):
         raise UnfitError("its files are not all below one folder")
     if any(file.compress_type not in METHODS or file.flag_bits & 1 for file in files.values()):
@@ -105,15 +110,20 @@ def _members(wheel: IO[bytes], files: Mapping[str, Content], root: str) -> Itera
 
 
 def _file(wheel: IO[bytes], name: str, content: Content) -> Member:
-    if isinstance(content, bytes):
-        data = content
-        return _entry(name, tarfile.REGTYPE, 0o644, len(data)), lambda: io.BytesIO(data)
-    executable, packed = content.external_attr >> 16 & _EXECUTABLE, content
+    if isinstance(content, zipfile.ZipInfo):
+        packed = content
+        mode = _mode(packed.external_attr >> 16)
+        return _entry(name, tarfile.REGTYPE, mode, packed.file_size), lambda: open_member(wheel, packed)
+    if isinstance(content, Path):
+        path, status = content, content.stat()
+        return _entry(name, tarfile.REGTYPE, _mode(status.st_mode), status.st_size), lambda: path.open("rb")
+    data, folder = content, PurePosixPath(name).parent.name
+    mode = _mode(_EXECUTABLE if folder == PROGRAMS else 0)
+    return _entry(name, tarfile.REGTYPE, mode, len(data)), lambda: io.BytesIO(data)
 
-    def opened() -> IO[bytes]:
-        return open_member(wheel, packed)
 
-    return _entry(name, tarfile.REGTYPE, 0o755 if executable else 0o644, content.file_size), opened
+def _mode(mode: int) -> int:
+    return 0o755 if mode & _EXECUTABLE else 0o644
 
 
 def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
@@ -123,25 +133,62 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
 
 
 def main(words: Sequence[str], read_trim: ReadTrim, trim_rows: TrimRows) -> None:
-    """WHEEL ROOT FOLDER THREADS [RULES]: write `layer.tar.zst`, and `headers.tar.zst` where there are any, and say so.
+    """Do one of two things with a wheel; a sentence and exit code 1 where only an installer can.
 
-    Ends with a sentence and exit code 1 where only an installer can do it.
+    `layer` writes `layer.tar.zst`, and `headers.tar.zst` where there are any, and says what a `Packed` is made of.
+    `parts` writes what decides programs and bytecode: a small wheel, and modules.
     """
-    path, root, folder, threads, *rules = words
+    args = _parser().parse_args(words)
+    programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in args.programs.glob("*")}
     try:
-        with Path(path).open("rb") as file, zipfile.ZipFile(file) as wheel:
-            contents = contents_of(wheel, read_trim(Path(rules[0]) if rules else None), trim_rows)
-            print(json.dumps(_written(file, contents, root, Path(folder), int(threads))))
+        with args.wheel.open("rb") as file, zipfile.ZipFile(file) as wheel:
+            contents = contents_of(wheel, read_trim(args.rules), trim_rows, programs)
+            if args.what == "parts":
+                _write_parts(wheel, contents, args.folder)
+            elif any(name.endswith("/entry_points.txt") for name in contents.layer) and not programs:
+                raise UnfitError("it has programs")
+            else:
+                print(json.dumps(_written(file, contents, args)))
     except (UnfitError, zipfile.BadZipFile, ValueError, LookupError) as error:
-        raise SystemExit(f"{Path(path).name}: {error}") from None
+        raise SystemExit(f"{args.wheel.name}: {error}") from None
 
 
-def _written(wheel: IO[bytes], contents: Contents, root: str, folder: Path, threads: int) -> Mapping[str, Any]:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("layer", "parts"))
+    for name in ("wheel", "folder"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--rules", type=Path)
+    parser.add_argument("--root", default="")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--programs", type=Path, default=Path("none"), help="a folder of those that a layer gets")
+    parser.add_argument("--bytecode", type=Path, default=Path("none"), help="a folder of what it gets beside modules")
+    return parser
+
+
+def _write_parts(wheel: zipfile.ZipFile, contents: Contents, folder: Path) -> None:
+    """The modules of a layer below `modules`, and below `programs` a wheel that has the same programs and no more."""
+    for name, content in contents.layer.items():
+        if name.endswith(".py") and isinstance(content, zipfile.ZipInfo):
+            wheel.extract(content, folder / "modules")
+    points = next((name for name in contents.layer if name.endswith(".dist-info/entry_points.txt")), "")
+    if points:
+        info = points.partition("/")[0]
+        (folder / "programs").mkdir()
+        with zipfile.ZipFile(folder / "programs" / f"{info.removesuffix('.dist-info')}-py3-none-any.whl", "w") as small:
+            for name in (points, f"{info}/METADATA", f"{info}/WHEEL"):
+                small.writestr(name, wheel.read(name))
+            small.writestr(f"{info}/RECORD", "")
+
+
+def _written(wheel: IO[bytes], contents: Contents, args: argparse.Namespace) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
-    layer = write_layer(folder / "layer.tar.zst", _members(wheel, contents.layer, root), threads=threads)
+    bytecode = {path.relative_to(args.bytecode).as_posix(): path for path in args.bytecode.rglob("*.pyc")}
+    files = {**contents.layer, **bytecode}
+    layer = write_layer(args.folder / "layer.tar.zst", _members(wheel, files, args.root), threads=args.threads)
     aside = None
     if contents.headers:
         members = _members(wheel, contents.headers, "headers")
-        aside = asdict(write_layer(folder / "headers.tar.zst", members, threads=threads).blob)
-    names = sorted(contents.layer, key=lambda name: name.split("/"))
+        aside = asdict(write_layer(args.folder / "headers.tar.zst", members, threads=args.threads).blob)
+    names = sorted(files, key=lambda name: name.split("/"))
     return {"layer": asdict(layer), "names": names, "headers": aside}

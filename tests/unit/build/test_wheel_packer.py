@@ -10,6 +10,7 @@ import tarfile
 import threading
 from dataclasses import replace
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 import zstandard
@@ -106,6 +107,34 @@ def test_the_digests_are_those_of_the_blob_and_of_its_archive(tmp_path: Path) ->
 def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) -> None:
     pin = wheel(tmp_path / "wheels")
     assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
+
+
+def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_gives(tmp_path: Path) -> None:
+    files = {
+        "torch/__init__.py": b"x = 1\n",
+        "torch/lib/libtorch.so": b"\x7fELF",
+        "torch/include/torch.h": b"#pragma once\n",
+        "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\nfr = torch.fr:main",
+    }
+    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+
+    def compile_(sources: Path, final: str, folder: Path) -> None:
+        shutil.copytree(sources, folder)
+        unchecked = PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(folder, stripdir=str(folder), prependdir=final, quiet=2, invalidation_mode=unchecked)
+        for source in folder.rglob("*.py"):
+            source.unlink()
+
+    packs = replace(packer(tmp_path), root="/pytorch", compiler=Compiler(id="this one", compile=compile_))
+    works = [tmp_path / name for name in ("streamed", "installed")]
+    for work in works:
+        work.mkdir()
+    streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
+    assert streamed
+    assert {"bin/torchrun", "bin/fr", "torch/__init__.py"} < {*streamed.names}
+    assert any(name.endswith(".pyc") for name in streamed.names)
+    assert streamed == installed
+    assert (works[0] / "layer.tar.zst").read_bytes() == (works[1] / "layer.tar.zst").read_bytes()
 
 
 @pytest.mark.parametrize("trim", [True, False])
