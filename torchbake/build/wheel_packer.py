@@ -16,6 +16,7 @@ from pathlib import Path
 from torchbake.build.layer_archive import Member, tree_members, write_layer
 from torchbake.build.layer_store import LayerStore, Packed, read_packed
 from torchbake.build.wheel_fetch import fetch_wheel
+from torchbake.build.wheel_stream import UNFIT
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.core.processes import Finished, run_to_end
@@ -125,7 +126,7 @@ class WheelPacker:
     def streamed(self, pin: Pin, work: Path) -> Packed | None:
         """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out.
 
-        Raises BuildError where the compiler does.
+        Raises BuildError.
         """
         wheel = fetch_wheel(
             pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
@@ -133,12 +134,12 @@ class WheelPacker:
         if wheel is None or (self.compiler and not self._made(self.compiler, wheel, work)):
             return None
         words = ("--root", self.root.strip("/"), "--threads", str(self._threads))
-        done = self._stream("layer", wheel, work, *words, "--programs", "staging/bin", "--bytecode", "bytecode")
-        return None if done.code else read_packed(json.loads(done.stdout))
+        told = self._stream("layer", wheel, work, *words, "--programs", "staging/bin", "--bytecode", "bytecode")
+        return None if told is None else read_packed(json.loads(told))
 
     def _made(self, compiler: Compiler, wheel: Path, work: Path) -> bool:
         """Whether a wheel's programs and bytecode could be made, of the little that decides them."""
-        if self._stream("parts", wheel, work).code:
+        if self._stream("parts", wheel, work) is None:
             return False
         programs = [*(work / "programs").glob("*.whl")]
         if programs and self._installs(self.pip, work, "--no-index", str(programs[0])):
@@ -149,9 +150,13 @@ class WheelPacker:
             compiler.compile(work / "modules", self.root, work / "bytecode")
         return True
 
-    def _stream(self, what: str, wheel: Path, work: Path, *words: str) -> Finished:
+    def _stream(self, what: str, wheel: Path, work: Path, *words: str) -> str | None:
+        """What was said by that which was done with a wheel; None where only uv can. Raises BuildError."""
         rules = ("--rules", str(_TRIM)) if self.trim else ()
-        return self._run((sys.executable, "-c", _STREAM, what, str(wheel), ".", *rules, *words), work, _environment())
+        done = self._run((sys.executable, "-c", _STREAM, what, str(wheel), ".", *rules, *words), work, _environment())
+        if done.code not in (0, UNFIT):  # nobody would notice that all took longer
+            raise BuildError(f"{wheel.name} cannot be packed: {done.last_words or f'it ended with {done.code}'}")
+        return None if done.code else done.stdout
 
     def installed(self, pin: Pin, work: Path) -> Packed:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from torchbake.build.zip_member import METHODS, open_member
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111
+UNFIT = 3  # the exit code
 PROGRAMS = "bin"  # where uv puts those of a wheel that it installs into a folder
 
 Row: TypeAlias = list[str]
@@ -133,7 +135,7 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
 
 
 def main(words: Sequence[str], read_trim: ReadTrim, trim_rows: TrimRows) -> None:
-    """Do one of two things with a wheel; a sentence and exit code 1 where only an installer can.
+    """Do one of two things with a wheel; a sentence and exit code UNFIT where only an installer can.
 
     `layer` writes `layer.tar.zst`, and `headers.tar.zst` where there are any, and says what a `Packed` is made of.
     `parts` writes what decides programs and bytecode: a small wheel, and modules.
@@ -149,8 +151,9 @@ def main(words: Sequence[str], read_trim: ReadTrim, trim_rows: TrimRows) -> None
                 raise UnfitError("it has programs")
             else:
                 print(json.dumps(_written(file, contents, args)))
-    except (UnfitError, zipfile.BadZipFile, ValueError, LookupError) as error:
-        raise SystemExit(f"{args.wheel.name}: {error}") from None
+    except (UnfitError, zipfile.BadZipFile) as error:
+        print(f"{args.wheel.name}: {error}", file=sys.stderr)
+        raise SystemExit(UNFIT) from None
 
 
 def _parser() -> argparse.ArgumentParser:
