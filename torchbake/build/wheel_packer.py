@@ -131,13 +131,13 @@ class WheelPacker:
         wheel = fetch_wheel(
             pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
         )
-        if wheel is None or (self.compiler and not self._made(self.compiler, wheel, work)):
+        if wheel is None or (self.compiler and not self._made(self.compiler, pin, wheel, work)):
             return None
         words = ("--root", self.root.strip("/"), "--threads", str(self._threads))
         told = self._stream("layer", wheel, work, *words, "--programs", "staging/bin", "--bytecode", "bytecode")
         return None if told is None else read_packed(json.loads(told))
 
-    def _made(self, compiler: Compiler, wheel: Path, work: Path) -> bool:
+    def _made(self, compiler: Compiler, pin: Pin, wheel: Path, work: Path) -> bool:
         """Whether a wheel's programs and bytecode could be made, of the little that decides them."""
         if self._stream("parts", wheel, work) is None:
             return False
@@ -145,7 +145,7 @@ class WheelPacker:
         if programs and self._installs(self.pip, work, "--no-index", str(programs[0])):
             return False
         if programs:
-            self._run((sys.executable, "-c", _PROGRAMS), work, _environment())
+            self._lay_out(pin, work, _PROGRAMS)
         if (work / "modules").is_dir():
             compiler.compile(work / "modules", self.root, work / "bytecode")
         return True
@@ -153,13 +153,16 @@ class WheelPacker:
     def _stream(self, what: str, wheel: Path, work: Path, *words: str) -> str | None:
         """What was said by that which was done with a wheel; None where only uv can. Raises BuildError."""
         rules = ("--rules", str(_TRIM)) if self.trim else ()
-        done = self._run((sys.executable, "-c", _STREAM, what, str(wheel), ".", *rules, *words), work, _environment())
+        command = (sys.executable, "-c", _STREAM, what, str(wheel.absolute()), ".", *rules, *words)
+        done = self._run(command, work, _environment())
         if done.code not in (0, UNFIT):  # nobody would notice that all took longer
             raise BuildError(f"{wheel.name} cannot be packed: {done.last_words or f'it ended with {done.code}'}")
         return None if done.code else done.stdout
 
     def installed(self, pin: Pin, work: Path) -> Packed:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
+        for left in ("staging", "bytecode", "modules"):  # by a stream that could not be
+            shutil.rmtree(work / left, ignore_errors=True)
         self._install(pin, work)
         layer, headers = work / "layers" / pin.name, work / "headers"
         self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))

@@ -137,6 +137,24 @@ def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_giv
     assert (works[0] / "layer.tar.zst").read_bytes() == (works[1] / "layer.tar.zst").read_bytes()
 
 
+def test_what_a_stream_has_begun_is_not_taken_for_what_uv_installs(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    for left in ("staging/nvidia_cublas_cu12-12.8.4.1.dist-info", "modules", "bytecode"):
+        (tmp_path / left).mkdir(parents=True)
+    (tmp_path / "staging/nvidia_cublas_cu12-12.8.4.1.dist-info/METADATA").write_text(
+        f"Name: {NAME}\nVersion: {VERSION}\n"
+    )
+    assert "nvidia/cublas/lib/libcublas.so.12" in packs.installed(pin, tmp_path).names
+
+
+def test_a_folder_of_wheels_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = wheel(tmp_path / "wheels")
+    monkeypatch.chdir(tmp_path)
+    packs = replace(packer(tmp_path), pip=PipConfig(find_links=("wheels",), no_index=True))
+    (tmp_path / "work").mkdir()
+    assert packs.streamed(pin, tmp_path / "work")
+
+
 @pytest.mark.parametrize("trim", [True, False])
 def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(tmp_path: Path, *, trim: bool) -> None:
     pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=trim)
