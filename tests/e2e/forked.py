@@ -1,7 +1,7 @@
 """Programs of Python in processes that are forked from one that has loaded their modules.
 
-To load them takes a third of a second of a core, and the tests call more than a thousand. What a program does is the
-same; that it starts from nothing is what people's own lines test, through nox and by `torchbake`.
+To load them takes a third of a second of a core, and the tests call hundreds. What a program does is the same; that it
+starts from nothing is what people's own lines test, through nox and by `torchbake`.
 """
 
 import multiprocessing
