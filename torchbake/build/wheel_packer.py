@@ -10,13 +10,13 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torchbake.build.layer_archive import Member, tree_members, write_layer
 from torchbake.build.layer_store import LayerStore, Packed, read_packed
 from torchbake.build.wheel_fetch import fetch_wheel
-from torchbake.build.wheel_stream import UNFIT
+from torchbake.build.wheel_stream import UNFIT, Job
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.core.processes import Finished, run_to_end
@@ -59,11 +59,11 @@ from wheels.tree import set_interpreter
 set_interpreter(Path("staging"), sys.executable)
 """
 _STREAM = """\
-import sys
-from torchbake.build.wheel_stream import main
+import json, sys
+from torchbake.build.wheel_stream import Job, main
 from wheels.trim import read_trim, trim_rows
 
-main(sys.argv[1:], read_trim, trim_rows)
+main(Job(**json.loads(sys.argv[1])), read_trim, trim_rows)
 """
 
 
@@ -133,8 +133,7 @@ class WheelPacker:
         )
         if wheel is None or (self.compiler and not self._made(self.compiler, pin, wheel, work)):
             return None
-        words = ("--root", self.root.strip("/"), "--threads", str(self._threads))
-        told = self._stream("layer", wheel, work, *words, "--programs", "staging/bin", "--bytecode", "bytecode")
+        told = self._stream("layer", wheel, work)
         return None if told is None else read_packed(json.loads(told))
 
     def _made(self, compiler: Compiler, pin: Pin, wheel: Path, work: Path) -> bool:
@@ -150,11 +149,11 @@ class WheelPacker:
             compiler.compile(work / "modules", self.root, work / "bytecode")
         return True
 
-    def _stream(self, what: str, wheel: Path, work: Path, *words: str) -> str | None:
+    def _stream(self, what: str, wheel: Path, work: Path) -> str | None:
         """What was said by that which was done with a wheel; None where only uv can. Raises BuildError."""
-        rules = ("--rules", str(_TRIM)) if self.trim else ()
-        command = (sys.executable, "-c", _STREAM, what, str(wheel.absolute()), ".", *rules, *words)
-        done = self._run(command, work, _environment())
+        rules = str(_TRIM) if self.trim else ""
+        job = Job(what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=self._threads, rules=rules)
+        done = self._run((sys.executable, "-c", _STREAM, json.dumps(asdict(job))), work, _environment())
         if done.code not in (0, UNFIT):  # nobody would notice that all took longer
             raise BuildError(f"{wheel.name} cannot be packed: {done.last_words or f'it ended with {done.code}'}")
         return None if done.code else done.stdout

@@ -5,7 +5,6 @@ its programs and bytecode are made beside, of the little that decides them.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
-import argparse
 import base64
 import csv
 import hashlib
@@ -63,6 +62,8 @@ def contents_of(
     record = _record_of(files)
     added = {**_added(record.parent), **programs}
     rows = list(csv.reader(io.StringIO(wheel.read(str(record)).decode())))
+    if not files.keys() <= {row[0] for row in rows if row}:
+        raise UnfitError("its RECORD does not name all files")
     stay, go = trim_rows([*rows, *(_row(name, data) for name, data in added.items())], rules)
     if any(rule.to == "strip" for _, rule in go):
         raise UnfitError("a rule strips libraries")
@@ -134,39 +135,44 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
     return info
 
 
-def main(words: Sequence[str], read_trim: ReadTrim, trim_rows: TrimRows) -> None:
-    """Do one of two things with a wheel; a sentence and exit code UNFIT where only an installer can.
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be done with a wheel: its ``layer``, or the ``parts`` that decide its programs and bytecode.
+
+    It is written into ``folder``. Files of a layer stand below ``root``; those of the folders ``programs`` and
+    ``bytecode`` are added to the wheel's own. Without ``rules`` nothing is trimmed.
+    """
+
+    what: str
+    wheel: str
+    folder: str = "."
+    root: str = ""
+    threads: int = 1
+    rules: str = ""
+    programs: str = "staging/bin"
+    bytecode: str = "bytecode"
+
+
+def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
+    """Do it; a sentence and exit code UNFIT where only an installer can.
 
     `layer` writes `layer.tar.zst`, and `headers.tar.zst` where there are any, and says what a `Packed` is made of.
-    `parts` writes what decides programs and bytecode: a small wheel, and modules.
+    `parts` writes a small wheel with the same programs, and modules.
     """
-    args = _parser().parse_args(words)
-    programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in args.programs.glob("*")}
+    added = Path(job.folder, job.programs).glob("*") if job.what == "layer" else ()
+    programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in added}
     try:
-        with args.wheel.open("rb") as file, zipfile.ZipFile(file) as wheel:
-            contents = contents_of(wheel, read_trim(args.rules), trim_rows, programs)
-            if args.what == "parts":
-                _write_parts(wheel, contents, args.folder)
+        with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
+            contents = contents_of(wheel, read_trim(Path(job.rules) if job.rules else None), trim_rows, programs)
+            if job.what == "parts":
+                _write_parts(wheel, contents, Path(job.folder))
             elif any(name.endswith("/entry_points.txt") for name in contents.layer) and not programs:
                 raise UnfitError("it has programs")
             else:
-                print(json.dumps(_written(file, contents, args)))
+                print(json.dumps(_written(file, contents, job)))
     except (UnfitError, zipfile.BadZipFile) as error:
-        print(f"{args.wheel.name}: {error}", file=sys.stderr)
+        print(f"{Path(job.wheel).name}: {error}", file=sys.stderr)
         raise SystemExit(UNFIT) from None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("layer", "parts"))
-    for name in ("wheel", "folder"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--rules", type=Path)
-    parser.add_argument("--root", default="")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--programs", type=Path, default=Path("none"), help="a folder of those that a layer gets")
-    parser.add_argument("--bytecode", type=Path, default=Path("none"), help="a folder of what it gets beside modules")
-    return parser
 
 
 def _write_parts(wheel: zipfile.ZipFile, contents: Contents, folder: Path) -> None:
@@ -184,14 +190,14 @@ def _write_parts(wheel: zipfile.ZipFile, contents: Contents, folder: Path) -> No
             small.writestr(f"{info}/RECORD", "")
 
 
-def _written(wheel: IO[bytes], contents: Contents, args: argparse.Namespace) -> Mapping[str, Any]:
+def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
-    bytecode = {path.relative_to(args.bytecode).as_posix(): path for path in args.bytecode.rglob("*.pyc")}
-    files = {**contents.layer, **bytecode}
-    layer = write_layer(args.folder / "layer.tar.zst", _members(wheel, files, args.root), threads=args.threads)
+    folder, bytecode = Path(job.folder), Path(job.folder, job.bytecode)
+    files = {**contents.layer, **{path.relative_to(bytecode).as_posix(): path for path in bytecode.rglob("*.pyc")}}
+    layer = write_layer(folder / "layer.tar.zst", _members(wheel, files, job.root), threads=job.threads)
     aside = None
     if contents.headers:
         members = _members(wheel, contents.headers, "headers")
-        aside = asdict(write_layer(args.folder / "headers.tar.zst", members, threads=args.threads).blob)
+        aside = asdict(write_layer(folder / "headers.tar.zst", members, threads=job.threads).blob)
     names = sorted(files, key=lambda name: name.split("/"))
     return {"layer": asdict(layer), "names": names, "headers": aside}

@@ -15,6 +15,7 @@ from py_compile import PycInvalidationMode
 import pytest
 import zstandard
 
+from tests.e2e.stand_in import torch_wheel
 from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import Compiler, WheelPacker
@@ -181,6 +182,15 @@ def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(
 def test_what_only_an_installer_can_lay_out_is_not_streamed(tmp_path: Path, files: dict[str, bytes]) -> None:
     pin = Pin(name=NAME, version=VERSION, hashes=(write_wheel(tmp_path / "wheels", NAME, VERSION, files),))
     assert packer(tmp_path).streamed(pin, tmp_path) is None
+
+
+def test_a_wheel_whose_record_names_not_all_files_is_uvs(tmp_path: Path) -> None:
+    folder = torch_wheel(tmp_path / "wheels")
+    digest = hashlib.sha256(next(folder.iterdir()).read_bytes()).hexdigest()
+    pin = Pin(name="torch", version="2.13.0+cpu", hashes=(f"sha256:{digest}",))
+    packs = replace(packer(tmp_path), root="/pytorch")
+    assert packs.streamed(pin, tmp_path) is None
+    assert "torch/__init__.py" in packs.packed(pin).names
 
 
 def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:
