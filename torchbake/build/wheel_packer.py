@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from torchbake.build.layer_archive import Member, tree_members, write_layer
 from torchbake.build.layer_store import LayerStore, Packed, read_packed
 from torchbake.build.wheel_fetch import fetch_wheel
 from torchbake.build.wheel_stream import UNFIT, Job
@@ -25,6 +24,7 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.lock.uv import PLATFORM, uv_environment
+from torchbake.oci.layer_archive import Member, tree_members, write_layer
 from torchbake.oci.layer_order import Layer
 
 _FORMAT = "1"  # of a layer: another one is packed anew

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, TypeAlias
 
-from torchbake.build.layer_archive import Member, write_layer
 from torchbake.build.zip_member import METHODS, open_member
+from torchbake.oci.layer_archive import Member, write_layer
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111

@@ -3,19 +3,18 @@
 import json
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-import zstandard
-
-from torchbake.core.digest import Digested, file_digest
+from torchbake.core.digest import file_digest
 from torchbake.core.json_text import read_json
 from torchbake.errors import BaseError
+from torchbake.oci.layer_archive import MEDIA_TYPE, Member, write_layer
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
-_LEVEL = 3  # zstd's own default: three times as fast as gzip, and smaller
 
 
 def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -> str:
@@ -51,7 +50,7 @@ def layout_digest(folder: Path) -> str | None:
 
 def _write_blobs(layout: Path, rootfs: Path, created: str, created_by: str) -> str:
     content = _pack(rootfs, layout / "blobs/layer")
-    layer = _adopt(layout, layout / "blobs/layer", _LAYER)
+    layer = _adopt(layout, layout / "blobs/layer", MEDIA_TYPE)
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -81,20 +80,19 @@ def _pack(rootfs: Path, target: Path) -> str:
     tar 1.34 and 1.35, of Debian 12 and 13, write the same files with other headers.
     """
     try:
-        with (
-            tarfile.open(rootfs, encoding="utf-8") as source,
-            target.open("wb") as output,
-            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as compressed,
-        ):
-            digested = Digested(compressed)
-            with tarfile.open(
-                fileobj=cast(IO[bytes], digested), mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8"
-            ) as layer:
-                for member in source:
-                    layer.addfile(member, source.extractfile(member) if member.isreg() else None)
+        with tarfile.open(rootfs, encoding="utf-8") as source:
+            return write_layer(target, _members(source), threads=0).diff_id
     except tarfile.TarError as error:
         raise BaseError(f"{rootfs}: no root file system: {error}", hint="Is the disk full?") from None
-    return digested.digest
+
+
+def _members(source: tarfile.TarFile) -> Iterator[Member]:
+    for member in source:
+        yield member, partial(_opened, source, member) if member.isreg() else None
+
+
+def _opened(source: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    return cast(IO[bytes], source.extractfile(member))
 
 
 def _put(layout: Path, value: Any, media_type: str) -> dict[str, Any]:
