@@ -139,18 +139,15 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
 class Job:
     """What is to be done with a wheel: its ``layer``, or the ``parts`` that decide its programs and bytecode.
 
-    It is written into ``folder``. Files of a layer stand below ``root``; those of the folders ``programs`` and
-    ``bytecode`` are added to the wheel's own. Without ``rules`` nothing is trimmed.
+    It is done in the folder where one stands. Files of a layer stand below ``root``; what is in `staging/bin` and
+    `bytecode` is added to the wheel's own. Without ``rules`` nothing is trimmed.
     """
 
     what: str
     wheel: str
-    folder: str = "."
-    root: str = ""
-    threads: int = 1
-    rules: str = ""
-    programs: str = "staging/bin"
-    bytecode: str = "bytecode"
+    root: str
+    threads: int
+    rules: str
 
 
 def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
@@ -159,13 +156,12 @@ def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
     `layer` writes `layer.tar.zst`, and `headers.tar.zst` where there are any, and says what a `Packed` is made of.
     `parts` writes a small wheel with the same programs, and modules.
     """
-    added = Path(job.folder, job.programs).glob("*") if job.what == "layer" else ()
-    programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in added}
+    programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in Path("staging", PROGRAMS).glob("*")}
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
             contents = contents_of(wheel, read_trim(Path(job.rules) if job.rules else None), trim_rows, programs)
             if job.what == "parts":
-                _write_parts(wheel, contents, Path(job.folder))
+                _write_parts(wheel, contents)
             elif any(name.endswith("/entry_points.txt") for name in contents.layer) and not programs:
                 raise UnfitError("it has programs")
             else:
@@ -175,16 +171,16 @@ def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
         raise SystemExit(UNFIT) from None
 
 
-def _write_parts(wheel: zipfile.ZipFile, contents: Contents, folder: Path) -> None:
+def _write_parts(wheel: zipfile.ZipFile, contents: Contents) -> None:
     """The modules of a layer below `modules`, and below `programs` a wheel that has the same programs and no more."""
     for name, content in contents.layer.items():
         if name.endswith(".py") and isinstance(content, zipfile.ZipInfo):
-            wheel.extract(content, folder / "modules")
+            wheel.extract(content, "modules")
     points = next((name for name in contents.layer if name.endswith(".dist-info/entry_points.txt")), "")
     if points:
         info = points.partition("/")[0]
-        (folder / "programs").mkdir()
-        with zipfile.ZipFile(folder / "programs" / f"{info.removesuffix('.dist-info')}-py3-none-any.whl", "w") as small:
+        Path("programs").mkdir()
+        with zipfile.ZipFile(Path("programs", f"{info.removesuffix('.dist-info')}-py3-none-any.whl"), "w") as small:
             for name in (points, f"{info}/METADATA", f"{info}/WHEEL"):
                 small.writestr(name, wheel.read(name))
             small.writestr(f"{info}/RECORD", "")
@@ -192,12 +188,12 @@ def _write_parts(wheel: zipfile.ZipFile, contents: Contents, folder: Path) -> No
 
 def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
-    folder, bytecode = Path(job.folder), Path(job.folder, job.bytecode)
+    bytecode = Path("bytecode")
     files = {**contents.layer, **{path.relative_to(bytecode).as_posix(): path for path in bytecode.rglob("*.pyc")}}
-    layer = write_layer(folder / "layer.tar.zst", _members(wheel, files, job.root), threads=job.threads)
+    layer = write_layer(Path("layer.tar.zst"), _members(wheel, files, job.root), threads=job.threads)
     aside = None
     if contents.headers:
         members = _members(wheel, contents.headers, "headers")
-        aside = asdict(write_layer(folder / "headers.tar.zst", members, threads=job.threads).blob)
+        aside = asdict(write_layer(Path("headers.tar.zst"), members, threads=job.threads).blob)
     names = sorted(files, key=lambda name: name.split("/"))
     return {"layer": asdict(layer), "names": names, "headers": aside}

@@ -110,6 +110,14 @@ def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) 
     assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
 
 
+def two_folders(folder: Path) -> list[Path]:
+    """One for a layer that is streamed, and one for the same of what uv installs."""
+    works = [folder / name for name in ("streamed", "installed")]
+    for work in works:
+        work.mkdir()
+    return works
+
+
 def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_gives(tmp_path: Path) -> None:
     files = {
         "torch/__init__.py": b"x = 1\n",
@@ -127,9 +135,7 @@ def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_giv
             source.unlink()
 
     packs = replace(packer(tmp_path), root="/pytorch", compiler=Compiler(id="this one", compile=compile_))
-    works = [tmp_path / name for name in ("streamed", "installed")]
-    for work in works:
-        work.mkdir()
+    works = two_folders(tmp_path)
     streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
     assert streamed
     assert {"bin/torchrun", "bin/fr", "torch/__init__.py"} < {*streamed.names}
@@ -159,9 +165,7 @@ def test_a_folder_of_wheels_may_be_named_from_where_one_stands(tmp_path: Path, m
 @pytest.mark.parametrize("trim", [True, False])
 def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(tmp_path: Path, *, trim: bool) -> None:
     pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=trim)
-    works = [tmp_path / name for name in ("streamed", "installed")]
-    for work in works:
-        work.mkdir()
+    works = two_folders(tmp_path)
     streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
     assert streamed == installed
     assert not (works[0] / "staging").exists()
