@@ -129,7 +129,7 @@ def _claim(folder: Path) -> None:
 
 def _launch(command: Sequence[str], paths: EnginePaths) -> "subprocess.Popen[bytes]":
     """In its own session, so that neither Ctrl-C nor a closed terminal reaches it."""
-    # Go collects less often: memory that an engine has in plenty, for a twentieth of its time while it builds.
+    # Go collects garbage less often: an engine that unpacks has more memory than time.
     environment = {"GOGC": "400", **os.environ, "PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"}
     with paths.log.open("ab") as log:
         return subprocess.Popen(
