@@ -27,7 +27,7 @@ from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.oci.layer_archive import Member, tree_members, write_layer
 from torchbake.oci.layer_order import Layer
 
-_FORMAT = "1"  # of a layer: another one is packed anew
+_FORMAT = "2"  # of a layer: another one is packed anew
 _LIMIT = 3600.0  # seconds, of a download
 _PATIENT = 19  # the lowest priority
 _WHEELS = TOOLKIT / "layers/wheels"
