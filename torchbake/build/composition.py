@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from torchbake.build.packable import STAGES, has_folder_of_its_own, is_stripped
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
-from torchbake.oci.layer_order import Layer, image_of, ordered
+from torchbake.oci.layer_order import Made, image_of, ordered
 from torchbake.oci.layout import Layout
 
 _WHEEL = re.compile(r"COPY /layers/(\S+) (/nvidia|/pytorch) # buildkit")
@@ -91,7 +92,7 @@ class Composition:
         if self.ahead is None or lock is None:
             return
         rank, layout = rank_by(lock), Layout(folder=folder)
-        wheels = sorted(work.layers, key=lambda wheel: (rank(wheel.command) or 0, wheel.command))
+        wheels = sorted(work.layers, key=lambda wheel: (rank(wheel.instead) or 0, wheel.instead, wheel.bytecode))
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
             for lower, new in _steps(wheels):
@@ -99,7 +100,7 @@ class Composition:
                 self.ahead(layout, _lowest(layout, packed_layers(lower)))
 
     def _finished(
-        self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Layer]
+        self, job: Job, export: Path, outcome: Outcome, store: LayerStore, layers: Mapping[str, Sequence[Made]]
     ) -> Outcome:
         lock = find_lock(self.root, job.spec) if outcome.ok else None
         if lock is None:
@@ -142,22 +143,26 @@ def _steps(wheels: Packing) -> Iterator[tuple[Packing, Packing]]:
         yield wheels[:number], wheels[before:number]
 
 
-def _link(layers: Mapping[str, Layer], store: LayerStore, layout: Layout) -> None:
+def _link(layers: Mapping[str, Sequence[Made]], store: LayerStore, layout: Layout) -> None:
     """Put layers of the store into a layout; each is a copy where the two are on different file systems."""
-    for layer in layers.values():
+    for _, layer in chain(*layers.values()):
         linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
 
 
-def _lowest(layout: Layout, layers: Mapping[str, Layer]) -> str:
+def _lowest(layout: Layout, layers: Mapping[str, Sequence[Made]]) -> str:
     """The digest of an image of these layers of a layout alone, from the lowest up. Others stand on it as they are."""
-    manifest, config = image_of([*layers.items()])
+    manifest, config = image_of([*chain(*layers.values())])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
     return manifest.digest
 
 
 def compose(
-    export: Layout, digest: str, store: LayerStore, layers: Mapping[str, Layer], rank: Callable[[str], int | None]
+    export: Layout,
+    digest: str,
+    store: LayerStore,
+    layers: Mapping[str, Sequence[Made]],
+    rank: Callable[[str], int | None],
 ) -> str:
     """Put an exported image together in place; returns the digest of its new manifest. Raises BuildError."""
     manifest = export.find(digest)

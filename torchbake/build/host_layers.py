@@ -1,23 +1,20 @@
 """The layers of an image that this machine packs itself, beside BuildKit, and what stands for them in its build.
 
-NVIDIA's wheels have no bytecode and are for any Python, so their layers depend on nothing that a build makes; of
-torch's a build makes the bytecode alone. BuildKit gets empty files of their names in place of the stages that install
-them, and their layers take the place of what becomes of those.
+A wheel's files depend on nothing that a build makes. The bytecode of torch's modules does, and is a small layer of its
+own above them. BuildKit gets empty files of their names in place of the stages that install them, and their layers take
+the place of what becomes of those.
 """
 
 import contextlib
-import tarfile
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast
-
-import zstandard
 
 from torchbake.build.bakefile import Job, StandIn
 from torchbake.build.layer_store import LayerStore, Packed
@@ -30,11 +27,12 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.layer_order import Layer
+from torchbake.oci.layer_archive import unpack
+from torchbake.oci.layer_order import Made
 from torchbake.render.dockerfile import dockerfile_path, render
 
 _SIDE_BY_SIDE = 4  # some wait for their download, while two cores pack
-_URGENT = 4  # torch's layer, and handing over, of two images: who hands over waits only for what began before
+_URGENT = 4  # torch's bytecode, and handing over, of two images: who hands over waits only for what began before
 
 
 class Compiling(Protocol):
@@ -45,15 +43,21 @@ class Compiling(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """A wheel of an image that is being packed; ``stage`` would install it."""
+    """A layer of a wheel that is being packed: its files, or their ``bytecode``. ``stage`` would install it."""
 
     stage: Stage
     pin: Pin
     packed: "Future[Packed]"
+    bytecode: bool = False
 
     @property
     def command(self) -> str:
         """What the image's history calls its layer."""
+        return self.stage.bytecode_command(self.pin) if self.bytecode else self.instead
+
+    @property
+    def instead(self) -> str:
+        """The command whose layer it takes the place of, perhaps with others."""
         return self.stage.command(self.pin)
 
 
@@ -68,13 +72,16 @@ class HostWork:
     layers: Packing
 
 
-def packed_layers(layers: Packing) -> dict[str, Layer]:
-    """The layers by the command that would have made each; waits for them. Raises BuildError."""
+def packed_layers(layers: Packing) -> dict[str, list[Made]]:
+    """The layers, the lowest first, by the command that would have made them one; waits for them. Raises BuildError."""
     packed = {wheel: wheel.packed.result() for wheel in layers}
     odd = next((wheel for wheel, one in packed.items() if not wheel.stage.holds(one.names)), None)
     if odd:
         raise BuildError(f"{odd.pin.name} has files where another layer's may be.")
-    return {wheel.command: one.layer for wheel, one in packed.items()}
+    found: dict[str, list[Made]] = {}
+    for wheel, one in packed.items():
+        found.setdefault(wheel.instead, []).append((wheel.command, one.layer))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +107,8 @@ class HostLayers:
 
         Raises BuildError where the build needs the files of layers that cannot be packed.
         """
-        wheels = {part: self._begun(job, part, compiling) for part in self._parts(job)}
+        parts = sorted(self._parts(job), key=lambda part: not part.stage.bytecode)  # what has most to do comes first
+        wheels = {part: self._begun(job, part, compiling) for part in parts}
         if not wheels:
             return None
         stand_ins: dict[str, StandIn] = {
@@ -111,8 +119,15 @@ class HostLayers:
 
     def drop_damaged(self, job: Job) -> list[str]:
         """The wheels of an image whose layers were kept, and have changed since: they will be packed anew."""
-        parts = [(self._packer(job, part.stage), part.pins) for part in self._parts(job)]
-        return [pin.name for packer, pins in parts for pin in pins if self.store.drop_damaged(packer.key(pin))]
+        keys = {
+            key: pin.name for part in self._parts(job) for pin in part.pins for key in self._keys(job, part.stage, pin)
+        }
+        return [*dict.fromkeys(name for key, name in keys.items() if self.store.drop_damaged(key))]
+
+    def _keys(self, job: Job, stage: Stage, pin: Pin) -> tuple[str, ...]:
+        packer = self._packer(job, stage)
+        more = (packer.bytecode_key(pin, _compiler(job, _nothing)),) if stage.bytecode else ()
+        return (packer.key(pin), *more)
 
     def _parts(self, job: Job) -> tuple[Part, ...]:
         spec, lock = job.spec, find_lock(self.root, job.spec)
@@ -123,16 +138,18 @@ class HostLayers:
         return packable(spec, lock)
 
     def _begun(self, job: Job, part: Part, compiling: Compiling) -> list[Wheel]:
-        packer = self._packer(job, part.stage, compiling)
-        pool = self.urgent if part.stage.bytecode else self.pool
-        return [Wheel(stage=part.stage, pin=pin, packed=pool.submit(packer.packed, pin)) for pin in part.pins]
+        packer, wheel = self._packer(job, part.stage), partial(Wheel, stage=part.stage)
+        begun = [wheel(pin=pin, packed=self.pool.submit(packer.packed, pin)) for pin in part.pins]
+        if not part.stage.bytecode:
+            return begun
+        compiler = _compiler(job, partial(compiling.bytecode, job))
+        compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in begun]
+        return begun + [
+            wheel(pin=pin, bytecode=True, packed=packed) for pin, packed in zip(part.pins, compiled, strict=True)
+        ]
 
-    def _packer(self, job: Job, stage: Stage, compiling: Compiling | None = None) -> WheelPacker:
-        """Without ``compiling`` for looking into the store alone."""
-        spec, compiler = cast(ImageSpec, job.spec), None
-        if stage.bytecode:
-            compile_ = partial(compiling.bytecode, job) if compiling else _nothing
-            compiler = Compiler(id=f"{spec.base.python} {spec.base.interpreter} {job.base.digest}", compile=compile_)
+    def _packer(self, job: Job, stage: Stage) -> WheelPacker:
+        spec = cast(ImageSpec, job.spec)
         return WheelPacker(
             store=self.store,
             pip=self.pip,
@@ -140,15 +157,14 @@ class HostLayers:
             root=stage.root,
             trim=spec.trim,
             indexes=self.pip.instead(spec) or spec.indexes,
-            compiler=compiler,
-            patient=not stage.bytecode,
+            modules=stage.bytecode,
             stopping=self.stopping,
         )
 
     def _stand_in(self, job: Job, wheels: Packing) -> Path:
         """A folder as their stage would be, with empty files; without headers, only what is in each layer for sure."""
         headers = cast(ImageSpec, job.spec).headers
-        files = {wheel.pin.name: wheel.packed.result() for wheel in wheels} if headers else {}
+        files = {wheel.pin.name: wheel.packed.result() for wheel in wheels if not wheel.bytecode} if headers else {}
         decided = [f"{name} {packed.layer.diff_id} {packed.headers}" for name, packed in files.items()]
         places = {wheel.pin.name: wheel.stage.sure(wheel.pin) for wheel in wheels}
         named = [f"{name} {place}" for name, place in places.items()]
@@ -170,7 +186,7 @@ class HostLayers:
             path.touch()
         for packed in files.values():
             if packed.headers:
-                _unpack(self.store.path(packed.headers.digest), folder)
+                unpack(self.store.path(packed.headers.digest), folder)
 
     def _rest(self, part: Part) -> Path | None:
         """A folder with the lock of what BuildKit installs all the same; None where that is nothing."""
@@ -182,14 +198,15 @@ class HostLayers:
         return folder
 
 
+def _compiled(packer: WheelPacker, files: Wheel, compiler: Compiler) -> Packed:
+    files.packed.result()  # by the thread that packs it: one that did so leaves the cores to others for good
+    return packer.compiled(files.pin, compiler)
+
+
+def _compiler(job: Job, compile_: Callable[[Path, str, Path], None]) -> Compiler:
+    base = cast(ImageSpec, job.spec).base
+    return Compiler(id=f"{base.python} {base.interpreter} {job.base.digest}", compile=compile_)
+
+
 def _nothing(sources: Path, final: str, folder: Path) -> None:
     """In place of a compiler where a layer is looked for, and none is packed."""
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    with (
-        archive.open("rb") as file,
-        zstandard.ZstdDecompressor().stream_reader(file) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as tar,
-    ):
-        tar.extractall(folder, filter="fully_trusted")  # an archive of our own

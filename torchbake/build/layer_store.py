@@ -24,16 +24,18 @@ _WORK = ".packing-"
 class Packed:
     """The layer of one wheel. ``names`` are all its files, those kept aside as headers not among them.
 
-    ``headers`` is the archive of these, also in the store; None where the wheel has none.
+    ``headers`` is the archive of these, ``modules`` one of the layer's Python files, both also in the store; None where
+    the wheel has none, or where nobody compiles modules.
     """
 
     layer: Layer
     names: tuple[str, ...]
     headers: Blob | None = None
+    modules: Blob | None = None
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
-        return (self.layer.blob, *([self.headers] if self.headers else []))
+        return (self.layer.blob, *(blob for blob in (self.headers, self.modules) if blob))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ def read_packed(told: Mapping[str, Any]) -> Packed:
         layer=Layer(blob=_blob(layer["blob"]), diff_id=str(layer["diff_id"])),
         names=tuple(map(str, names)),
         headers=_blob(told["headers"]) if told["headers"] else None,
+        modules=_blob(told["modules"]) if told["modules"] else None,
     )
 
 

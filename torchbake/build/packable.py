@@ -27,6 +27,10 @@ class Stage:
         """What an image's history calls the layer of a wheel."""
         return f"COPY /layers/{pin.name} {self.root} # buildkit"
 
+    def bytecode_command(self, pin: Pin) -> str:
+        """The same of the layer of its modules' bytecode, which stands above it where it was packed here."""
+        return f"COPY /bytecode/{pin.name} {self.root} # buildkit"
+
     def sure(self, pin: Pin) -> str:
         """The folder of a wheel's layer that is there whatever else it holds."""
         return "nvidia" if self.root == "/nvidia" else pin.name

@@ -24,12 +24,14 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.lock.uv import PLATFORM, uv_environment
-from torchbake.oci.layer_archive import Member, tree_members, write_layer
+from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
+from torchbake.oci.manifest import Blob
 
 _FORMAT = "2"  # of a layer: another one is packed anew
 _LIMIT = 3600.0  # seconds, of a download
 _PATIENT = 19  # the lowest priority
+_THREADS = 2  # that compress a layer, of several at once
 _WHEELS = TOOLKIT / "layers/wheels"
 _TRIM = TOOLKIT / "layers/trim.toml"
 # As `layers/wheels` does it inside a build; processes of their own, as they tell what they trim.
@@ -47,7 +49,7 @@ _NORMALISE = """\
 from pathlib import Path
 from wheels.tree import normalise
 
-for folder in (*Path("layers").iterdir(), Path("headers")):
+for folder in (*Path("layers").iterdir(), Path("headers"), Path("modules")):
     if folder.is_dir():
         normalise(folder)
 """
@@ -69,7 +71,7 @@ main(Job(**json.loads(sys.argv[1])), read_trim, trim_rows)
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another one's.
+    """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another.
 
     ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. It raises
     BuildError.
@@ -83,8 +85,8 @@ class Compiler:
 class WheelPacker:
     """Packs wheels for a Python, into layers whose files stand below ``root``, a top-level folder of the image.
 
-    ``indexes`` are asked for what the host's own indexes and folders lack. With a ``compiler`` modules get bytecode.
-    One that is ``patient`` leaves the cores to whoever else wants them.
+    ``indexes`` are asked for what the host's own indexes and folders lack. With ``modules`` Python files are kept aside
+    too, as `compiled` wants them. To pack leaves the cores to whoever else wants them.
     """
 
     store: LayerStore
@@ -93,16 +95,19 @@ class WheelPacker:
     root: str
     trim: bool
     indexes: tuple[str, ...] = ()
-    compiler: Compiler | None = None
-    patient: bool = True
+    modules: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def key(self, pin: Pin) -> str:
         """The digest of all that decides the layer of a wheel."""
         rules = _TRIM.read_text() if self.trim else ""
         sources = [path.read_text() for path in sorted(_WHEELS.glob("*.py"))]
-        compiler = [self.compiler.id] if self.compiler else []
-        return digest((_FORMAT, pin.name, pin.version, *pin.hashes, self.python, self.root, rules, *sources, *compiler))
+        aside = ["modules"] if self.modules else []
+        return digest((_FORMAT, pin.name, pin.version, *pin.hashes, self.python, self.root, rules, *sources, *aside))
+
+    def bytecode_key(self, pin: Pin, compiler: Compiler) -> str:
+        """The digest of all that decides the layer of a wheel's bytecode."""
+        return digest((self.key(pin), compiler.id))
 
     def packed(self, pin: Pin) -> Packed:
         """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
@@ -114,13 +119,35 @@ class WheelPacker:
             found = self.store.find(key)
             return found or self._pack(pin, key, work)
 
+    def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
+        """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
+        key = self.bytecode_key(pin, compiler)
+        found = self.store.find(key)
+        if found:
+            return found
+        packed = self.packed(pin)
+        with self.store.turn(key) as work:
+            found = self.store.find(key)
+            return found or self._compile(compiler, packed, key, work)
+
+    def _compile(self, compiler: Compiler, packed: Packed, key: str, work: Path) -> Packed:
+        layer = work / "layers/bytecode"
+        layer.mkdir(parents=True)
+        if packed.modules:
+            unpack(self.store.path(packed.modules.digest), work)
+            compiler.compile(work / "modules", self.root, layer)
+        self._lay_out("bytecode", work, _NORMALISE)
+        archive = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
+        bytecode = Packed(layer=archive, names=tuple(_names(layer)))
+        self.store.add(key, bytecode, {archive.blob.digest: work / "layer.tar.zst"})
+        return bytecode
+
     def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
-        if self.patient:  # it counts for this thread, and what it starts
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
+        # It counts for this thread, and what it starts.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
         packed = self.streamed(pin, work) or self.installed(pin, work)
-        files = {packed.layer.blob.digest: work / "layer.tar.zst"}
-        aside = {packed.headers.digest: work / "headers.tar.zst"} if packed.headers else {}
-        self.store.add(key, packed, files | aside)
+        made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
+        self.store.add(key, packed, {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob})
         return packed
 
     def streamed(self, pin: Pin, work: Path) -> Packed | None:
@@ -131,28 +158,29 @@ class WheelPacker:
         wheel = fetch_wheel(
             pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
         )
-        if wheel is None or (self.compiler and not self._made(self.compiler, pin, wheel, work)):
+        if wheel is None or (self.modules and not self._made(pin, wheel, work)):
             return None
         told = self._stream("layer", wheel, work)
         return None if told is None else read_packed(json.loads(told))
 
-    def _made(self, compiler: Compiler, pin: Pin, wheel: Path, work: Path) -> bool:
-        """Whether a wheel's programs and bytecode could be made, of the little that decides them."""
-        if self._stream("parts", wheel, work) is None:
+    def _made(self, pin: Pin, wheel: Path, work: Path) -> bool:
+        """Whether a wheel's programs could be made, of the little that decides them; it may have none."""
+        if self._stream("programs", wheel, work) is None:
             return False
         programs = [*(work / "programs").glob("*.whl")]
         if programs and self._installs(self.pip, work, "--no-index", str(programs[0])):
             return False
         if programs:
-            self._lay_out(pin, work, _PROGRAMS)
-        if (work / "modules").is_dir():
-            compiler.compile(work / "modules", self.root, work / "bytecode")
+            self._lay_out(pin.name, work, _PROGRAMS)
         return True
 
     def _stream(self, what: str, wheel: Path, work: Path) -> str | None:
         """What was said by that which was done with a wheel; None where only uv can. Raises BuildError."""
         rules = str(_TRIM) if self.trim else ""
-        job = Job(what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=self._threads, rules=rules)
+        job = Job(
+            what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=_THREADS, rules=rules,
+            modules=self.modules,
+        )  # fmt: skip
         done = self._run((sys.executable, "-c", _STREAM, json.dumps(asdict(job))), work, _environment())
         if done.code not in (0, UNFIT):  # nobody would notice that all took longer
             raise BuildError(f"{wheel.name} cannot be packed: {done.last_words or f'it ended with {done.code}'}")
@@ -160,36 +188,27 @@ class WheelPacker:
 
     def installed(self, pin: Pin, work: Path) -> Packed:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
-        for left in ("staging", "bytecode", "modules"):  # by a stream that could not be
-            shutil.rmtree(work / left, ignore_errors=True)
+        shutil.rmtree(work / "staging", ignore_errors=True)  # of a stream that could not be
         self._install(pin, work)
-        layer, headers = work / "layers" / pin.name, work / "headers"
-        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
-        if self.compiler:
-            self._compile(self.compiler, layer, work)
-        self._lay_out(pin, work, _NORMALISE)
+        layer = work / "layers" / pin.name
+        self._lay_out(pin.name, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
+        for module in layer.rglob("*.py") if self.modules else ():
+            aside = work / "modules" / module.relative_to(layer)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            aside.hardlink_to(module)
+        self._lay_out(pin.name, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
-        aside = self._archive(headers, work / "headers.tar.zst", "headers") if headers.is_dir() else None
-        return Packed(layer=packed, names=tuple(_names(layer)), headers=aside.blob if aside else None)
+        headers, modules = (self._aside(work, name) for name in ("headers", "modules"))
+        return Packed(layer=packed, names=tuple(_names(layer)), headers=headers, modules=modules)
 
-    @property
-    def _threads(self) -> int:
-        return 1 if self.patient else -1
+    def _aside(self, work: Path, name: str) -> Blob | None:
+        """The archive of a folder; None where it is not there."""
+        return self._archive(work / name, work / f"{name}.tar.zst", name).blob if (work / name).is_dir() else None
 
-    def _lay_out(self, pin: Pin, work: Path, program: str, *words: str) -> None:
+    def _lay_out(self, what: str, work: Path, program: str, *words: str) -> None:
         said = self._said((sys.executable, "-c", program, *words), work, _environment())
         if said:
-            raise BuildError(f"{pin.name} {pin.version} cannot be laid out: {said}")
-
-    def _compile(self, compiler: Compiler, layer: Path, work: Path) -> None:
-        """Put bytecode beside the modules, which a compiler gets alone: libraries are most of a wheel."""
-        modules = [path.relative_to(layer) for path in layer.rglob("*.py")]
-        for module in modules:
-            (work / "modules" / module).parent.mkdir(parents=True, exist_ok=True)
-            (work / "modules" / module).hardlink_to(layer / module)
-        if modules:
-            compiler.compile(work / "modules", self.root, work / "bytecode")
-            shutil.copytree(work / "bytecode", layer, dirs_exist_ok=True)
+            raise BuildError(f"{what} cannot be laid out: {said}")
 
     def _install(self, pin: Pin, work: Path) -> None:
         (work / "wheel.lock").write_text(pins_text([pin]))
@@ -221,7 +240,7 @@ class WheelPacker:
 
     def _archive(self, tree: Path, target: Path, root: str) -> Layer:
         """Pack the files of a folder below a folder ``root``."""
-        return write_layer(target, self._going_on(tree_members(tree, root)), threads=self._threads)
+        return write_layer(target, self._going_on(tree_members(tree, root)), threads=_THREADS)
 
     def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
         for member in members:

@@ -1,7 +1,7 @@
 """A wheel's layers in one stream: from its archive to theirs, with no files in between.
 
 They are the layers that installing, trimming and packing gives. For a wheel of plain files all that uv writes is known;
-its programs and bytecode are made beside, of the little that decides them.
+its programs are made beside, of the little that decides them.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
@@ -27,7 +27,7 @@ UNFIT = 3  # the exit code
 PROGRAMS = "bin"  # where uv puts those of a wheel that it installs into a folder
 
 Row: TypeAlias = list[str]
-Content: TypeAlias = zipfile.ZipInfo | bytes | Path
+Content: TypeAlias = zipfile.ZipInfo | bytes
 
 
 class Rule(Protocol):
@@ -117,9 +117,6 @@ def _file(wheel: IO[bytes], name: str, content: Content) -> Member:
         packed = content
         mode = _mode(packed.external_attr >> 16)
         return _entry(name, tarfile.REGTYPE, mode, packed.file_size), lambda: open_member(wheel, packed)
-    if isinstance(content, Path):
-        path, status = content, content.stat()
-        return _entry(name, tarfile.REGTYPE, _mode(status.st_mode), status.st_size), lambda: path.open("rb")
     data, folder = content, PurePosixPath(name).parent.name
     mode = _mode(_EXECUTABLE if folder == PROGRAMS else 0)
     return _entry(name, tarfile.REGTYPE, mode, len(data)), lambda: io.BytesIO(data)
@@ -137,10 +134,10 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be done with a wheel: its ``layer``, or the ``parts`` that decide its programs and bytecode.
+    """What is to be done with a wheel: its ``layer``, or a wheel that has the same ``programs`` and no more.
 
-    It is done in the folder where one stands. Files of a layer stand below ``root``; what is in `staging/bin` and
-    `bytecode` is added to the wheel's own. Without ``rules`` nothing is trimmed.
+    It is done in the folder where one stands. Files of a layer stand below ``root``; what is in `staging/bin` is added
+    to the wheel's own. Without ``rules`` nothing is trimmed.
     """
 
     what: str
@@ -148,20 +145,21 @@ class Job:
     root: str
     threads: int
     rules: str
+    modules: bool
 
 
 def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
     """Do it; a sentence and exit code UNFIT where only an installer can.
 
-    `layer` writes `layer.tar.zst`, and `headers.tar.zst` where there are any, and says what a `Packed` is made of.
-    `parts` writes a small wheel with the same programs, and modules.
+    `layer` writes `layer.tar.zst`, `headers.tar.zst` and `modules.tar.zst`, as far as there is something to write, and
+    says what a `Packed` is made of. `programs` writes into a folder of that name.
     """
     programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in Path("staging", PROGRAMS).glob("*")}
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
             contents = contents_of(wheel, read_trim(Path(job.rules) if job.rules else None), trim_rows, programs)
-            if job.what == "parts":
-                _write_parts(wheel, contents)
+            if job.what == "programs":
+                _write_programs(wheel, contents)
             elif any(name.endswith("/entry_points.txt") for name in contents.layer) and not programs:
                 raise UnfitError("it has programs")
             else:
@@ -171,11 +169,7 @@ def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
         raise SystemExit(UNFIT) from None
 
 
-def _write_parts(wheel: zipfile.ZipFile, contents: Contents) -> None:
-    """The modules of a layer below `modules`, and below `programs` a wheel that has the same programs and no more."""
-    for name, content in contents.layer.items():
-        if name.endswith(".py") and isinstance(content, zipfile.ZipInfo):
-            wheel.extract(content, "modules")
+def _write_programs(wheel: zipfile.ZipFile, contents: Contents) -> None:
     points = next((name for name in contents.layer if name.endswith(".dist-info/entry_points.txt")), "")
     if points:
         info = points.partition("/")[0]
@@ -188,12 +182,19 @@ def _write_parts(wheel: zipfile.ZipFile, contents: Contents) -> None:
 
 def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
-    bytecode = Path("bytecode")
-    files = {**contents.layer, **{path.relative_to(bytecode).as_posix(): path for path in bytecode.rglob("*.pyc")}}
-    layer = write_layer(Path("layer.tar.zst"), _members(wheel, files, job.root), threads=job.threads)
-    aside = None
-    if contents.headers:
-        members = _members(wheel, contents.headers, "headers")
-        aside = asdict(write_layer(Path("headers.tar.zst"), members, threads=job.threads).blob)
-    names = sorted(files, key=lambda name: name.split("/"))
-    return {"layer": asdict(layer), "names": names, "headers": aside}
+    layer = write_layer(Path("layer.tar.zst"), _members(wheel, contents.layer, job.root), threads=job.threads)
+    modules = {name: content for name, content in contents.layer.items() if job.modules and name.endswith(".py")}
+    names = sorted(contents.layer, key=lambda name: name.split("/"))
+    return {
+        "layer": asdict(layer),
+        "names": names,
+        "headers": _aside(wheel, "headers", contents.headers, job),
+        "modules": _aside(wheel, "modules", modules, job),
+    }
+
+
+def _aside(wheel: IO[bytes], name: str, files: Mapping[str, Content], job: Job) -> Mapping[str, Any] | None:
+    """The blob of an archive of these files below a folder of its name; None where there are none."""
+    if not files:
+        return None
+    return asdict(write_layer(Path(f"{name}.tar.zst"), _members(wheel, files, name), threads=job.threads).blob)

@@ -61,6 +61,16 @@ def _add(tar: tarfile.TarFile, info: tarfile.TarInfo, opened: Callable[[], IO[by
         tar.addfile(info, file)
 
 
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive that this toolkit wrote, and nobody else, into a folder."""
+    with (
+        archive.open("rb") as file,
+        zstandard.ZstdDecompressor(max_window_size=2**_WINDOW).stream_reader(file) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        tar.extractall(folder, filter="fully_trusted")
+
+
 def tree_members(tree: Path, root: str) -> Iterator[Member]:
     """The files of a folder in the order of their names, below a folder ``root``. Two names of a file are two files."""
     for path in (tree, *sorted(tree.rglob("*"))):

@@ -6,8 +6,8 @@ it, so what images have in common is unpacked once where it stands lowest.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from torchbake.core.json_text import read_object
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
@@ -23,6 +23,9 @@ class Layer:
     diff_id: str
 
 
+Made: TypeAlias = tuple[str, Layer]  # with the command that made it
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Step:
     """A layer with the entry of the history that made it."""
@@ -36,21 +39,23 @@ class _Step:
 
 
 def ordered(
-    manifest: Manifest, config: bytes, rank: Callable[[str], int | None], instead: Mapping[str, Layer]
+    manifest: Manifest, config: bytes, rank: Callable[[str], int | None], instead: Mapping[str, Sequence[Made]]
 ) -> tuple[Manifest, bytes]:
     """The manifest and the config of the same image with its layers in another order.
 
     ``rank`` is asked for each layer by the command that made it: layers with a rank come first, by rank and then as
-    they stand; the others follow as they stand. ``instead`` are layers that take another one's place, by command.
-    Raises RegistryError for a config that does not tell what made each layer.
+    they stand; the others follow as they stand. ``instead`` are layers that take the place of one with a rank, by its
+    command. Raises RegistryError for a config that does not tell what made each layer.
     """
     told = _read(config)
-    steps = [replace(step, layer=instead.get(step.command, step.layer)) for step in _steps(manifest, told)]
+    steps = _steps(manifest, told)
     ranks = {number: place for number, step in enumerate(steps) if (place := rank(step.command)) is not None}
-    lower = sorted(ranks, key=lambda number: (ranks[number], number))
-    order = [steps[number] for number in (*lower, *(number for number in range(len(steps)) if number not in ranks))]
-    below = [steps[number].history for number in lower]
-    told["history"] = [*below, *(entry for entry in told["history"] if not any(entry is one for one in below))]
+    lower = [steps[number] for number in sorted(ranks, key=lambda number: (ranks[number], number))]
+    upper = [step for number, step in enumerate(steps) if number not in ranks]
+    above = [entry for entry in told["history"] if not any(entry is step.history for step in lower)]
+    below = [one for step in lower for one in _instead(step, instead.get(step.command))]
+    order = [*below, *upper]
+    told["history"] = [*(step.history for step in below), *above]
     told["rootfs"] = {**told["rootfs"], "diff_ids": [step.layer.diff_id for step in order]}
     data = _written(told)
     content = {
@@ -61,7 +66,13 @@ def ordered(
     return Manifest(data=_written(content), media_type=manifest.media_type), data
 
 
-def image_of(layers: Sequence[tuple[str, Layer]]) -> tuple[Manifest, bytes]:
+def _instead(step: _Step, made: Sequence[Made] | None) -> list[_Step]:
+    if made is None:
+        return [step]
+    return [_Step(layer=layer, history={**step.history, "created_by": command}) for command, layer in made]
+
+
+def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
     """The manifest and the config of an image of these layers, each with the command that made it, the lowest first."""
     config = _written(
         {

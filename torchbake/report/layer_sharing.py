@@ -17,6 +17,7 @@ _LONGEST = 72  # characters of a layer's name
 _READ = 2000  # characters of a step; whoever made the image wrote it
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY /layers/(\S+) /.*"), r"\1"),
+    (re.compile(r"COPY /bytecode/(\S+) /.*"), r"bytecode of \1"),
     (re.compile(r"COPY /links /pytorch.*"), "links to NVIDIA's libraries"),
     (re.compile(r"COPY /headers /pytorch.*"), "torch's headers"),
     (re.compile(r"COPY /opt/venv /opt/venv.*"), "site packages"),
@@ -24,7 +25,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY (?:--\S+ )*(?:\S*/)?(\S+) /\1\b.*"), r"\1"),
     (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install ([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),
 )
-_BELOW_BASE = re.compile(r"COPY (?:/layers/\S+|/links|/headers) /(?:nvidia|pytorch)\b")
+_BELOW_BASE = re.compile(r"COPY (?:/(?:layers|bytecode)/\S+|/links|/headers) /(?:nvidia|pytorch)\b")
 _WITHOUT_LAYER = re.compile(
     r"(?:/bin/sh -c #\(nop\)\s+)?(?:ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|SHELL|STOPSIGNAL"
     r"|USER|VOLUME)\b"

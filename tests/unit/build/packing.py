@@ -32,7 +32,8 @@ CPU, CUDA, DEVEL = (
     "2.10.0-cuda12.8-cudnn9-devel-debian12",
 )
 NVIDIA = ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-nccl-cu12"]
-PACKED = [*NVIDIA, "torch"]
+BYTECODE = "'s bytecode"
+PACKED = [*NVIDIA, "torch", f"torch{BYTECODE}"]
 
 
 def project_in(folder: Path) -> Project:
@@ -56,15 +57,30 @@ def job_of(project: Project, name: str) -> Job:
 
 
 def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
-    """Put a layer for each wheel that is packed here into the store; their blobs by the names of the wheels."""
+    """Put the layers of each wheel that is packed here into the store; their blobs by the names of the wheels."""
     spec, lock = job.spec, find_lock(host.root, job.spec)
     assert lock
     assert isinstance(spec, ImageSpec)
     parts = packable(spec, lock)
-    return {pin.name: _keep(host._packer(job, part.stage), pin, files) for part in parts for pin in part.pins}
+    kept = dict[str, bytes]()
+    for stage, wheel in [(part.stage, wheel) for part in parts for wheel in part.pins]:
+        packer, (files_key, *more) = host._packer(job, stage), host._keys(job, stage, wheel)
+        kept[wheel.name] = _keep(packer, files_key, wheel, files)
+        kept |= {f"{wheel.name}{BYTECODE}": _keep_bytecode(packer, key, wheel) for key in more}
+    return kept
 
 
-def _keep(packer: WheelPacker, wheel: Pin, files: tuple[str, ...]) -> bytes:
+def _keep_bytecode(packer: WheelPacker, key: str, wheel: Pin) -> bytes:
+    layer = archive(file(f"{wheel.name}{BYTECODE}"))
+    data, path = zstandard.compress(layer), packer.store.folder / "layer"
+    path.write_bytes(data)
+    names = (f"{wheel.name}/__pycache__/a.pyc",)
+    packed = Packed(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names)
+    packer.store.add(key, packed, {sha256(data): path})
+    return data
+
+
+def _keep(packer: WheelPacker, key: str, wheel: Pin, files: tuple[str, ...]) -> bytes:
     part = wheel.name if wheel.name == "torch" else f"nvidia/{wheel.name.split('-')[1]}"
     names = files or (f"{part}/lib/lib{wheel.name}.so",)
     layer, headers = archive(file(wheel.name)), zstandard.compress(archive(file(f"headers/{part}/include/a.h")))
@@ -73,7 +89,7 @@ def _keep(packer: WheelPacker, wheel: Pin, files: tuple[str, ...]) -> bytes:
     (folder / "layer").write_bytes(data)
     (folder / "headers").write_bytes(headers)
     packed = Packed(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names, headers=_blob(headers))
-    packer.store.add(packer.key(wheel), packed, {sha256(data): folder / "layer", sha256(headers): folder / "headers"})
+    packer.store.add(key, packed, {sha256(data): folder / "layer", sha256(headers): folder / "headers"})
     return data
 
 

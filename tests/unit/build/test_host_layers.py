@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.build.packing import CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, job_of, keep
+from tests.unit.build.packing import BYTECODE, CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, job_of, keep
 from tests.unit.conftest import pin
+from tests.unit.layouts import sha256
 from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, target_name
-from torchbake.build.host_layers import HostLayers, packed_layers
+from torchbake.build.host_layers import HostLayers, Wheel, packed_layers
 from torchbake.build.packable import has_folder_of_its_own
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
 
 OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
+
+
+def name_of(wheel: Wheel) -> str:
+    return f"{wheel.pin.name}{BYTECODE if wheel.bytecode else ''}"
 
 
 def files_in(folder: Path) -> set[str]:
@@ -25,13 +30,13 @@ def test_an_image_without_wheels_is_all_buildkits(packing: Project, host: HostLa
     assert host.begin(job_of(packing, "volume-permissions"), Build()) is None
 
 
-@pytest.mark.parametrize(("name", "names"), [(CPU, ["torch"]), (CUDA, PACKED)])
+@pytest.mark.parametrize(("name", "names"), [(CPU, ["torch", f"torch{BYTECODE}"]), (CUDA, PACKED)])
 def test_wheels_that_no_rule_strips_are_packed_here(
     name: str, names: list[str], packing: Project, host: HostLayers
 ) -> None:
     keep(host, job_of(packing, name))
     work, _ = begun(host, job_of(packing, name))
-    assert sorted(wheel.pin.name for wheel in work.layers) == names
+    assert sorted(name_of(wheel) for wheel in work.layers) == names
 
 
 def test_what_is_stripped_is_locked_for_the_build(packing: Project, host: HostLayers) -> None:
@@ -99,15 +104,27 @@ def test_files_that_another_layer_may_have_are_an_error(
         packed_layers(work.layers)
 
 
-def test_a_layer_is_another_one_for_another_base(packing: Project, host: HostLayers) -> None:
-    """The bytecode may be: Python of another day may compile otherwise. NVIDIA's wheels have none."""
+def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
+    packing: Project, host: HostLayers
+) -> None:
+    """Python of another day may compile otherwise."""
     job = job_of(packing, CUDA)
     other = replace(job, base=replace(job.base, digest=f"sha256:{'e' * 64}"))
     keep(host, job)
     begun(host, job)
     work, _ = begun(host, other)
-    failed = {wheel.pin.name: wheel.packed.exception() is not None for wheel in work.layers}
-    assert failed == {**dict.fromkeys(NVIDIA, False), "torch": True}
+    failed = {name_of(wheel): wheel.packed.exception() is not None for wheel in work.layers}
+    assert failed == {**dict.fromkeys(PACKED, False), f"torch{BYTECODE}": True}
+
+
+def test_damage_is_found_in_a_wheels_files_and_in_their_bytecode(packing: Project, host: HostLayers) -> None:
+    job = job_of(packing, CUDA)
+    blobs = keep(host, job)
+    for name, wheel in ((f"torch{BYTECODE}", "torch"), ("torch", "torch"), (NVIDIA[0], NVIDIA[0])):
+        path = host.store.path(sha256(blobs[name]))
+        path.write_bytes(bytes(path.stat().st_size))
+        assert host.drop_damaged(job) == [wheel]
+        assert host.drop_damaged(job) == []
 
 
 # --- what the build is told

@@ -118,7 +118,15 @@ def two_folders(folder: Path) -> list[Path]:
     return works
 
 
-def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_gives(tmp_path: Path) -> None:
+def compile_(sources: Path, final: str, folder: Path) -> None:
+    shutil.copytree(sources, folder, dirs_exist_ok=True)
+    unchecked = PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(folder, stripdir=str(folder), prependdir=final, quiet=2, invalidation_mode=unchecked)
+    for source in folder.rglob("*.py"):
+        source.unlink()
+
+
+def test_a_stream_with_programs_gives_the_layer_that_installing_gives(tmp_path: Path) -> None:
     files = {
         "torch/__init__.py": b"x = 1\n",
         "torch/lib/libtorch.so": b"\x7fELF",
@@ -126,27 +134,19 @@ def test_a_stream_with_programs_and_bytecode_gives_the_layer_that_installing_giv
         "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\nfr = torch.fr:main",
     }
     pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
-
-    def compile_(sources: Path, final: str, folder: Path) -> None:
-        shutil.copytree(sources, folder)
-        unchecked = PycInvalidationMode.UNCHECKED_HASH
-        compileall.compile_dir(folder, stripdir=str(folder), prependdir=final, quiet=2, invalidation_mode=unchecked)
-        for source in folder.rglob("*.py"):
-            source.unlink()
-
-    packs = replace(packer(tmp_path), root="/pytorch", compiler=Compiler(id="this one", compile=compile_))
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     works = two_folders(tmp_path)
     streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
     assert streamed
     assert {"bin/torchrun", "bin/fr", "torch/__init__.py"} < {*streamed.names}
-    assert any(name.endswith(".pyc") for name in streamed.names)
     assert streamed == installed
-    assert (works[0] / "layer.tar.zst").read_bytes() == (works[1] / "layer.tar.zst").read_bytes()
+    for name in ("layer.tar.zst", "headers.tar.zst", "modules.tar.zst"):
+        assert (works[0] / name).read_bytes() == (works[1] / name).read_bytes()
 
 
 def test_what_a_stream_has_begun_is_not_taken_for_what_uv_installs(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    for left in ("staging/nvidia_cublas_cu12-12.8.4.1.dist-info", "modules", "bytecode"):
+    for left in ("staging/nvidia_cublas_cu12-12.8.4.1.dist-info", "programs"):
         (tmp_path / left).mkdir(parents=True)
     (tmp_path / "staging/nvidia_cublas_cu12-12.8.4.1.dist-info/METADATA").write_text(
         f"Name: {NAME}\nVersion: {VERSION}\n"
@@ -221,37 +221,68 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
     pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
     given = list[list[str]]()
 
-    def compile_(sources: Path, final: str, folder: Path) -> None:
+    def compile_these(sources: Path, final: str, folder: Path) -> None:
         given.append(sorted(path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()))
-        shutil.copytree(sources, folder)
-        compileall.compile_dir(folder, stripdir=str(folder), prependdir=final, quiet=2)
+        compile_(sources, final, folder)
 
-    compiler = Compiler(id="this one", compile=compile_)
-    packs = replace(packer(tmp_path), root="/pytorch", compiler=compiler, patient=False)
-    blob = packs.packed(pin).layer.blob.digest
+    compiler = Compiler(id="this one", compile=compile_these)
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
+    bytecode, blob = packs.compiled(pin, compiler), packs.packed(pin).layer.blob.digest
     assert given == [["torch/__init__.py"]]
-    (bytecode,) = [name for name in members_text(packs, blob) if name.endswith(".pyc")]
-    code = marshal.loads(members_text(packs, blob)[bytecode][16:])
-    assert code.co_filename == "/pytorch/torch/__init__.py"
+    ((name, data),) = members_text(packs, bytecode.layer.blob.digest).items()
+    assert f"pytorch/{bytecode.names[0]}" == name
+    assert marshal.loads(data[16:]).co_filename == "/pytorch/torch/__init__.py"
+    found = {info.name: info for info in members(packs, blob)}
+    for info in members(packs, bytecode.layer.blob.digest):  # the same folders: either layer may come first
+        assert not info.isdir() or info.name.endswith("__pycache__") or same(info, found[info.name])
     script = members_text(packs, blob)["pytorch/bin/torchrun"]
     assert script.startswith(b"#!/opt/venv/bin/python\n")
     record = members_text(packs, blob)["pytorch/torch-2.10.0.dist-info/RECORD"].decode()
     digest = base64.urlsafe_b64encode(hashlib.sha256(script).digest()).rstrip(b"=").decode()
     assert f"bin/torchrun,sha256={digest},{len(script)}" in record.splitlines()
-    assert packs.key(pin) != replace(packs, compiler=replace(compiler, id="another")).key(pin)
 
 
-def test_a_compiler_that_fails_is_told_and_nothing_is_kept(tmp_path: Path) -> None:
+def same(one: tarfile.TarInfo, other: tarfile.TarInfo) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in ("mode", "mtime", "uid", "gid", "type"))
+
+
+def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_packed_again(tmp_path: Path) -> None:
+    files = {"torch/__init__.py": b"x = 1\n"}
+    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
+    packs.compiled(pin, Compiler(id="this one", compile=compile_))
+    shutil.rmtree(tmp_path / "wheels")
+    calls = list[str]()
+
+    def compile_otherwise(sources: Path, final: str, folder: Path) -> None:
+        calls.append(final)
+        compile_(sources, "/other", folder)
+
+    other = Compiler(id="another", compile=compile_otherwise)
+    assert packs.compiled(pin, other) == packs.compiled(pin, other)
+    assert packs.compiled(pin, other) != packs.compiled(pin, Compiler(id="this one", compile=compile_otherwise))
+    assert calls == ["/pytorch"]
+
+
+def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
+    files = {"torch/lib/libtorch.so": b"\x7fELF"}
+    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
+    bytecode = packs.compiled(pin, Compiler(id="this one", compile=compile_))
+    assert [info.name for info in members(packs, bytecode.layer.blob.digest)] == ["pytorch"]
+
+
+def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -> None:
     files = {"torch/__init__.py": b"x = 1\n"}
     pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
 
-    def compile_(sources: Path, final: str, folder: Path) -> None:
+    def fail(sources: Path, final: str, folder: Path) -> None:
         raise BuildError("no builder")
 
-    packs = replace(packer(tmp_path), root="/pytorch", compiler=Compiler(id="none", compile=compile_))
+    packs, compiler = replace(packer(tmp_path), root="/pytorch", modules=True), Compiler(id="none", compile=fail)
     with pytest.raises(BuildError, match="no builder"):
-        packs.packed(pin)
-    assert packs.store.find(packs.key(pin)) is None
+        packs.compiled(pin, compiler)
+    assert packs.store.find(packs.bytecode_key(pin, compiler)) is None
 
 
 def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,16 @@ def test_the_manifest_is_of_the_new_config(tmp_path: Path) -> None:
 
 
 def test_another_layer_takes_ones_place_in_manifest_and_config(tmp_path: Path) -> None:
-    after = told(*ordered(*image(tmp_path), first(), {"COPY b": OTHER}))
-    assert after[3] == ("COPY b", OTHER.blob.digest, OTHER.diff_id)
-    assert after[:3] + after[4:] == [row for row in told(*image(tmp_path)) if row[0] != "COPY b"]
+    after = told(*ordered(*image(tmp_path), first("COPY b"), {"COPY b": [("COPY b", OTHER)]}))
+    assert after[0] == ("COPY b", OTHER.blob.digest, OTHER.diff_id)
+    assert after[1:] == [row for row in told(*image(tmp_path)) if row[0] != "COPY b"]
+
+
+def test_several_layers_in_ones_place_stand_in_their_order(tmp_path: Path) -> None:
+    upper = Layer(blob=replace(OTHER.blob, digest=sha256(b"upper")), diff_id=sha256(b"upper archive"))
+    after = told(*ordered(*image(tmp_path), first("COPY b"), {"COPY b": [("COPY c", OTHER), ("COPY d", upper)]}))
+    assert after[:2] == [(made, one.blob.digest, one.diff_id) for made, one in (("COPY c", OTHER), ("COPY d", upper))]
+    assert after[2:] == [row for row in told(*image(tmp_path)) if row[0] != "COPY b"]
 
 
 @given(st.permutations(STEPS), st.integers(min_value=0, max_value=len(STEPS)))

@@ -37,6 +37,7 @@ def test_own_and_shared_bytes_add_up(images: dict[str, list[Layer]], sizes: list
     ("step", "name"),
     [
         ("COPY /layers/nvidia-cudnn-cu12 /nvidia # buildkit", "nvidia-cudnn-cu12"),
+        ("COPY /bytecode/torch /pytorch # buildkit", "bytecode of torch"),
         ("COPY /opt/venv /opt/venv # buildkit", "site packages"),
         ("COPY --chmod=0755 /entrypoints/pytorch /opt/torchbake # buildkit", "torchbake's run and entrypoint"),
         ("COPY /volume-permissions /volume-permissions # buildkit", "volume-permissions"),
