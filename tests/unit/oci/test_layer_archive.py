@@ -1,0 +1,51 @@
+"""A layer's archive: what its compression finds again, what a decoder needs for it, and who may write it."""
+
+import io
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from torchbake.oci.layer_archive import Member, unpack, write_layer
+
+_MANY = 5_000_000  # bytes; zstd's own level looks back over 2 MB
+
+
+def noise(seed: int) -> bytes:
+    return random.Random(seed).randbytes(_MANY)
+
+
+def members(*contents: bytes) -> Iterator[Member]:
+    for number, data in enumerate(contents):
+        info = tarfile.TarInfo(f"lib/{number}.so")
+        info.size = len(data)
+        yield info, lambda data=data: io.BytesIO(data)  # type: ignore[misc]
+
+
+def test_what_comes_again_far_behind_is_stored_once(tmp_path: Path) -> None:
+    layer = write_layer(tmp_path / "layer", members(noise(1), noise(2), noise(1)), threads=2)
+    assert layer.blob.size < 2.1 * _MANY
+
+
+def test_a_decoder_needs_no_more_memory_than_those_in_use_take(tmp_path: Path) -> None:
+    """`zstd -d` refuses a window of more than 128 MB."""
+    write_layer(tmp_path / "layer", members(noise(1)), threads=2)
+    window = zstandard.get_frame_parameters((tmp_path / "layer").read_bytes()).window_size
+    assert window <= 2**27
+
+
+@pytest.mark.parametrize("threads", [2, 3, -1])
+def test_any_number_of_threads_makes_the_same_archive(tmp_path: Path, threads: int) -> None:
+    contents = (noise(1), bytes(_MANY), noise(2), noise(1), noise(3))
+    one = write_layer(tmp_path / "one", members(*contents), threads=1)
+    assert write_layer(tmp_path / "more", members(*contents), threads=threads) == one
+
+
+def test_what_was_written_is_unpacked_as_it_was(tmp_path: Path) -> None:
+    contents = (noise(1), b"", noise(1))
+    write_layer(tmp_path / "layer", members(*contents), threads=2)
+    unpack(tmp_path / "layer", tmp_path / "files")
+    assert [(tmp_path / f"files/lib/{number}.so").read_bytes() for number in range(3)] == [*contents]
