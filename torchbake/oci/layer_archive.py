@@ -9,6 +9,7 @@ from typing import IO, TypeAlias, cast
 import zstandard
 
 from torchbake.core.digest import Digested
+from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
 
@@ -62,13 +63,16 @@ def _add(tar: tarfile.TarFile, info: tarfile.TarInfo, opened: Callable[[], IO[by
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive that this toolkit wrote, and nobody else, into a folder."""
-    with (
-        archive.open("rb") as file,
-        zstandard.ZstdDecompressor(max_window_size=2**_WINDOW).stream_reader(file) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as tar,
-    ):
-        tar.extractall(folder, filter="fully_trusted")
+    """Unpack what this toolkit wrote, and nobody else, into a folder. Raises BuildError where it is damaged."""
+    try:
+        with (
+            archive.open("rb") as file,
+            zstandard.ZstdDecompressor(max_window_size=2**_WINDOW).stream_reader(file) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as tar,
+        ):
+            tar.extractall(folder, filter="fully_trusted")
+    except (tarfile.TarError, zstandard.ZstdError) as error:
+        raise BuildError(f"{archive} is damaged: {error}.", hint="Make it again: nox -s clean, then build.") from None
 
 
 def tree_members(tree: Path, root: str) -> Iterator[Member]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, unpack, write_layer
 
 _MANY = 5_000_000  # bytes; zstd's own level looks back over 2 MB
@@ -49,3 +50,13 @@ def test_what_was_written_is_unpacked_as_it_was(tmp_path: Path) -> None:
     write_layer(tmp_path / "layer", members(*contents), threads=2)
     unpack(tmp_path / "layer", tmp_path / "files")
     assert [(tmp_path / f"files/lib/{number}.so").read_bytes() for number in range(3)] == [*contents]
+
+
+@pytest.mark.parametrize("at", [0, 4_000_000])
+def test_damage_is_told_by_the_name_of_the_file(tmp_path: Path, at: int) -> None:
+    write_layer(tmp_path / "layer", members(noise(1), noise(2)), threads=2)
+    data = bytearray((tmp_path / "layer").read_bytes())
+    data[at : at + 4] = b"\xff" * 4 if at == 0 else b""
+    (tmp_path / "layer").write_bytes(data)
+    with pytest.raises(BuildError, match=r"layer is damaged"):
+        unpack(tmp_path / "layer", tmp_path / "files")
