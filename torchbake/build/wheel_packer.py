@@ -111,44 +111,40 @@ class WheelPacker:
 
     def packed(self, pin: Pin) -> Packed:
         """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
-        key = self.key(pin)
-        found = self.store.find(key)
-        if found:
-            return found
-        with self.store.turn(key) as work:
-            found = self.store.find(key)
-            return found or self._pack(pin, key, work)
+        return self._kept(self.key(pin), lambda work: self._pack(pin, work))
 
     def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
         """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
-        key = self.bytecode_key(pin, compiler)
+        return self._kept(self.bytecode_key(pin, compiler), lambda work: self._compile(pin, compiler, work))
+
+    def _kept(self, key: str, make: Callable[[Path], Packed]) -> Packed:
+        """What the store has under a key; else it is made in a folder, as files of the names of its blobs."""
         found = self.store.find(key)
         if found:
             return found
-        packed = self.packed(pin)
         with self.store.turn(key) as work:
             found = self.store.find(key)
-            return found or self._compile(compiler, packed, key, work)
+            if found:
+                return found
+            packed = make(work)
+            made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
+            self.store.add(key, packed, {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob})
+            return packed
 
-    def _compile(self, compiler: Compiler, packed: Packed, key: str, work: Path) -> Packed:
-        layer = work / "layers/bytecode"
-        layer.mkdir(parents=True)
-        if packed.modules:
-            unpack(self.store.path(packed.modules.digest), work)
-            compiler.compile(work / "modules", self.root, layer)
-        self._lay_out("bytecode", work, _NORMALISE)
-        archive = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
-        bytecode = Packed(layer=archive, names=tuple(_names(layer)))
-        self.store.add(key, bytecode, {archive.blob.digest: work / "layer.tar.zst"})
-        return bytecode
-
-    def _pack(self, pin: Pin, key: str, work: Path) -> Packed:
+    def _pack(self, pin: Pin, work: Path) -> Packed:
         # It counts for this thread, and what it starts.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
-        packed = self.streamed(pin, work) or self.installed(pin, work)
-        made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
-        self.store.add(key, packed, {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob})
-        return packed
+        return self.streamed(pin, work) or self.installed(pin, work)
+
+    def _compile(self, pin: Pin, compiler: Compiler, work: Path) -> Packed:
+        modules, layer = self.packed(pin).modules, work / "layers" / pin.name
+        layer.mkdir(parents=True)
+        if modules:
+            unpack(self.store.path(modules.digest), work)
+            compiler.compile(work / "modules", self.root, layer)
+        self._lay_out(pin, work, _NORMALISE)
+        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
+        return Packed(layer=packed, names=tuple(_names(layer)))
 
     def streamed(self, pin: Pin, work: Path) -> Packed | None:
         """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out.
@@ -171,7 +167,7 @@ class WheelPacker:
         if programs and self._installs(self.pip, work, "--no-index", str(programs[0])):
             return False
         if programs:
-            self._lay_out(pin.name, work, _PROGRAMS)
+            self._lay_out(pin, work, _PROGRAMS)
         return True
 
     def _stream(self, what: str, wheel: Path, work: Path) -> str | None:
@@ -191,12 +187,12 @@ class WheelPacker:
         shutil.rmtree(work / "staging", ignore_errors=True)  # of a stream that could not be
         self._install(pin, work)
         layer = work / "layers" / pin.name
-        self._lay_out(pin.name, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
+        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
         for module in layer.rglob("*.py") if self.modules else ():
             aside = work / "modules" / module.relative_to(layer)
             aside.parent.mkdir(parents=True, exist_ok=True)
             aside.hardlink_to(module)
-        self._lay_out(pin.name, work, _NORMALISE)
+        self._lay_out(pin, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         headers, modules = (self._aside(work, name) for name in ("headers", "modules"))
         return Packed(layer=packed, names=tuple(_names(layer)), headers=headers, modules=modules)
@@ -205,10 +201,10 @@ class WheelPacker:
         """The archive of a folder; None where it is not there."""
         return self._archive(work / name, work / f"{name}.tar.zst", name).blob if (work / name).is_dir() else None
 
-    def _lay_out(self, what: str, work: Path, program: str, *words: str) -> None:
+    def _lay_out(self, pin: Pin, work: Path, program: str, *words: str) -> None:
         said = self._said((sys.executable, "-c", program, *words), work, _environment())
         if said:
-            raise BuildError(f"{what} cannot be laid out: {said}")
+            raise BuildError(f"{pin.name} {pin.version} cannot be laid out: {said}")
 
     def _install(self, pin: Pin, work: Path) -> None:
         (work / "wheel.lock").write_text(pins_text([pin]))

@@ -11,6 +11,7 @@ import zstandard
 from torchbake.core.digest import Digested
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
+from torchbake.oci.layer_stream import UNREADABLE
 from torchbake.oci.manifest import Blob
 
 # zstd finds again what it has seen in the last 64 MB, not in the last 2 alone: a CUDA library has nearly the same
@@ -71,7 +72,7 @@ def unpack(archive: Path, folder: Path) -> None:
             tarfile.open(fileobj=stream, mode="r|") as tar,
         ):
             tar.extractall(folder, filter="fully_trusted")
-    except (tarfile.TarError, zstandard.ZstdError) as error:
+    except UNREADABLE as error:
         raise BuildError(f"{archive} is damaged: {error}.", hint="Make it again: nox -s clean, then build.") from None
 
 

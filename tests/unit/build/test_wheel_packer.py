@@ -40,6 +40,10 @@ def wheel(folder: Path) -> Pin:
     return Pin(name=NAME, version=VERSION, hashes=(write_wheel(folder, NAME, VERSION, FILES),))
 
 
+def torch(folder: Path, files: dict[str, bytes]) -> Pin:
+    return Pin(name="torch", version="2.10.0", hashes=(write_wheel(folder, "torch", "2.10.0", files),))
+
+
 def packer(folder: Path, name: str = "layers") -> WheelPacker:
     pip = PipConfig(find_links=(str(folder / "wheels"),), no_index=True)
     return WheelPacker(store=LayerStore(folder=folder / name), pip=pip, python="3.11", root="/nvidia", trim=True)
@@ -133,7 +137,7 @@ def test_a_stream_with_programs_gives_the_layer_that_installing_gives(tmp_path: 
         "torch/include/torch.h": b"#pragma once\n",
         "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\nfr = torch.fr:main",
     }
-    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     works = two_folders(tmp_path)
     streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
@@ -218,7 +222,7 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
         "torch/lib/libtorch.so": b"\x7fELF",
         "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch:main\n",
     }
-    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    pin = torch(tmp_path / "wheels", files)
     given = list[list[str]]()
 
     def compile_these(sources: Path, final: str, folder: Path) -> None:
@@ -248,7 +252,7 @@ def same(one: tarfile.TarInfo, other: tarfile.TarInfo) -> bool:
 
 def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_packed_again(tmp_path: Path) -> None:
     files = {"torch/__init__.py": b"x = 1\n"}
-    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     packs.compiled(pin, Compiler(id="this one", compile=compile_))
     shutil.rmtree(tmp_path / "wheels")
@@ -266,7 +270,7 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
 
 def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
     files = {"torch/lib/libtorch.so": b"\x7fELF"}
-    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     bytecode = packs.compiled(pin, Compiler(id="this one", compile=compile_))
     assert [info.name for info in members(packs, bytecode.layer.blob.digest)] == ["pytorch"]
@@ -274,7 +278,7 @@ def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path:
 
 def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -> None:
     files = {"torch/__init__.py": b"x = 1\n"}
-    pin = Pin(name="torch", version="2.10.0", hashes=(write_wheel(tmp_path / "wheels", "torch", "2.10.0", files),))
+    pin = torch(tmp_path / "wheels", files)
 
     def fail(sources: Path, final: str, folder: Path) -> None:
         raise BuildError("no builder")
