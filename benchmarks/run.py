@@ -11,6 +11,7 @@
     nox -s bench -- push ID              a release against `docker push` of the same image
     nox -s bench -- pull ID [NEXT]       a pull into an empty engine, then of a next image, and torch's first tensor
                                          there, against the same two Dockerfiles, as root
+    nox -s bench -- start ID             `run` of a script that does nothing, against `python` and `torchrun`
     nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
 `cold` and `pull` empty the engine's images and build cache before each image: use an engine of its own. The goals
@@ -32,6 +33,7 @@ from benchmarks.cold import cold
 from benchmarks.measure import command, layers_of, median, seconds, torchbake
 from benchmarks.pull import pull
 from benchmarks.push import push
+from benchmarks.start import start
 from benchmarks.trace import trace
 from benchmarks.volumes import volumes
 from torchbake.build.base_image import find_base
@@ -178,6 +180,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "sharing": sharing,
     "push": push,
     "pull": pull,
+    "start": start,
     "volumes": volumes,
 }
 
@@ -193,7 +196,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "sharing", "push", "pull", "trace") and not args.selectors:
+    if args.what in ("cold", "sharing", "push", "pull", "start", "trace") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
     with interruptible():  # also by SIGTERM: what was made for the measurement goes
         _BENCHMARKS[args.what](args)

@@ -690,3 +690,18 @@ def test_what_no_entrypoint_started_finds_the_same_home(tmp_path: Path) -> None:
         found(sys.executable, "-c", f"import runpy; runpy.run_path({str(inside / 'python_profile.py')!r})\n{show}")
         == given
     )
+
+
+# --- how soon
+
+
+def test_a_job_of_one_process_loads_nothing_that_only_others_need(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "nothing.py"
+    script.write_text("")
+    as_before = "import runpy, sys; sys.argv = sys.argv[4:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    node = start(str(script), by=(sys.executable, "-X", "importtime", "-c", as_before))
+    code, _, words = node.end()
+    loaded = {line.rpartition("|")[2].strip() for line in words.splitlines() if line.startswith("import time:")}
+    assert code == 0
+    assert "launch.main" in loaded
+    assert not loaded & {"hmac", "launch.checkin", "launch.gather", "launch.repository"}

@@ -2,9 +2,11 @@
 
 import ctypes
 import json
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -14,12 +16,14 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch import driver, space
 from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver
+from entrypoints.pytorch.launch.alarm import Alarm
 from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.main import count_gpus, environment
+from entrypoints.pytorch.launch.nodes import Nodes
 from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
@@ -318,3 +322,23 @@ def test_every_exit_code_is_in_the_documentation() -> None:
     text = (TOOLKIT / "docs/env-contract.md").read_text()
     for code in Code:
         assert f"| {code.value} | {code.name} | {code.meaning} |" in text
+
+
+# --- what is waited for
+
+
+def test_the_end_of_a_process_is_seen_at_once_and_once() -> None:
+    nodes, before = Nodes(), signal.getsignal(signal.SIGCHLD)
+    with Alarm() as alarm:
+        nodes.heed(alarm)
+        signal.raise_signal(signal.SIGCHLD)
+        assert waited(nodes, 60) < 30
+        assert waited(nodes, 0.3) >= 0.3  # it has been seen
+    assert signal.getsignal(signal.SIGCHLD) == before
+    nodes.close()
+
+
+def waited(nodes: Nodes, seconds: float) -> float:
+    began = time.monotonic()
+    assert nodes.poll(seconds) == []
+    return time.monotonic() - began

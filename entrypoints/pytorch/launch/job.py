@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .launch_error import Code, LaunchError
-from .repository import fetch, source_of
 
 DEFAULT_FOLDER = "/app"
 
@@ -45,6 +44,8 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
             f"{_name(words)} is neither in {Path.cwd()} nor in {folder}: "
             "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
         )
+    from .repository import fetch, source_of  # noqa: PLC0415 - most jobs are mounted, and need not wait for it
+
     source, clone = source_of(env), scratch / "job"
     commit = fetch(source, clone, env)
     found = _in(clone, words)

@@ -18,7 +18,6 @@ from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
 from .launch_error import Code, LaunchError
 from .log import say as log
-from .meeting import meet, report
 from .nodes import Nodes
 from .ranks import Ranks, command_of
 from .route import interface_to
@@ -117,7 +116,9 @@ def _others_told(contract: Contract, dry_run: bool) -> Iterator[None]:
     try:
         yield
     except LaunchError as trouble:
-        if not dry_run:
+        if contract.distributed and not dry_run:
+            from .meeting import report  # noqa: PLC0415 - as in _wait
+
             report(contract, trouble, lambda what: log(f"run: {what}"))
         raise
 
@@ -175,6 +176,8 @@ def _start(contract: Contract, job: Job, state: State, threads: int | None) -> i
 
 
 def _wait(contract: Contract, job: Job, state: State) -> Nodes:
+    from .meeting import meet  # noqa: PLC0415 - cryptography and more, which a job of one process waits for in vain
+
     said: list[str] = []
 
     def say(what: str) -> None:

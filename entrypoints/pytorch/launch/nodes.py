@@ -7,6 +7,7 @@ import selectors
 import time
 from collections.abc import Iterable, Mapping
 
+from .alarm import Alarm
 from .failure import Failure
 from .launch_error import Code
 from .messages import Message
@@ -41,13 +42,21 @@ class Nodes:
             return wire.own if node else wire.peer
         return self._master_addr
 
+    def heed(self, alarm: Alarm) -> None:
+        """Let `poll` end when the alarm rings."""
+        self._selector.register(alarm, selectors.EVENT_READ)
+
     def poll(self, seconds: float) -> list[tuple[int, Message]]:
-        """What the others have said, after waiting at most ``seconds`` for it."""
+        """What the others have said, after waiting at most ``seconds`` for it, or until an alarm."""
         said, self._early = self._early, []
-        deadline = time.monotonic() + seconds
-        while not said and (left := deadline - time.monotonic()) > 0:
+        deadline, rung = time.monotonic() + seconds, False
+        while not said and not rung and (left := deadline - time.monotonic()) > 0:
             self._sweep()
             for key, events in self._selector.select(min(left, _SWEEP_SECONDS)):
+                if isinstance(key.fileobj, Alarm):
+                    rung = True
+                    key.fileobj.quiet()
+                    continue
                 wire = self._wires[key.data]
                 if events & selectors.EVENT_WRITE:
                     wire.flush()

@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIGNALS = {
@@ -66,11 +65,11 @@ def main(reports: str, command: list[str], *, under_torchrun: bool) -> int:
     reporter.say("script", pid=script.pid)
     last_words: deque[str] = deque(maxlen=_LAST_LINES)
     assert script.stderr is not None
-    writing = threading.Event()
-    reader = threading.Thread(target=_hand_on_words, args=(script.stderr, last_words, writing), daemon=True)
+    words_of_script, writing = script.stderr.fileno(), threading.Event()
+    reader = threading.Thread(target=_hand_on_words, args=(words_of_script, last_words, writing), daemon=True)
     reader.start()
     told, by_run = _follow(script, reporter.supervisor, torchrun=os.getppid() if under_torchrun else -1)
-    _wait_for_words(reader, script.stderr, writing)
+    _wait_for_words(reader, words_of_script, writing)
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
     reporter.say("rank-ended", code=code, words=list(last_words), told=told)
     if by_run and under_torchrun:
@@ -105,7 +104,7 @@ def _follow(script: subprocess.Popen[bytes], supervisor: int, *, torchrun: int) 
     return told, by_run
 
 
-def _wait_for_words(reader: threading.Thread, source: IO[bytes], writing: threading.Event) -> None:
+def _wait_for_words(reader: threading.Thread, source: int, writing: threading.Event) -> None:
     """Until all is read and handed on. A grandchild may hold the pipe open for good, and a log may be slow."""
     until = time.monotonic() + _LOG_SECONDS
     reader.join(1)
@@ -115,9 +114,9 @@ def _wait_for_words(reader: threading.Thread, source: IO[bytes], writing: thread
         reader.join(0.1)
 
 
-def _hand_on_words(source: IO[bytes], words: deque[str], writing: threading.Event) -> None:
+def _hand_on_words(source: int, words: deque[str], writing: threading.Event) -> None:
     unfinished = b""
-    while data := os.read(source.fileno(), 65536):
+    while data := os.read(source, 65536):
         writing.set()
         with contextlib.suppress(OSError):
             os.write(2, data)

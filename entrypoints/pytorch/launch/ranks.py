@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .checkin import rendezvous_gone
 from .contract import Contract
 from .failure import Failure
 from .launch_error import Code, LaunchError
@@ -119,6 +118,8 @@ class Ranks:
             return [self._failure(rank) for rank in self._signalled if rank.code] if self._signalled else nobody
         if not code:
             return []
+        from .checkin import rendezvous_gone  # noqa: PLC0415 - of no use to other jobs, and slow to load
+
         said = self._last_attempt()
         if all(failure.consequence for failure in said) and (gone := rendezvous_gone(self._contract)):
             return [Failure(node=self._contract.node_rank, code=Code.NODE_LOST, why=gone)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .advice import advice_at_exit
+from .alarm import Alarm
 from .contract import Contract
 from .failure import Failure, Failures
 from .log import named, printable, say
@@ -50,6 +51,12 @@ class Job:
 
     def follow(self) -> int:
         """Watch until the job has ended everywhere; returns the exit code, the same on every node."""
+        with Alarm() as alarm:
+            self.nodes.heed(alarm)
+            self._watch()
+        return self._conclude()
+
+    def _watch(self) -> None:
         stop_passed_on = False
         while not self._over():
             ended = self.ranks.ended  # before the poll: what is said until then is heard by it
@@ -64,12 +71,11 @@ class Job:
             if not self.own_ended and self.contract.stopped_timeout:
                 # When others fail already, it is what they wait for.
                 self._note(self.ranks.stopped(self.contract.stopped_timeout if self.phase is Phase.RUNNING else 0))
-            for node, message in self.nodes.poll(_POLL):
+            for node, message in self.nodes.poll(0 if self._over() else _POLL):
                 self._hear(node, message)
             if not self.verdict:
                 self._note(self._lost())
             self._press_on()
-        return self._conclude()
 
     def _over(self) -> bool:
         if not self.own_ended:

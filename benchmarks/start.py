@@ -1,0 +1,37 @@
+"""What `run` costs before and after a script, against plain `python` and torch's own `torchrun`, in one container."""
+
+import argparse
+import json
+
+from benchmarks.measure import command
+from torchbake.core.paths import TOOLKIT
+from torchbake.matrix.project import load_project
+from torchbake.matrix.select import select
+from torchbake.ui import console
+
+# Runs in the image: the ways take turns, each after it has run once.
+_CLOCK = """
+import json, statistics, subprocess, sys, time
+ways, rounds = json.loads(sys.argv[1]), int(sys.argv[2])
+open("/tmp/nothing.py", "w").close()
+took = {way: [] for way in ways}
+for turn in range(rounds + 1):
+    for way in ways:
+        began = time.perf_counter()
+        subprocess.run([*way.split(), "/tmp/nothing.py"], check=True, capture_output=True)
+        took[way] += [time.perf_counter() - began] if turn else []
+print(json.dumps({way: statistics.median(seconds) for way, seconds in took.items()}))
+"""
+_PLAIN = "python"
+_WAYS = (_PLAIN, "run", "env NNODES=1 run", "torchrun --standalone")
+
+
+def start(args: argparse.Namespace) -> None:
+    """Print the median of each way to run a script that does nothing, and how much longer than `python` it takes."""
+    project = load_project(TOOLKIT / "matrix.yaml")
+    for spec in select(project.expansion.specs, args.selectors).specs:
+        image = f"{spec.repository}:{spec.id}"
+        inside = ("python", "-c", _CLOCK, json.dumps(_WAYS), str(args.rounds))
+        took = json.loads(command("docker", "run", "--rm", "--env", "TORCHBAKE_BANNER=0", image, *inside))
+        rows = [(way, f"{took[way]:.3f} s", f"{took[way] - took[_PLAIN]:.3f} s") for way in _WAYS]
+        console.show_table((spec.id, f"median of {args.rounds}", "over python"), rows)
