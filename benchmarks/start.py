@@ -5,6 +5,7 @@ import json
 
 from benchmarks.measure import command
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.runner import run_words
 from torchbake.matrix.project import load_project
 from torchbake.matrix.select import select
 from torchbake.ui import console
@@ -32,6 +33,6 @@ def start(args: argparse.Namespace) -> None:
     for spec in select(project.expansion.specs, args.selectors).specs:
         image = f"{spec.repository}:{spec.id}"
         inside = ("python", "-c", _CLOCK, json.dumps(_WAYS), str(args.rounds))
-        took = json.loads(command("docker", "run", "--rm", "--env", "TORCHBAKE_BANNER=0", image, *inside))
+        took = json.loads(command(*run_words({}), "--env", "TORCHBAKE_BANNER=0", image, *inside))
         rows = [(way, f"{took[way]:.3f} s", f"{took[way] - took[_PLAIN]:.3f} s") for way in _WAYS]
         console.show_table((spec.id, f"median of {args.rounds}", "over python"), rows)

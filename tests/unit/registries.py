@@ -1,7 +1,7 @@
 """A registry in memory, with the interface of the real one: what a release does to it is seen request by request."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,15 @@ class MemoryRegistry(Registry):
         self.store.manifests[manifest.digest] = manifest
         if key != manifest.digest:
             self.store.tags[key] = manifest.digest
+
+    def digests(self, tags: Iterable[str]) -> list[str | None]:
+        """One after the other: a machine takes its turns in one thread."""
+        return [self.digest(tag) for tag in tags]
+
+    def put_all(self, manifest: Manifest, tags: Sequence[str]) -> list[str | None]:
+        for tag in tags:
+            self.put(manifest, tag)
+        return self.digests(tags)
 
     def size_of(self, digest: str) -> int | None:
         self.heard("HEAD", digest)

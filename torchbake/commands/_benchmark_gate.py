@@ -1,6 +1,5 @@
 """Before a release: is the image slower than the one that its tag holds?"""
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +30,6 @@ from torchbake.release.decide import Decision
 from torchbake.ui import console
 
 Find = Callable[[], Candidate]
-
-
-def add_benchmark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--benchmark", type=Path, metavar="PLAN",
-        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

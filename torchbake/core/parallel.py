@@ -1,7 +1,7 @@
 """Work on several things side by side, and an orderly end of all of it."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -43,6 +43,15 @@ def run_all(
             pool.shutdown(wait=False, cancel_futures=True)
             stop()
             raise
+
+
+def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> list[Result]:
+    """What ``work`` says of each item, in the order of the items, with at most ``most`` at once.
+
+    What it raises of the first item is raised when all are done.
+    """
+    with ThreadPoolExecutor(max_workers=most) as pool:
+        return list(pool.map(work, items))
 
 
 def _next(ended: SimpleQueue[Future[Result]]) -> Future[Result]:

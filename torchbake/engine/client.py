@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
 from torchbake.core.plain_text import last_line
-from torchbake.engine.image import Image, by_tag
+from torchbake.engine.image import Image, by_tag, of_inspection
 from torchbake.errors import EngineError
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
@@ -83,6 +83,14 @@ class Engine:
         """Every tagged image by each of its tags (``repository:tag``); one request."""
         with answering():
             return by_tag(self._listed())
+
+    def tagged(self, references: Iterable[str]) -> dict[str, Image]:
+        """The images of these tags (``repository:tag``), of those that are there. Of a few, sooner than the list."""
+        found = {}
+        for reference in references:
+            with contextlib.suppress(ImageNotFound), answering():
+                found[reference] = of_inspection(self._client.images.get(reference).attrs)
+        return found
 
     def _listed(self) -> list[dict[str, Any]]:
         """The engine's images. One that is removed meanwhile is an error of the list, which is asked for again."""

@@ -15,6 +15,16 @@ class Image:
     size_bytes: int
 
 
+def of_inspection(attrs: Mapping[str, Any]) -> Image:
+    """An image as an engine describes it alone."""
+    return Image(
+        digest=attrs["Id"],
+        tags=tuple(attrs.get("RepoTags") or ()),
+        labels=attrs["Config"].get("Labels") or {},
+        size_bytes=attrs["Size"],
+    )
+
+
 def by_tag(entries: Iterable[Mapping[str, Any]]) -> dict[str, Image]:
     """Every image of an engine's list by each of its tags (``repository:tag``)."""
     listed = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from torchbake.engine.image import Image
+from torchbake.engine.image import Image, of_inspection
 
 SOCKET = "/var/run/docker.sock"  # of the context `default`
 # 1.0: the answer ends where the connection does, and comes in one piece.
@@ -75,9 +75,9 @@ def image_over(connection: socket.socket, tag: str) -> Image | None:
         return None
     try:
         said = json.loads(body)  # an answer that was cut off has no end, and is not JSON
-        labels, tags = said["Config"]["Labels"] or {}, tuple(said["RepoTags"] or ())
-        sound = isinstance(said["Id"], str) and isinstance(labels, dict) and tag in tags
-        return Image(digest=said["Id"], tags=tags, labels=labels, size_bytes=said["Size"]) if sound else None
+        image = of_inspection(said)
+        sound = isinstance(image.digest, str) and isinstance(image.labels, dict) and tag in image.tags
+        return image if sound else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -5,7 +5,7 @@ is hashed, and what was written is asked for again.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from requests.utils import parse_header_links
 
 from torchbake.core.json_text import read_object
+from torchbake.core.parallel import side_by_side
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import (
     DIGEST,
@@ -39,6 +40,7 @@ _LARGEST_LIST = 32 * 2**20  # a page of tags, of a registry that gives all of th
 _LARGEST_READ = 64 * 2**20  # the largest file that is read into memory: an SBOM has one or two million
 _MOST_PAGES, _MOST_TAGS = 10_000, 1_000_000
 _CHUNK = 2**20
+_AT_ONCE = 4  # requests side by side: most of a small one's time is the way to the registry and back
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _SIZE = re.compile(r"[0-9]{1,18}")
 
@@ -91,8 +93,18 @@ class Registry:
         manifest = self.manifest(tag)  # a registry that does not say it for a HEAD
         return manifest.digest if manifest else None
 
+    def digests(self, tags: Iterable[str]) -> list[str | None]:
+        """What each of the tags points at, asked for side by side."""
+        return side_by_side(self.digest, tags, most=_AT_ONCE)
+
     def put(self, manifest: Manifest, key: str) -> None:
         """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
+        self._write(manifest, key)
+        served = self.digest(key)
+        if served != manifest.digest:
+            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
+
+    def _write(self, manifest: Manifest, key: str) -> None:
         if len(manifest.data) > _LARGEST_MANIFEST:
             raise RegistryError(f"A manifest of {len(manifest.data)} bytes is more than registries take.")
         self._transport.send(
@@ -102,9 +114,15 @@ class Registry:
             ),
             self._push,
         )  # fmt: skip
-        served = self.digest(key)
-        if served != manifest.digest:
-            raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
+
+    def put_all(self, manifest: Manifest, tags: Sequence[str]) -> list[str | None]:
+        """Write it under several tags, one after the other; what each of them points at when all are written.
+
+        Not side by side: a registry may write anew where the manifest is with each of its tags, and has none meanwhile.
+        """
+        for tag in tags:
+            self._write(manifest, tag)
+        return self.digests(tags)
 
     def has(self, blob: Blob) -> bool:
         """Whether the blob is there, in its whole size."""

@@ -4,9 +4,10 @@ Proxies and certificate authorities are the environment's, as requests reads the
 cookies. Redirects are followed here, as a library that follows them also decides who gets the login.
 """
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -79,7 +80,7 @@ class Exchange:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._local = threading.local()
+        self._idle: deque[requests.Session] = deque()  # whose connections wait for the next request of any thread
 
     def send(self, call: Call) -> Answer:
         """The answer, after redirects. Raises RegistryError, and PassingError for what is worth another try."""
@@ -101,7 +102,8 @@ class Exchange:
     def speaks_tls(self, url: str) -> bool:
         """Whether an HTTPS server is there, whoever it is."""
         try:
-            self._session.get(url, timeout=_TIMEOUT, stream=True).close()
+            with self._session() as session:
+                session.get(url, timeout=_TIMEOUT, stream=True).close()
         except requests.exceptions.SSLError as error:
             return "WRONG_VERSION_NUMBER" not in str(error) and "RECORD_LAYER" not in str(error)
         except requests.RequestException:
@@ -114,7 +116,7 @@ class Exchange:
         if call.authorization and origin_of(call.url) == call.home:
             headers["Authorization"] = call.authorization
         try:
-            with self._session.request(
+            with self._session() as session, session.request(
                 call.method, call.url, headers=headers, data=call.body() if call.body else None, timeout=_TIMEOUT,
                 stream=True, allow_redirects=False,
             ) as answer:  # fmt: skip
@@ -140,12 +142,17 @@ class Exchange:
         own = str(origin) == self._name or (origin == call.home and not call.stay)
         return self._name if own else f"{origin}, to which {self._name} leads,"
 
-    @property
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = _Session()
-        return session
+    @contextmanager
+    def _session(self) -> Iterator[requests.Session]:
+        """For one request at a time, as requests does not say what threads may share."""
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = _Session()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
 
 
 class _Session(requests.Session):

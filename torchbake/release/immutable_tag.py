@@ -60,8 +60,7 @@ def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
 
 def expect(registry: Registry, places: Mapping[str, str]) -> None:
     """Raises RegistryError for a tag that does not point, any more, at the digest that was set."""
-    for tag, digest in places.items():
-        found = registry.digest(tag)
+    for (tag, digest), found in zip(places.items(), registry.digests(places), strict=True):
         if found != digest:
             raise RegistryError(
                 f"{registry.repository}:{tag} was set to {digest}, and now is {found or 'gone'}: "

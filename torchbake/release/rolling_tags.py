@@ -15,20 +15,16 @@ def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> 
     Raises RegistryError, also for a tag that has moved since the moves were decided. A registry has no way to set a tag
     on a condition: between the question and the answer somebody may still come, which is seen afterwards.
     """
-    done: list[Move] = []
+    tags = [move.tag for move in moves]
+    for move, found in zip(moves, registry.digests(tags), strict=True):
+        if found not in (move.before, move.after):
+            raise _moved(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {found}")
     try:
-        for move in moves:
-            found = registry.digest(move.tag)
-            if found not in (move.before, move.after):
-                raise _moved(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {found}")
-            done.append(move)
-            registry.put(manifest, move.tag)
-        for move in moves:
-            found = registry.digest(move.tag)
+        for move, found in zip(moves, registry.put_all(manifest, tags), strict=True):
             if found != move.after:
                 raise _moved(registry, f"{move.tag} was set to {move.after}, and now is {found}")
     except BaseException:
-        _restore(registry, done)
+        _restore(registry, moves)
         raise
 
 

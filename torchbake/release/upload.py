@@ -9,6 +9,7 @@ from pathlib import Path
 from torchbake.engine.export import Content
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.manifest import Blob
+from torchbake.registry.artifact import Artifact, send
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate, Parcel, Sent, Supply
 
@@ -33,17 +34,25 @@ class Delivery:
             if content.manifest.digest != candidate.digest:
                 raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
             tell("sending layers")
-            blobs = content.manifest.blobs
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
-                described = pool.submit(supply.describe, content)
-                needed = list(pool.map(lambda blob: self._upload(content, blob, count), blobs))
-        sizes = [blob.size for blob, sent in zip(blobs, needed, strict=True) if sent]
+                described = pool.submit(self._describe, content, supply)
+                # The largest first: it is what all wait for in the end.
+                largest_first = sorted(content.manifest.blobs, key=lambda blob: -blob.size)
+                needed = list(pool.map(lambda blob: self._upload(content, blob, count), largest_first))
+        sizes = [blob.size for blob, sent in zip(largest_first, needed, strict=True) if sent]
         whole = sum(blob.size for blob in content.manifest.layers)
         return Parcel(
             manifest=content.manifest,
             artifacts=tuple(described.result()),
             sent=Sent(bytes=sum(sizes), layers=len(sizes), whole=whole),
         )
+
+    def _describe(self, content: Content, supply: Supply) -> Sequence[Artifact]:
+        """What will be attached to the image; the texts are on their way while layers are."""
+        artifacts = supply.describe(content)
+        for artifact in artifacts:
+            send(self._registry, artifact.text.encode())
+        return artifacts
 
     def _there(self, digest: str) -> bool:
         return self._registry.size_of(digest) is not None
