@@ -94,17 +94,18 @@ RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash
 # --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
 # linked does not depend on what stands below it: another user or base does not pack it again.
 FROM python
+# First, so that it waits for no wheel, and stays where another wheel comes.
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install ffmpeg libgl1
 COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
 COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
 COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
 COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=torch /layers/triton /pytorch
 COPY --link --from=beside /links /pytorch
-RUN --mount=type=secret,id=ca \
-    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
-    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
-    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install ffmpeg libgl1
 COPY --link --from=site /opt/venv /opt/venv
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
