@@ -24,12 +24,12 @@ def write_wheel(
     whole = {
         **files,
         f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}".encode(),
-        f"{stem}.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {_PLATFORM}\n".encode(),
+        f"{stem}.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n".encode(),
     }
     rows = [f"{path},sha256={_hash(data)},{len(data)}" for path, data in whole.items()]
     whole[f"{stem}.dist-info/RECORD"] = "\n".join([*rows, f"{stem}.dist-info/RECORD,,", ""]).encode()
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{stem}-{_PLATFORM}.whl"
+    target = folder / f"{stem}-{tag}.whl"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in whole.items():
             archive.writestr(path, data)

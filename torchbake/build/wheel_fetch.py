@@ -1,15 +1,17 @@
 """The archive of a locked wheel: a file of this host's, or fetched from one of its indexes by the hash."""
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 import requests
 
 from torchbake.build.index_page import hash_of, links_of
-from torchbake.build.wheelhouse import find_wheel, place_of
+from torchbake.build.wheelhouse import find_hashed, place_of
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.lockfile import Pin
 
@@ -18,54 +20,72 @@ _PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 
-def fetch_wheel(
-    pin: Pin, pip: PipConfig, python: str, target: Path, *, stopping: threading.Event, indexes: Iterable[str] = ()
-) -> Path | None:
-    """A wheel of the pin's hash that fits ``python``; None where it is none that anybody may fetch, or cannot be had.
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A locked wheel's archive: a ``file`` of this host's, or at an address (``url``), with its hash in the lock."""
 
-    It is a file of a folder of this host's, or written to ``target`` from pip's indexes or else ``indexes``. Raises
-    KeyboardInterrupt once ``stopping`` is set.
+    digest: str
+    file: Path | None = None
+    url: str = ""
+
+
+def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> Archive | None:
+    """The archive of a wheel that fits ``python``, not fetched yet; None where nobody may have one.
+
+    It is a file of a folder of this host's, or one that pip's indexes or else ``indexes`` name with its hash.
     """
-    found = find_wheel(pin, pip.local_folders, python)
-    if found or pip.trusted_hosts:  # hosts without a certificate that holds are left to who knows their rules
-        return found
+    found = find_hashed(pin, pip.local_folders, python)
+    if found:
+        return Archive(file=found[0], digest=found[1])
+    if pip.trusted_hosts:  # hosts without a certificate that holds are left to who knows their rules
+        return None
     own = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls)
-    with requests.Session() as session:
-        session.verify = pip.cert or True
-        session.proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else {}
+    with _session(pip) as session:
         for index in filter(is_remote, (*own, *indexes)):
-            try:
-                address = _address(session, index, pin, python)
-                if address and _fetched(session, address, target, stopping) in pin.hashes:
-                    return target
-            except (requests.RequestException, OSError):
-                continue
+            with contextlib.suppress(requests.RequestException, OSError):
+                answer = session.get(f"{index.rstrip('/')}/{pin.name}/", headers=_PAGE, timeout=_PATIENCE)
+                answer.raise_for_status()
+                if best := best_archive(answer.text, answer.url, pin, python):
+                    return best
     return None
 
 
-def _address(session: requests.Session, index: str, pin: Pin, python: str) -> str:
-    answer = session.get(f"{index.rstrip('/')}/{pin.name}/", headers=_PAGE, timeout=_PATIENCE)
-    answer.raise_for_status()
-    return best_address(answer.text, answer.url, pin, python)
+def fetch_archive(archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event) -> Path | None:
+    """The archive as a file, written to ``target`` unless it is this host's; None where what comes is something else.
 
-
-def best_address(page: str, own: str, pin: Pin, python: str) -> str:
-    """The address of the wheel that fits best, of those that a page of an index gives one of the pin's hashes.
-
-    Empty where there is none, or two are as good.
+    Raises KeyboardInterrupt once ``stopping`` is set.
     """
-    fitting: dict[int, list[str]] = {}
-    for place, url in _fitting(page, own, pin, python):
-        fitting.setdefault(place, []).append(url)
+    if archive.file:
+        return archive.file
+    with contextlib.suppress(requests.RequestException, OSError), _session(pip) as session:
+        return target if _fetched(session, archive.url, target, stopping) == archive.digest else None
+    return None
+
+
+def _session(pip: PipConfig) -> requests.Session:
+    session = requests.Session()
+    session.verify = pip.cert or True
+    session.proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else {}
+    return session
+
+
+def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
+    """The archive of the wheel that fits best, of those that a page of an index gives one of the pin's hashes.
+
+    None where there is none, or two are as good.
+    """
+    fitting: dict[int, list[Archive]] = {}
+    for place, archive in _fitting(page, own, pin, python):
+        fitting.setdefault(place, []).append(archive)
     best = fitting[min(fitting)] if fitting else []
-    return best[0] if len(best) == 1 else ""
+    return best[0] if len(best) == 1 else None
 
 
-def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[int, str]]:
+def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[int, Archive]]:
     for address in links_of(page, own):
-        place = place_of(unquote(address.path.rpartition("/")[2]), pin, python)
-        if place is not None and hash_of(address) in pin.hashes:
-            yield place, address._replace(fragment="").geturl()
+        place, digest = place_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
+        if place is not None and digest in pin.hashes:
+            yield place, Archive(digest=digest, url=address._replace(fragment="").geturl())
 
 
 def _fetched(session: requests.Session, url: str, target: Path, stopping: threading.Event) -> str:

@@ -6,15 +6,15 @@ archive to the layer's in one stream; what cannot be had or laid out so is insta
 
 import json
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from torchbake.build.layer_store import LayerStore, Packed, read_packed
-from torchbake.build.wheel_fetch import fetch_wheel
+from torchbake.build.wheel_fetch import Archive, fetch_archive, find_archive
 from torchbake.build.wheel_stream import UNFIT, Job
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
@@ -69,6 +69,9 @@ main(Job(**json.loads(sys.argv[1])), read_trim, trim_rows)
 """
 
 
+Made = TypeVar("Made", Packed, Packed | None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
     """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another.
@@ -99,11 +102,14 @@ class WheelPacker:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def key(self, pin: Pin) -> str:
-        """The digest of all that decides the layer of a wheel."""
+        """The digest of all that decides the layer of a wheel: the Python too, which decides what wheel it is."""
+        return self._key(pin, *pin.hashes, self.python)
+
+    def _key(self, pin: Pin, *what: str) -> str:
         rules = _TRIM.read_text() if self.trim else ""
         sources = [path.read_text() for path in sorted(_WHEELS.glob("*.py"))]
         aside = ["modules"] if self.modules else []
-        return digest((_FORMAT, pin.name, pin.version, *pin.hashes, self.python, self.root, rules, *sources, *aside))
+        return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
 
     def bytecode_key(self, pin: Pin, compiler: Compiler) -> str:
         """The digest of all that decides the layer of a wheel's bytecode."""
@@ -111,14 +117,17 @@ class WheelPacker:
 
     def packed(self, pin: Pin) -> Packed:
         """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
-        return self._kept(self.key(pin), lambda work: self._pack(pin, work))
+        return self._kept(self.key(pin), lambda work: self._packed(pin, work))
 
     def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
         """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
         return self._kept(self.bytecode_key(pin, compiler), lambda work: self._compile(pin, compiler, work))
 
-    def _kept(self, key: str, make: Callable[[Path], Packed]) -> Packed:
-        """What the store has under a key; else it is made in a folder, as files of the names of its blobs."""
+    def _kept(self, key: str, make: Callable[[Path], Made]) -> Packed | Made:
+        """What the store has under a key; else it is made in a folder, as files of the names of its blobs.
+
+        Those that are not there are in the store already. Nothing is kept where ``make`` makes none.
+        """
         found = self.store.find(key)
         if found:
             return found
@@ -127,14 +136,16 @@ class WheelPacker:
             if found:
                 return found
             packed = make(work)
-            made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
-            self.store.add(key, packed, {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob})
+            if packed:
+                made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
+                files = {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob}
+                self.store.add(key, packed, {digest: file for digest, file in files.items() if file.exists()})
             return packed
 
-    def _pack(self, pin: Pin, work: Path) -> Packed:
+    def _packed(self, pin: Pin, work: Path) -> Packed:
         # It counts for this thread, and what it starts.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
-        return self.streamed(pin, work) or self.installed(pin, work)
+        return self.streamed(pin) or self.installed(pin, work)
 
     def _compile(self, pin: Pin, compiler: Compiler, work: Path) -> Packed:
         modules, layer = self.packed(pin).modules, work / "layers" / pin.name
@@ -146,14 +157,18 @@ class WheelPacker:
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         return Packed(layer=packed, names=tuple(_names(layer)))
 
-    def streamed(self, pin: Pin, work: Path) -> Packed | None:
-        """The layer, written into ``work`` straight from the wheel's archive; None where only uv can lay it out.
+    def streamed(self, pin: Pin) -> Packed | None:
+        """The layer, straight from the wheel's archive; None where only uv can lay it out. Raises BuildError.
 
-        Raises BuildError.
+        It depends on the archive and not on Python: an archive that fits several is fetched and packed for one.
         """
-        wheel = fetch_wheel(
-            pin, self.pip, self.python, work / "wheel.whl", stopping=self.stopping, indexes=self.indexes
-        )
+        archive = find_archive(pin, self.pip, self.python, self.indexes)
+        if archive is None:
+            return None
+        return self._kept(self._key(pin, archive.digest), lambda work: self._streamed(pin, archive, work))
+
+    def _streamed(self, pin: Pin, archive: Archive, work: Path) -> Packed | None:
+        wheel = fetch_archive(archive, self.pip, work / "wheel.whl", self.stopping)
         if wheel is None or (self.modules and not self._made(pin, wheel, work)):
             return None
         told = self._stream("layer", wheel, work)
@@ -184,7 +199,6 @@ class WheelPacker:
 
     def installed(self, pin: Pin, work: Path) -> Packed:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
-        shutil.rmtree(work / "staging", ignore_errors=True)  # of a stream that could not be
         self._install(pin, work)
         layer = work / "layers" / pin.name
         self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))

@@ -50,6 +50,12 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
 
 def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
     """The wheel of a pin for an image's ``python``, by name, version and hash; of a folder's, what pip prefers."""
+    found = find_hashed(pin, folders, python)
+    return found[0] if found else None
+
+
+def find_hashed(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, str] | None:
+    """The same, and which of the pin's hashes is its own."""
     for folder in folders:
         fitting = [
             (place, path, known_hash)
@@ -57,8 +63,9 @@ def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
             if (place := place_of(path.name, pin, python)) is not None
         ]
         for _, path, known_hash in sorted(fitting):
-            if (known_hash or file_digest(path)) in pin.hashes:
-                return path
+            own = known_hash or file_digest(path)
+            if own in pin.hashes:
+                return path, own
     return None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import best_address, fetch_wheel
+from torchbake.build.wheel_fetch import Archive, best_archive, fetch_archive, find_archive
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -24,8 +24,9 @@ def page(**platforms: str) -> str:
 
 
 def test_the_platform_that_uv_prefers_comes_first() -> None:
-    found = best_address(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
-    assert found == f"https://index.example/files/nvidia_cublas_cu12-12.8.4.1-py3-none-{SINCE}.whl"
+    found = best_archive(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+    address = f"https://index.example/files/nvidia_cublas_cu12-12.8.4.1-py3-none-{SINCE}.whl"
+    assert found == Archive(digest=f"sha256:{OTHER}", url=address)
 
 
 @pytest.mark.parametrize(
@@ -34,14 +35,14 @@ def test_the_platform_that_uv_prefers_comes_first() -> None:
     ids=["another hash", "another platform", "two that are as good", "no hash", "nothing"],
 )
 def test_what_is_not_clear_has_no_address(text: str) -> None:
-    assert best_address(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11") == ""
+    assert best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11") is None
 
 
 def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> None:
     files = {"nvidia/__init__.py": b""}
     pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(tmp_path, PIN.name, PIN.version, files),))
-    found = fetch_wheel(
-        pin, PipConfig(find_links=(str(tmp_path),)), "3.11", tmp_path / "wheel.whl", stopping=threading.Event()
-    )
+    pip, target = PipConfig(find_links=(str(tmp_path),)), tmp_path / "wheel.whl"
+    found = find_archive(pin, pip, "3.11")
     assert found
-    assert found.parent == tmp_path
+    assert found.digest in pin.hashes
+    assert fetch_archive(found, pip, target, threading.Event()) == found.file != target

@@ -114,14 +114,6 @@ def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) 
     assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
 
 
-def two_folders(folder: Path) -> list[Path]:
-    """One for a layer that is streamed, and one for the same of what uv installs."""
-    works = [folder / name for name in ("streamed", "installed")]
-    for work in works:
-        work.mkdir()
-    return works
-
-
 def compile_(sources: Path, final: str, folder: Path) -> None:
     shutil.copytree(sources, folder, dirs_exist_ok=True)
     unchecked = PycInvalidationMode.UNCHECKED_HASH
@@ -139,42 +131,24 @@ def test_a_stream_with_programs_gives_the_layer_that_installing_gives(tmp_path: 
     }
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    works = two_folders(tmp_path)
-    streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
+    streamed, installed = packs.streamed(pin), packs.installed(pin, tmp_path)
     assert streamed
     assert {"bin/torchrun", "bin/fr", "torch/__init__.py"} < {*streamed.names}
     assert streamed == installed
-    for name in ("layer.tar.zst", "headers.tar.zst", "modules.tar.zst"):
-        assert (works[0] / name).read_bytes() == (works[1] / name).read_bytes()
-
-
-def test_what_a_stream_has_begun_is_not_taken_for_what_uv_installs(tmp_path: Path) -> None:
-    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    for left in ("staging/nvidia_cublas_cu12-12.8.4.1.dist-info", "programs"):
-        (tmp_path / left).mkdir(parents=True)
-    (tmp_path / "staging/nvidia_cublas_cu12-12.8.4.1.dist-info/METADATA").write_text(
-        f"Name: {NAME}\nVersion: {VERSION}\n"
-    )
-    assert "nvidia/cublas/lib/libcublas.so.12" in packs.installed(pin, tmp_path).names
 
 
 def test_a_folder_of_wheels_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pin = wheel(tmp_path / "wheels")
     monkeypatch.chdir(tmp_path)
     packs = replace(packer(tmp_path), pip=PipConfig(find_links=("wheels",), no_index=True))
-    (tmp_path / "work").mkdir()
-    assert packs.streamed(pin, tmp_path / "work")
+    assert packs.streamed(pin)
 
 
 @pytest.mark.parametrize("trim", [True, False])
 def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(tmp_path: Path, *, trim: bool) -> None:
     pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=trim)
-    works = two_folders(tmp_path)
-    streamed, installed = packs.streamed(pin, works[0]), packs.installed(pin, works[1])
+    streamed, installed = packs.streamed(pin), packs.installed(pin, tmp_path)
     assert streamed == installed
-    assert not (works[0] / "staging").exists()
-    for name in ("layer.tar.zst", *(["headers.tar.zst"] if trim else [])):
-        assert (works[0] / name).read_bytes() == (works[1] / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +163,18 @@ def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(
 )
 def test_what_only_an_installer_can_lay_out_is_not_streamed(tmp_path: Path, files: dict[str, bytes]) -> None:
     pin = Pin(name=NAME, version=VERSION, hashes=(write_wheel(tmp_path / "wheels", NAME, VERSION, files),))
-    assert packer(tmp_path).streamed(pin, tmp_path) is None
+    assert packer(tmp_path).streamed(pin) is None
+
+
+def test_each_python_gets_the_wheel_that_fits_it_best(tmp_path: Path) -> None:
+    general = wheel(tmp_path / "wheels")
+    files = {"nvidia/__init__.py": b"", "nvidia/own.py": b""}
+    own = write_wheel(tmp_path / "wheels", NAME, VERSION, files, tag="cp313-cp313-manylinux2014_x86_64")
+    pin, packs = replace(general, hashes=(*general.hashes, own)), packer(tmp_path)
+    packed = {python: replace(packs, python=python).packed(pin) for python in ("3.11", "3.12", "3.13")}
+    assert packed["3.11"] == packed["3.12"]
+    assert "nvidia/own.py" in packed["3.13"].names
+    assert "nvidia/own.py" not in packed["3.12"].names
 
 
 def test_a_wheel_whose_record_names_not_all_files_is_uvs(tmp_path: Path) -> None:
@@ -197,7 +182,7 @@ def test_a_wheel_whose_record_names_not_all_files_is_uvs(tmp_path: Path) -> None
     digest = hashlib.sha256(next(folder.iterdir()).read_bytes()).hexdigest()
     pin = Pin(name="torch", version="2.13.0+cpu", hashes=(f"sha256:{digest}",))
     packs = replace(packer(tmp_path), root="/pytorch")
-    assert packs.streamed(pin, tmp_path) is None
+    assert packs.streamed(pin) is None
     assert "torch/__init__.py" in packs.packed(pin).names
 
 
