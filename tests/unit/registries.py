@@ -53,8 +53,11 @@ class MemoryRegistry(Registry):
         """One after the other: a machine takes its turns in one thread."""
         return [self.digest(tag) for tag in tags]
 
-    def put_all(self, manifest: Manifest, tags: Sequence[str]) -> list[str | None]:
+    def put_all(
+        self, manifest: Manifest, tags: Sequence[str], begin: Callable[[str], object] = lambda _: None
+    ) -> list[str | None]:
         for tag in tags:
+            begin(tag)
             self.put(manifest, tag)
         return self.digests(tags)
 

@@ -115,12 +115,16 @@ class Registry:
             self._push,
         )  # fmt: skip
 
-    def put_all(self, manifest: Manifest, tags: Sequence[str]) -> list[str | None]:
+    def put_all(
+        self, manifest: Manifest, tags: Sequence[str], begin: Callable[[str], object] = lambda _: None
+    ) -> list[str | None]:
         """Write it under several tags, one after the other; what each of them points at when all are written.
 
-        Not side by side: a registry may write anew where the manifest is with each of its tags, and has none meanwhile.
+        ``begin`` hears of each before it is written. They do not go side by side: with each of a manifest's tags a
+        registry may write anew where the manifest is, and has none meanwhile.
         """
         for tag in tags:
+            begin(tag)
             self._write(manifest, tag)
         return self.digests(tags)
 

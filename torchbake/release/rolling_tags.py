@@ -19,12 +19,13 @@ def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> 
     for move, found in zip(moves, registry.digests(tags), strict=True):
         if found not in (move.before, move.after):
             raise _moved(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {found}")
+    begun: list[str] = []
     try:
-        for move, found in zip(moves, registry.put_all(manifest, tags), strict=True):
+        for move, found in zip(moves, registry.put_all(manifest, tags, begun.append), strict=True):
             if found != move.after:
                 raise _moved(registry, f"{move.tag} was set to {move.after}, and now is {found}")
     except BaseException:
-        _restore(registry, moves)
+        _restore(registry, [move for move in moves if move.tag in begun])
         raise
 
 

@@ -120,3 +120,13 @@ def test_a_tag_that_was_not_there_can_be_set(store: Store) -> None:
     moves = [*MOVES[:-1], Move(tag="latest", before=None, after=NEW.digest)]
     move_tags(MemoryRegistry(store), NEW, moves)
     assert store.tags == dict.fromkeys(TAGS, NEW.digest)
+
+
+def test_what_another_release_of_the_same_image_has_set_stays_where_ours_did_not_come_to_it(store: Store) -> None:
+    def lose() -> None:
+        store.tags[TAGS[-1]] = NEW.digest
+        raise RegistryError("the connection was lost")
+
+    with pytest.raises(RegistryError, match="was lost"):
+        move_tags(asked(store, "PUT", TAGS[0], lose), NEW, MOVES)
+    assert store.tags[TAGS[-1]] == NEW.digest
