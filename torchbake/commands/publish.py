@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.reports import Reports
@@ -13,6 +12,7 @@ from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
 from torchbake.commands._options import (
     Format,
+    add_benchmark,
     add_format,
     add_jobs,
     add_registry,
@@ -27,7 +27,7 @@ from torchbake.commands._step_summary import append_table
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
-from torchbake.engine.client import Engine, connect
+from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, PublishError, sentence_of
@@ -45,9 +45,6 @@ from torchbake.release.publisher import Publisher
 from torchbake.release.record import Judgement
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
-
-if TYPE_CHECKING:
-    from torchbake.commands._benchmark_gate import Gate
 
 EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
@@ -106,10 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the immutable tag alone; `promote --finish` then moves the rolling ones",
     )
-    parser.add_argument(
-        "--benchmark", type=Path, metavar="PLAN",
-        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
-    )  # fmt: skip
+    add_benchmark(parser)
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
     add_jobs(parser)
@@ -132,13 +126,15 @@ def run(args: Arguments) -> int:
         )
         for spec in selection.specs
     ]
-    gate = _gate(args, project, engine)
+    judged = None
+    if args.benchmark:
+        from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - half of what else a release loads
+
+        judged = gate_of(args.benchmark, project, engine, plain_http=args.plain_http).judged
     with interruptible():
-        if gate and not args.dry_run:
+        if judged and not args.dry_run:
             due = [
-                replace(
-                    image, candidate=gate.judged(image.candidate, image.publisher.plan, image.spec, image.repository)
-                )
+                replace(image, candidate=judged(image.candidate, image.publisher.plan, image.spec, image.repository))
                 for image in due
             ]
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
@@ -150,14 +146,6 @@ def run(args: Arguments) -> int:
             f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
         )
     return 0
-
-
-def _gate(args: Arguments, project: Project, engine: Engine) -> "Gate | None":
-    if not args.benchmark:
-        return None
-    from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - half of what else a release loads
-
-    return gate_of(args.benchmark, project, engine, plain_http=args.plain_http)
 
 
 def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
