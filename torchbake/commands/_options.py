@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torchbake.errors import UsageError
@@ -60,13 +59,6 @@ class Words(argparse.Action):
 def add_waive(parser: argparse.ArgumentParser, what: str) -> None:
     """``what`` is done although the check failed. `parse_waivers` reads what is given."""
     parser.add_argument("--waive", action="append", default=[], metavar="CHECK=REASON", help=what)
-
-
-def add_benchmark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--benchmark", type=Path, metavar="PLAN",
-        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
-    )  # fmt: skip
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:

@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.reports import Reports
-from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.checks.waivers import parse_waivers
+from torchbake.commands._candidates import candidate_of
 from torchbake.commands._options import (
     Format,
-    add_benchmark,
     add_format,
     add_jobs,
     add_registry,
@@ -21,7 +19,7 @@ from torchbake.commands._options import (
     add_waive,
 )
 from torchbake.commands._registries import registry_of
-from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import Signing, add_signing, signer_of
 from torchbake.commands._step_summary import append_table
 from torchbake.core.parallel import run_all
@@ -29,9 +27,7 @@ from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
-from torchbake.engine.image import Image
-from torchbake.errors import CheckError, PublishError, sentence_of
-from torchbake.matrix.project import Project
+from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -42,7 +38,6 @@ from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import Decision
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
-from torchbake.release.record import Judgement
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -103,7 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the immutable tag alone; `promote --finish` then moves the rolling ones",
     )
-    add_benchmark(parser)
+    parser.add_argument(
+        "--benchmark", type=Path, metavar="PLAN",
+        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
+    )  # fmt: skip
     add_signing(parser)
     parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
     add_jobs(parser)
@@ -161,39 +159,6 @@ def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[
         )
         for name, repository in where.items()
     }
-
-
-def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
-    """Raises CheckError unless the image was tested as it is, and passed or was waived; LockError for a bad lock."""
-    lock_of(project, spec)
-    tags = project.tags[spec.id]
-    image = images.get(ref_of(spec, tags))
-    if image is None:
-        raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
-    verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
-    if verdict is None or verdict.digest != image.digest:
-        raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
-    failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
-    if failed or not verdict.of(Outcome.PASSED):
-        raise CheckError(
-            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
-            hint="Correct it, or waive it and say why: --waive CHECK=REASON",
-        )
-    waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
-    waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
-    return Candidate(
-        id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
-    )
-
-
-def _judgement(verdict: Verdict) -> Judgement:
-    return Judgement(
-        suite=verdict.suite,
-        started=verdict.started,
-        outcome=verdict.outcome,
-        counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
-        not_run={check.id: check.summary for check in verdict.of(Outcome.NOT_RUN)},
-    )
 
 
 def _plan(due: Sequence[Due]) -> list[Ended]:

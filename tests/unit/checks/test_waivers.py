@@ -18,7 +18,7 @@ from torchbake.checks.suite_digest import suite_digest
 from torchbake.checks.tables import show_checks, show_run
 from torchbake.checks.verdict import Outcome, Verdict, outcome_of, tally
 from torchbake.checks.waivers import idle, parse_waivers, waive
-from torchbake.commands import publish
+from torchbake.commands._candidates import candidate_of
 from torchbake.engine.image import Image
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.project import load_project
@@ -126,7 +126,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path) -> None
     Reports(folder=tmp_path / "reports").keep(
         INIT, waived().model_copy(update={"digest": image.digest}), {}, partial=False
     )
-    candidate = publish.candidate_of(project, spec, images, {})
+    candidate = candidate_of(project, spec, images, {})
     assert candidate.waived == WHY
     assert candidate.verdict
     assert candidate.verdict.counts["waived"] == 1

@@ -1,0 +1,47 @@
+"""What may be released: an image of the engine that was tested as it is, with the verdict."""
+
+from collections.abc import Mapping
+
+from torchbake.build.plan import ref_of
+from torchbake.checks.reports import Reports
+from torchbake.checks.verdict import Outcome, Verdict, counts
+from torchbake.commands._selection import lock_of
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.release.candidate import Candidate
+from torchbake.release.record import Judgement
+
+
+def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
+    """Raises CheckError unless the image was tested as it is, and passed or was waived; LockError for a bad lock."""
+    lock_of(project, spec)
+    tags = project.tags[spec.id]
+    image = images.get(ref_of(spec, tags))
+    if image is None:
+        raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
+    verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
+    if verdict is None or verdict.digest != image.digest:
+        raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
+    failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
+    if failed or not verdict.of(Outcome.PASSED):
+        raise CheckError(
+            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
+            hint="Correct it, or waive it and say why: --waive CHECK=REASON",
+        )
+    waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
+    waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
+    return Candidate(
+        id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
+    )
+
+
+def _judgement(verdict: Verdict) -> Judgement:
+    return Judgement(
+        suite=verdict.suite,
+        started=verdict.started,
+        outcome=verdict.outcome,
+        counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
+        not_run={check.id: check.summary for check in verdict.of(Outcome.NOT_RUN)},
+    )
