@@ -44,6 +44,9 @@ class MemoryRegistry(Registry):
         return self.store.tags.get(tag) or (tag if tag in self.store.manifests else None)
 
     def put(self, manifest: Manifest, key: str) -> None:
+        self._write(manifest, key)
+
+    def _write(self, manifest: Manifest, key: str) -> None:
         self.heard("PUT", key)
         self.store.manifests[manifest.digest] = manifest
         if key != manifest.digest:
@@ -52,14 +55,6 @@ class MemoryRegistry(Registry):
     def digests(self, tags: Iterable[str]) -> list[str | None]:
         """One after the other: a machine takes its turns in one thread."""
         return [self.digest(tag) for tag in tags]
-
-    def put_all(
-        self, manifest: Manifest, tags: Sequence[str], begin: Callable[[str], object] = lambda _: None
-    ) -> list[str | None]:
-        for tag in tags:
-            begin(tag)
-            self.put(manifest, tag)
-        return self.digests(tags)
 
     def size_of(self, digest: str) -> int | None:
         self.heard("HEAD", digest)

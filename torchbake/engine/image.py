@@ -16,7 +16,7 @@ class Image:
 
 
 def of_inspection(attrs: Mapping[str, Any]) -> Image:
-    """An image as an engine describes it alone."""
+    """An image as an engine describes it alone; ``size_bytes`` is not that of the engine's list."""
     return Image(
         digest=attrs["Id"],
         tags=tuple(attrs.get("RepoTags") or ()),

@@ -5,9 +5,9 @@ the digest of today's files is the same, or something has changed. What cannot b
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from torchbake.core.parallel import side_by_side
 from torchbake.errors import LockError, RenderError
 from torchbake.oci.labels import BASE_DIGEST, ID
 from torchbake.oci.tag_names import ImmutableTag, revisions_of
@@ -118,9 +118,8 @@ def newest_releases(
         name, own = pair
         return _newest(registries[name], holdings[name], own, there.get(name, ()))
 
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        found = pool.map(look, wanted)
-        return {pair: release for pair, release in zip(wanted, found, strict=True) if release}, refused
+    found = side_by_side(look, wanted, most=_SIDE_BY_SIDE)
+    return {pair: release for pair, release in zip(wanted, found, strict=True) if release}, refused
 
 
 def _newest(registry: Registry, holdings: Holdings, own: str, there: Sequence[str]) -> Release | None:

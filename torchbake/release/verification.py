@@ -48,9 +48,9 @@ class Verification:
 
     def misplaced(self, record: Record) -> str:
         """Which artifact attached to an image is not the one that the record names; empty where all are."""
-        for name in ARTIFACTS:
-            place = artifact_tag(record.tag, name)
-            served, wanted = self.registry.digest(place), record.attached.get(name)
+        places = [artifact_tag(record.tag, name) for name in ARTIFACTS]
+        for name, place, served in zip(ARTIFACTS, places, self.registry.digests(places), strict=True):
+            wanted = record.attached.get(name)
             if served != wanted:
                 return f"{place} is {served or 'gone'}, where its record names {wanted or 'none'}"
         return ""

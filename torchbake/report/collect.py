@@ -1,7 +1,6 @@
 """What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Verdict
 from torchbake.core.json_text import read_json
+from torchbake.core.parallel import side_by_side
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.image import Image
 from torchbake.errors import LockError, RegistryError
@@ -119,9 +119,8 @@ def released_in(
         revisions = [str(tag) for tag in revisions_of(own, there[spec.repository])]
         return _newest(registries[spec.repository], spec, revisions) if revisions else None
 
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        found = pool.map(look, specs)
-        return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
+    found = side_by_side(look, specs, most=_SIDE_BY_SIDE)
+    return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
 
 
 def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegistry | None:
