@@ -186,6 +186,20 @@ def test_a_wheel_whose_record_names_not_all_files_is_uvs(tmp_path: Path) -> None
     assert "torch/__init__.py" in packs.packed(pin).names
 
 
+def test_what_a_stream_has_begun_is_not_taken_for_what_uv_installs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+
+    def begin(_packer: WheelPacker, _pin: Pin, _archive: object, work: Path) -> None:
+        for left in (f"staging/{INFO}", "programs"):
+            (work / left).mkdir(parents=True)
+        (work / "staging" / INFO / "METADATA").write_text(f"Name: {NAME}\nVersion: {VERSION}\n")
+
+    monkeypatch.setattr(WheelPacker, "_streamed", begin)
+    assert "nvidia/cublas/lib/libcublas.so.12" in packs.packed(pin).names
+
+
 def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     packed = packs.packed(pin)
