@@ -86,12 +86,16 @@ def packed_layers(layers: Packing) -> dict[str, list[Made]]:
 
 @dataclass(frozen=True, kw_only=True)
 class HostLayers:
-    """Packs layers for the images of one project. What stands in for a stage is kept in ``folder``."""
+    """Packs layers for the images of one project. What stands in for a stage is kept in ``folder``.
+
+    ``trees`` tells where the files of what is packed are written too, if anywhere.
+    """
 
     store: LayerStore
     pip: PipConfig
     root: Path
     folder: Path
+    trees: Callable[[], Path | None] = lambda: None
     stopping: threading.Event = field(default_factory=threading.Event)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_SIDE_BY_SIDE))
     urgent: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_URGENT))
@@ -159,6 +163,7 @@ class HostLayers:
             indexes=self.pip.instead(spec) or spec.indexes,
             modules=stage.bytecode,
             stopping=self.stopping,
+            trees=self.trees,
         )
 
     def _stand_in(self, job: Job, wheels: Packing) -> Path:

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from docker.errors import ImageNotFound
@@ -17,6 +18,7 @@ from torchbake.core.files import write_text
 from torchbake.engine.client import Engine
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.image import Image, holds
+from torchbake.engine.snapshots import Snapshots
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -34,6 +36,11 @@ class Store:
     layout: Layout | None = None
     kept: bool = True
     ahead: list[str] = field(default_factory=list)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Where what is packed here need not be unpacked by the engine."""
+        return Snapshots(self.engine)
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -86,7 +93,8 @@ class Store:
         # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
         for without in (has, _none, _none):
             try:
-                self.engine.load(layout.archive(digest, without))
+                with self.snapshots.put(*layout.diff_ids(digest)):
+                    self.engine.load(layout.archive(digest, without))
                 if self.engine.find([digest]):
                     return
             except EngineError as error:

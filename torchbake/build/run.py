@@ -92,6 +92,7 @@ class BuildRun:
             finally:
                 site.composition.stop()  # what is still being packed was for an image that failed
                 self.store.forget_ahead()
+                self.store.snapshots.close()
         self.store.tidy()
         return results
 
@@ -105,7 +106,11 @@ class BuildRun:
             return None
         project = self.preparation.project
         return HostLayers(
-            store=self.layers, pip=self.preparation.pip, root=project.root, folder=project.state / "stand-ins"
+            store=self.layers,
+            pip=self.preparation.pip,
+            root=project.root,
+            folder=project.state / "stand-ins",
+            trees=self.store.snapshots.folder,
         )
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:

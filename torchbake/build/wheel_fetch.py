@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import requests
 
 from torchbake.build.index_page import hash_of, links_of
-from torchbake.build.wheelhouse import find_hashed, place_of
+from torchbake.build.wheelhouse import Rank, find_hashed, rank_of
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.lockfile import Pin
 
@@ -74,18 +74,18 @@ def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
 
     None where there is none, or two are as good.
     """
-    fitting: dict[int, list[Archive]] = {}
-    for place, archive in _fitting(page, own, pin, python):
-        fitting.setdefault(place, []).append(archive)
-    best = fitting[min(fitting)] if fitting else []
+    fitting: dict[Rank, list[Archive]] = {}
+    for rank, archive in _fitting(page, own, pin, python):
+        fitting.setdefault(rank, []).append(archive)
+    best = fitting[max(fitting)] if fitting else []
     return best[0] if len(best) == 1 else None
 
 
-def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[int, Archive]]:
+def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, Archive]]:
     for address in links_of(page, own):
-        place, digest = place_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
-        if place is not None and digest in pin.hashes:
-            yield place, Archive(digest=digest, url=address._replace(fragment="").geturl())
+        rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
+        if rank is not None and digest in pin.hashes:
+            yield rank, Archive(digest=digest, url=address._replace(fragment="").geturl())
 
 
 def _fetched(session: requests.Session, url: str, target: Path, stopping: threading.Event) -> str:

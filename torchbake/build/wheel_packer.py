@@ -24,8 +24,9 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.lock.uv import PLATFORM, uv_environment
-from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
+from torchbake.oci.layer_archive import tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
+from torchbake.oci.layer_tree import Member
 from torchbake.oci.manifest import Blob
 
 _FORMAT = "2"  # of a layer: another one is packed anew
@@ -100,6 +101,7 @@ class WheelPacker:
     indexes: tuple[str, ...] = ()
     modules: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
+    trees: Callable[[], Path | None] = lambda: None
 
     def key(self, pin: Pin) -> str:
         """The digest of all that decides the layer of a wheel: the Python too, which decides what wheel it is."""
@@ -154,7 +156,7 @@ class WheelPacker:
             unpack(self.store.path(modules.digest), work)
             compiler.compile(work / "modules", self.root, layer)
         self._lay_out(pin, work, _NORMALISE)
-        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
+        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"), self.trees())
         return Packed(layer=packed, names=tuple(_names(layer)))
 
     def streamed(self, pin: Pin) -> Packed | None:
@@ -190,7 +192,7 @@ class WheelPacker:
         rules = str(_TRIM) if self.trim else ""
         job = Job(
             what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=_THREADS, rules=rules,
-            modules=self.modules,
+            modules=self.modules, trees=str(self.trees() or "") if what == "layer" else "",
         )  # fmt: skip
         done = self._run((sys.executable, "-c", _STREAM, json.dumps(asdict(job))), work, _environment())
         if done.code not in (0, UNFIT):  # nobody would notice that all took longer
@@ -207,7 +209,7 @@ class WheelPacker:
             aside.parent.mkdir(parents=True, exist_ok=True)
             aside.hardlink_to(module)
         self._lay_out(pin, work, _NORMALISE)
-        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
+        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"), self.trees())
         headers, modules = (self._aside(work, name) for name in ("headers", "modules"))
         return Packed(layer=packed, names=tuple(_names(layer)), headers=headers, modules=modules)
 
@@ -248,9 +250,9 @@ class WheelPacker:
         """How a command ends; it runs in ``work``, and is ended when all is to stop."""
         return run_to_end(command, env=environment, limit=_LIMIT, stopping=self.stopping, cwd=work)
 
-    def _archive(self, tree: Path, target: Path, root: str) -> Layer:
+    def _archive(self, tree: Path, target: Path, root: str, trees: Path | None = None) -> Layer:
         """Pack the files of a folder below a folder ``root``."""
-        return write_layer(target, self._going_on(tree_members(tree, root)), threads=_THREADS)
+        return write_layer(target, self._going_on(tree_members(tree, root)), threads=_THREADS, trees=trees)
 
     def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
         for member in members:

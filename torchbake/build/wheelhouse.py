@@ -8,7 +8,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeAlias
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -24,6 +26,8 @@ _OLDEST = int(PLATFORM.rpartition("_")[2])
 _BEFORE = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
 _NAMES = [(f"manylinux_2_{minor}_x86_64", _BEFORE.get(minor)) for minor in range(_OLDEST, 4, -1)]
 PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_64")
+
+Rank: TypeAlias = tuple[int, tuple[()] | tuple[int, str]]  # by its tags, and its build
 
 
 def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
@@ -58,11 +62,11 @@ def find_hashed(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, s
     """The same, and which of the pin's hashes is its own."""
     for folder in folders:
         fitting = [
-            (place, path, known_hash)
+            (rank, path, known_hash)
             for path, known_hash in _candidates(folder, pin.name)
-            if (place := place_of(path.name, pin, python)) is not None
+            if (rank := rank_of(path.name, pin, python)) is not None
         ]
-        for _, path, known_hash in sorted(fitting):
+        for _, path, known_hash in sorted(sorted(fitting, key=itemgetter(1)), key=itemgetter(0), reverse=True):
             own = known_hash or file_digest(path)
             if own in pin.hashes:
                 return path, own
@@ -81,16 +85,20 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
             yield path, ""
 
 
-def place_of(filename: str, pin: Pin, python: str) -> int | None:
-    """Where a wheel stands among those that an image takes, the best at 0; None where it is another or does not fit."""
+def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
+    """How well a wheel fits an image, the best being the greatest; None where it is another or does not fit.
+
+    Of two that fit alike the later build is better, as for pip and uv.
+    Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-name-convention
+    """
     try:
-        name, version, _, tags = parse_wheel_filename(filename)
+        name, version, build, tags = parse_wheel_filename(filename)
         wanted = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
         return None
     order = _tags_of(python)
     places = [order[tag] for tag in tags if tag in order]
-    return min(places) if places and (name, version) == (pin.name, wanted) else None
+    return (-min(places), build) if places and (name, version) == (pin.name, wanted) else None
 
 
 @cache

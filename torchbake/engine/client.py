@@ -67,17 +67,20 @@ class Engine:
         return self._client
 
     @cached_property
+    def info(self) -> dict[str, Any]:
+        """What it tells of itself, as `docker info` shows it; asked for once."""
+        with answering():
+            return dict(self._client.info())
+
+    @property
     def containerd_store(self) -> bool:
         """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
-        with answering():
-            status = self._client.info().get("DriverStatus") or []
-        return any(value == "io.containerd.snapshotter.v1" for _, value in status)
+        return any(value == "io.containerd.snapshotter.v1" for _, value in self.info.get("DriverStatus") or [])
 
     @property
     def folder(self) -> Path:
         """Where it keeps its data, on its own machine."""
-        with answering():
-            return Path(self._client.info()["DockerRootDir"])
+        return Path(self.info["DockerRootDir"])
 
     def images(self) -> dict[str, Image]:
         """Every tagged image by each of its tags (``repository:tag``); one request."""

@@ -9,14 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.engine.client import Engine, is_local
+from torchbake.engine.containerd import roots
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob, Manifest
 
 _STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI image layout are
-# dockerd's own containerd keeps its data below dockerd's; one that the system runs keeps it here:
-# https://github.com/containerd/containerd/blob/main/docs/ops.md
-_OF_THE_SYSTEM = Path("/var/lib/containerd")
 
 
 def stored(engine: Engine, digest: str) -> tuple[Layout, Manifest] | None:
@@ -42,10 +40,9 @@ def _layouts(engine: Engine) -> tuple[Layout, ...]:
     try:
         if not is_local(engine) or not engine.containerd_store:
             return ()
-        folders = (engine.folder / "containerd/daemon" / _STORE, _OF_THE_SYSTEM / _STORE)
+        return tuple(Layout(folder=root / _STORE) for root in roots(engine))
     except EngineError:
         return ()
-    return tuple(Layout(folder=folder) for folder in folders)
 
 
 def _size(path: Path) -> int | None:

@@ -4,7 +4,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, cast
 
 import zstandard
 
@@ -12,6 +12,7 @@ from torchbake.core.digest import Digested
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
+from torchbake.oci.layer_tree import LayerTree, Member
 from torchbake.oci.manifest import Blob
 
 # zstd finds again what it has seen in the last 64 MB, not in the last 2 alone: a CUDA library has nearly the same
@@ -24,15 +25,14 @@ _PIECE = 2**24  # that one thread compresses
 _CHUNK = 2**20
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
-# An entry of an archive, and what opens its content where it is a file.
-Member: TypeAlias = tuple[tarfile.TarInfo, Callable[[], IO[bytes]] | None]
 
-
-def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Layer:
+def write_layer(target: Path, members: Iterable[Member], *, threads: int, trees: Path | None = None) -> Layer:
     """Write an archive of these entries, compressed by so many ``threads`` beside this one.
 
-    -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one.
+    -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one. The
+    files are written too where ``trees`` is a folder for that; see `layer_tree`.
     """
+    tree = LayerTree(trees) if trees else None
     with target.open("wb") as file:
         compressed = Digested(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
@@ -41,8 +41,10 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Lay
                 fileobj=cast(IO[bytes], archive), mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT, encoding="utf-8"
             ) as tar:
                 tar.copybufsize = _CHUNK  # type: ignore[attr-defined]
-                for info, opened in members:
+                for info, opened in tree.passing(members) if tree else members:
                     _add(tar, info, opened)
+    if tree:
+        tree.keep(archive.digest)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
     return Layer(blob=blob, diff_id=archive.digest)
 

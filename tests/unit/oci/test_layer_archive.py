@@ -10,7 +10,8 @@ import pytest
 import zstandard
 
 from torchbake.errors import BuildError
-from torchbake.oci.layer_archive import Member, unpack, write_layer
+from torchbake.oci.layer_archive import unpack, write_layer
+from torchbake.oci.layer_tree import Member
 
 _MANY = 5_000_000  # bytes; zstd's own level looks back over 2 MB
 

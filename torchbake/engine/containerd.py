@@ -1,0 +1,146 @@
+"""The containerd below an engine of this machine, asked by its own `ctr`: snapshots, which are layers unpacked.
+
+Source: https://github.com/containerd/containerd/blob/main/docs/garbage-collection.md
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.engine.client import Engine, is_local
+from torchbake.errors import EngineError
+
+_OVERLAY = "overlayfs"  # the snapshotter whose folders are written here
+_NAMESPACE = "moby"  # of all that dockerd keeps in containerd
+_SOCKET = "/containerd.sock"
+_SOCKETS = Path("/proc/net/unix")
+_LIMIT = 60  # seconds, of one question
+_KEPT = "containerd.io/gc.root"  # `ctr` puts it on what it makes; it stays until that is taken away
+
+_STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the snapshot of all its layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containerd:
+    """One containerd by its socket. Every method raises EngineError for what it refuses."""
+
+    address: str
+
+    def prepare(self, key: str, parent: str = "") -> Path:
+        """A new snapshot to be written, on a committed one or on nothing; returns the folder of its own files."""
+        mounts = json.loads(self._snapshots("prepare", "--mounts", key, *([parent] if parent else [])))
+        return _own_folder(mounts)
+
+    def commit(self, key: str, name: str) -> None:
+        """Make a snapshot that was written a layer of this name. It stays, until it is `let_go`."""
+        self._snapshots("commit", name, key)
+
+    def let_go(self, name: str) -> None:
+        """Leave a snapshot to what stands on it: an image, another snapshot, or nothing, and then it goes."""
+        self._snapshots("label", name, f"{_KEPT}=")
+
+    def let_stand(self, config: str, name: str) -> None:
+        """Let an image, by the digest of its config, stand on a snapshot, as if it had been unpacked for it."""
+        self._ask("content", "label", config, f"{_STANDS_ON}={name}")
+
+    def remove(self, key: str) -> None:
+        """Remove a snapshot that nothing stands on."""
+        self._snapshots("rm", key)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a snapshot of this name."""
+        try:
+            self._snapshots("info", name)
+        except EngineError:
+            return False
+        return True
+
+    def folder(self, key: str) -> Path:
+        """The folder of the files of a snapshot that was prepared on nothing."""
+        command = self._snapshots("mounts", "/", key).split()  # mount -t bind FOLDER / -o rw,rbind
+        return Path(command[3])
+
+    def names(self) -> list[str]:
+        """The names of all snapshots."""
+        return [line.split()[0] for line in self._snapshots("ls").splitlines()[1:] if line.strip()]
+
+    def _snapshots(self, *words: str) -> str:
+        return self._ask("snapshots", "--snapshotter", _OVERLAY, *words)
+
+    def _ask(self, *words: str) -> str:
+        return _asked(self.address, "--namespace", _NAMESPACE, *words)
+
+
+def roots(engine: Engine) -> tuple[Path, ...]:
+    """Where the containerd of an engine of this machine keeps all it has: below the engine's folder, or the system's.
+
+    Raises EngineError.
+    Source: https://github.com/containerd/containerd/blob/main/docs/ops.md
+    """
+    return (engine.folder / "containerd/daemon", Path("/var/lib/containerd"))
+
+
+def find_containerd(engine: Engine) -> Containerd | None:
+    """The containerd that keeps the unpacked layers of an engine, where this user may write them as it does.
+
+    That is root, beside an engine of this machine that gives its containers no user IDs of their own. None: only the
+    engine can unpack.
+    """
+    try:
+        if os.geteuid() or shutil.which("ctr") is None or not is_local(engine) or not _writes_plainly(engine):
+            return None
+        found = {_root_of(place): place for place in _listening()}
+        return next((Containerd(address=found[root]) for root in roots(engine) if root in found), None)
+    except (EngineError, OSError):
+        return None
+
+
+def _writes_plainly(engine: Engine) -> bool:
+    options = " ".join(engine.info.get("SecurityOptions") or ())
+    mapped = "name=rootless" in options or "name=userns" in options
+    return engine.containerd_store and engine.info.get("Driver") == _OVERLAY and not mapped
+
+
+def _listening() -> Iterator[str]:
+    """The sockets of this machine that have containerd's usual name."""
+    words = (line.split() for line in _SOCKETS.read_text().splitlines()[1:])
+    yield from sorted({line[-1] for line in words if line[-1].endswith(_SOCKET)})
+
+
+def _root_of(address: str) -> Path | None:
+    """The folder of all that a containerd keeps; None where it does not tell."""
+    try:
+        told = _asked(address, "plugins", "ls", "--detailed", f"id=={_OVERLAY}")
+    except EngineError:
+        return None
+    roots = [words[1] for words in map(str.split, told.splitlines()) if words[:1] == ["root"] and words[1:]]
+    return Path(roots[0]).parent if roots else None
+
+
+def _own_folder(mounts: list[dict[str, Any]]) -> Path:
+    """The folder of a snapshot's own files, as its mounts tell: the upper of an overlay, or all there is.
+
+    Source: https://github.com/containerd/containerd/blob/main/core/diff/apply/apply_linux.go
+    """
+    (mount,) = mounts
+    if mount["Type"] == "bind":
+        return Path(mount["Source"])
+    upper = [word.removeprefix("upperdir=") for word in mount["Options"] if word.startswith("upperdir=")]
+    return Path(upper[0])
+
+
+def _asked(address: str, *words: str) -> str:
+    """What `ctr` says. Raises EngineError for what it fails at."""
+    command = ["ctr", "--address", address, "--connect-timeout", "5s", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"ctr cannot be asked: {error}.") from None
+    if done.returncode:
+        raise EngineError(f"containerd refuses: {done.stderr.strip()}")
+    return done.stdout
