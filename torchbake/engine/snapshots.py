@@ -6,6 +6,7 @@ written here is under no such name before it is whole. What a killed run leaves,
 
 import contextlib
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
@@ -19,7 +20,7 @@ from torchbake.oci.layer_tree import tree_of
 from torchbake.oci.manifest import sha256
 
 _OURS = "torchbake/"
-_NUMBER = "#"  # between a run and the number of a snapshot that it is making a layer
+_NUMBER = "#"  # between whose it is and which, and that and the number of a snapshot to become a layer
 _HELD = ".held"  # the folder with the names of layers that nothing may stand on yet
 
 
@@ -101,7 +102,7 @@ def _begin(engine: Engine) -> _Begun | None:
     if containerd is None or not owner:
         return None
     _remove_leftovers(containerd)
-    key = f"{_OURS}{owner}"
+    key = f"{_OURS}{owner}{_NUMBER}{uuid.uuid4().hex}"
     folder = containerd.prepare(key)
     (folder / _HELD).mkdir()
     return _Begun(containerd=containerd, key=key, folder=folder)
@@ -141,11 +142,11 @@ def _held(folder: Path, name: str) -> Path:
 def _remove_leftovers(containerd: Containerd) -> None:
     """Remove what runs left that were killed."""
     for key in containerd.names():
-        owner, made, _ = key.removeprefix(_OURS).partition(_NUMBER)
+        owner, _, number = key.removeprefix(_OURS).partition(_NUMBER)
         if not key.startswith(_OURS) or not is_gone(owner, same_machine=True):
             continue
         with contextlib.suppress(EngineError, OSError):
-            if made:
+            if _NUMBER in number:
                 containerd.remove(key)
             else:
                 _remove(containerd, key, containerd.folder(key))

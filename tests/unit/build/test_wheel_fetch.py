@@ -29,6 +29,19 @@ def test_the_platform_that_uv_prefers_comes_first() -> None:
     assert found == Archive(digest=f"sha256:{OTHER}", url=address)
 
 
+@pytest.mark.parametrize("builds", [("", "-3"), ("-2", "-10"), ("", "-1a")])
+def test_of_two_that_fit_alike_the_later_build_is_taken(builds: tuple[str, str]) -> None:
+    """As uv does: torch 2.10.0 has some of its wheels twice."""
+    links = [
+        f'<a href="../../files/nvidia_cublas_cu12-12.8.4.1{build}-py3-none-{SINCE}.whl#sha256={digest}">it</a>'
+        for build, digest in zip(builds, (ONE, OTHER), strict=True)
+    ]
+    for text in ("\n".join(links), "\n".join(links[::-1])):
+        found = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+        assert found
+        assert found.digest == f"sha256:{OTHER}"
+
+
 @pytest.mark.parametrize(
     "text",
     [page(c=SINCE), page(a="win_amd64"), page(a=SINCE, b=SINCE), page(a=SINCE).replace("#sha256", "#md5"), ""],

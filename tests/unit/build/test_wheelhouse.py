@@ -69,7 +69,9 @@ def test_a_link_of_another_package_is_not_taken(tmp_path: Path) -> None:
 def test_of_several_that_fit_the_one_that_pip_prefers_is_taken(tmp_path: Path) -> None:
     """In whatever order the folder lists them."""
     best_first = (
+        "3-cp311-cp311-manylinux_2_28_x86_64",
         "cp311-cp311-manylinux_2_28_x86_64",
+        "4-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
         "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
         "cp311-cp311-linux_x86_64",
         "cp39-abi3-manylinux_2_28_x86_64",
