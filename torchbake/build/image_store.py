@@ -17,8 +17,8 @@ from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine
 from torchbake.engine.content_store import has_blob
+from torchbake.engine.handover import Handover
 from torchbake.engine.image import Image, holds
-from torchbake.engine.snapshots import Snapshots
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -38,9 +38,9 @@ class Store:
     ahead: list[str] = field(default_factory=list)
 
     @cached_property
-    def snapshots(self) -> Snapshots:
-        """Where what is packed here need not be unpacked by the engine."""
-        return Snapshots(self.engine)
+    def handover(self) -> Handover:
+        """What need not go through the engine."""
+        return Handover(self.engine)
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -93,7 +93,7 @@ class Store:
         # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
         for without in (has, _none, _none):
             try:
-                with self.snapshots.put(*layout.diff_ids(digest)):
+                with self.handover.put(layout, digest):
                     self.engine.load(layout.archive(digest, without))
                 if self.engine.find([digest]):
                     return

@@ -92,7 +92,7 @@ class BuildRun:
             finally:
                 site.composition.stop()  # what is still being packed was for an image that failed
                 self.store.forget_ahead()
-                self.store.snapshots.close()
+                self.store.handover.close()
         self.store.tidy()
         return results
 
@@ -110,7 +110,7 @@ class BuildRun:
             pip=self.preparation.pip,
             root=project.root,
             folder=project.state / "stand-ins",
-            trees=self.store.snapshots.folder,
+            trees=self.store.handover.trees,
         )
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:

@@ -1,20 +1,24 @@
-"""The containerd below an engine of this machine, asked by its own `ctr`: snapshots, which are layers unpacked.
+"""The containerd below an engine of this machine, asked by its own `ctr`: blobs, and snapshots (layers unpacked).
 
 Source: https://github.com/containerd/containerd/blob/main/docs/garbage-collection.md
 """
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import EngineError
+from torchbake.oci.manifest import Blob
 
+STORE = "io.containerd.content.v1.content"  # of blobs, below its root; laid out as those of an OCI image layout are
 _OVERLAY = "overlayfs"  # the snapshotter whose folders are written here
 _NAMESPACE = "moby"  # of all that dockerd keeps in containerd
 _SOCKET = "/containerd.sock"
@@ -27,9 +31,37 @@ _STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the 
 
 @dataclass(frozen=True, kw_only=True)
 class Containerd:
-    """One containerd by its socket. Every method raises EngineError for what it refuses."""
+    """One containerd by its socket, and the ``root`` of all it keeps. Every method raises EngineError if refused."""
 
     address: str
+    root: Path
+
+    def take_blob(self, path: Path, blob: Blob) -> None:
+        """Take in a file as a blob, which containerd checks by its digest. It stays, until `let_go_blob`.
+
+        What comes by its socket it copies three times. It goes on where a file that it was writing ends, however that
+        came to be there: so the file is copied to that place, and nothing is sent.
+        Source: https://github.com/containerd/containerd/blob/main/plugins/content/local/store.go
+        """
+        name = f"torchbake-{uuid.uuid4().hex}"
+        words = ("content", "ingest", "--expected-digest", blob.digest, "--expected-size", str(blob.size), name)
+        with contextlib.suppress(EngineError):  # that there is less than it expects
+            self._ask(*words)
+        place = next((file.parent for file in (self.root / STORE / "ingest").glob("*/ref") if _is(file, name)), None)
+        if place:
+            try:
+                shutil.copyfile(path, place / "data")
+                with path.open("rb") as file:
+                    self._ask(*words, stdin=file)
+            except (EngineError, OSError):  # a full disk, or bytes that are not the digest's
+                with contextlib.suppress(OSError):
+                    (place / "data").write_bytes(b"")  # what was begun stays for a day
+                raise
+        self._ask("content", "label", blob.digest, f"{_KEPT}=until-an-image-has-it")
+
+    def let_go_blob(self, digest: str) -> None:
+        """Leave a blob to the images that name it."""
+        self._ask("content", "label", digest, f"{_KEPT}=")
 
     def prepare(self, key: str, parent: str = "") -> Path:
         """A new snapshot to be written, on a committed one or on nothing; returns the folder of its own files."""
@@ -72,8 +104,8 @@ class Containerd:
     def _snapshots(self, *words: str) -> str:
         return self._ask("snapshots", "--snapshotter", _OVERLAY, *words)
 
-    def _ask(self, *words: str) -> str:
-        return _asked(self.address, "--namespace", _NAMESPACE, *words)
+    def _ask(self, *words: str, stdin: IO[bytes] | None = None) -> str:
+        return _asked(self.address, "--namespace", _NAMESPACE, *words, stdin=stdin)
 
 
 def roots(engine: Engine) -> tuple[Path, ...]:
@@ -95,7 +127,8 @@ def find_containerd(engine: Engine) -> Containerd | None:
         if os.geteuid() or shutil.which("ctr") is None or not is_local(engine) or not _writes_plainly(engine):
             return None
         found = {_root_of(place): place for place in _listening()}
-        return next((Containerd(address=found[root]) for root in roots(engine) if root in found), None)
+        roots_ = (root for root in roots(engine) if root in found)
+        return next((Containerd(address=found[root], root=root) for root in roots_), None)
     except (EngineError, OSError):
         return None
 
@@ -134,11 +167,21 @@ def _own_folder(mounts: list[dict[str, Any]]) -> Path:
     return Path(upper[0])
 
 
-def _asked(address: str, *words: str) -> str:
+def _is(file: Path, name: str) -> bool:
+    """Whether a file that says what is being taken in says this name, after the namespace and a number."""
+    try:
+        return file.read_text().rpartition("/")[2] == name
+    except OSError:  # it is done
+        return False
+
+
+def _asked(address: str, *words: str, stdin: IO[bytes] | None = None) -> str:
     """What `ctr` says. Raises EngineError for what it fails at."""
     command = ["ctr", "--address", address, "--connect-timeout", "5s", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT)
+        done = subprocess.run(
+            command, stdin=stdin or subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_LIMIT
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"ctr cannot be asked: {error}.") from None
     if done.returncode:

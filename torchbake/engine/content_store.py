@@ -9,12 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.engine.client import Engine, is_local
-from torchbake.engine.containerd import roots
+from torchbake.engine.containerd import STORE, roots
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob, Manifest
-
-_STORE = "io.containerd.content.v1.content"  # laid out as the blobs of an OCI image layout are
 
 
 def stored(engine: Engine, digest: str) -> tuple[Layout, Manifest] | None:
@@ -40,7 +38,7 @@ def _layouts(engine: Engine) -> tuple[Layout, ...]:
     try:
         if not is_local(engine) or not engine.containerd_store:
             return ()
-        return tuple(Layout(folder=root / _STORE) for root in roots(engine))
+        return tuple(Layout(folder=root / STORE) for root in roots(engine))
     except EngineError:
         return ()
 

@@ -50,14 +50,6 @@ class Layout:
             return None
         return manifest if manifest.digest == digest and sizes == {True} else None
 
-    def diff_ids(self, digest: str) -> tuple[str, tuple[str, ...]]:
-        """The digest of an image's config, and those of its layers as they are unpacked, lowest first."""
-        manifest = self.find(digest)
-        if manifest is None:
-            return "", ()
-        config = read_json(self.path(manifest.config.digest).read_bytes())
-        return manifest.config.digest, tuple(map(str, config["rootfs"]["diff_ids"]))
-
     def lacks(self, digest: str, compression: Compression) -> str:
         """Why an image must be exported once more; empty when it is here and compressed so."""
         manifest = self.find(digest)

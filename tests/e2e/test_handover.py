@@ -1,6 +1,7 @@
-"""Layers whose files are put where the engine would unpack them: nothing is unpacked, kept for good, or left behind."""
+"""Layers put where the engine would have put them: nothing is copied, unpacked, kept for good, or left behind."""
 
 import io
+import random
 import signal
 import subprocess
 import sys
@@ -16,44 +17,47 @@ import pytest
 from tests.e2e.conftest import ROOT
 from tests.e2e.waiting import until
 from torchbake.engine.client import connect
-from torchbake.engine.containerd import find_containerd
-from torchbake.engine.snapshots import Snapshots
+from torchbake.engine.containerd import STORE, find_containerd
+from torchbake.engine.content_store import has_blob
+from torchbake.engine.handover import Handover
 from torchbake.oci.layer_archive import write_layer
 from torchbake.oci.layer_order import image_of
 from torchbake.oci.layer_tree import Member, tree_of
 from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Blob
 
 pytestmark = pytest.mark.engine
 
+_MUCH = 3_000_000  # bytes of a file that nobody can compress
 KILLED = """\
 import sys, time
 from pathlib import Path
-from tests.e2e.test_snapshots import image
+from tests.e2e.test_handover import image
 from torchbake.engine.client import connect
-from torchbake.engine.snapshots import Snapshots
+from torchbake.engine.handover import Handover
 
-snapshots = Snapshots(connect())
-made = image(Path(sys.argv[1]), snapshots, sys.argv[2])
-with snapshots.put(made.config, made.diff_ids):
-    print(snapshots.folder(), flush=True)
+handover = Handover(connect())
+made = image(Path(sys.argv[1]), handover, sys.argv[2])
+with handover.put(made.layout, made.digest):
+    print(handover.trees(), made.digest, flush=True)
     time.sleep(600)
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """An image of two layers in a layout, with the inode of a file that was written for the upper one."""
+    """An image of two layers in a layout; of the upper one its blob, and the inode of its file as it was written."""
 
     layout: Layout
     digest: str
-    config: str
     diff_ids: tuple[str, ...]
+    blob: Blob
     inode: int
 
 
-def image(folder: Path, snapshots: Snapshots, name: str) -> Made:
+def image(folder: Path, handover: Handover, name: str) -> Made:
     """Pack an image whose layers have a folder of this name each; their files go where the engine would unpack them."""
-    layout, trees = Layout(folder=folder), snapshots.folder()
+    layout, trees = Layout(folder=folder), handover.trees()
     assert trees
     layout.blobs.mkdir(parents=True)
     layers = []
@@ -66,16 +70,20 @@ def image(folder: Path, snapshots: Snapshots, name: str) -> Made:
     layout.path(manifest.digest).write_bytes(manifest.data)
     diff_ids = tuple(layer.diff_id for _, layer in layers)
     inode = (tree_of(trees, diff_ids[1]) / f"{name}-2/file").stat().st_ino
-    return Made(
-        layout=layout, digest=manifest.digest, config=manifest.config.digest, diff_ids=diff_ids, inode=inode
-    )  # fmt: skip
+    blob = manifest.layers[1]
+    return Made(layout=layout, digest=manifest.digest, diff_ids=diff_ids, blob=blob, inode=inode)
 
 
 def members(name: str) -> Iterator[Member]:
-    for path, kind, data in ((name, tarfile.DIRTYPE, None), (f"{name}/file", tarfile.REGTYPE, name.encode())):
+    for path, kind, data in ((name, tarfile.DIRTYPE, None), (f"{name}/file", tarfile.REGTYPE, content(name))):
         info = tarfile.TarInfo(path)
         info.type, info.mode, info.size = kind, 0o755, len(data or b"")
         yield info, None if data is None else lambda data=data: io.BytesIO(data)  # type: ignore[misc]
+
+
+def content(name: str) -> bytes:
+    """Of a layer's file."""
+    return name.encode() + random.Random(name).randbytes(_MUCH)
 
 
 @pytest.fixture
@@ -85,10 +93,10 @@ def name() -> str:
 
 
 @pytest.fixture
-def snapshots() -> Iterator[Snapshots]:
+def handover() -> Iterator[Handover]:
     if find_containerd(connect()) is None:
         pytest.skip("only root can write an engine's layers, beside a containerd of this machine")
-    found = Snapshots(connect())
+    found = Handover(connect())
     yield found
     found.close()
 
@@ -99,60 +107,79 @@ def unpacked(folder: Path, name: str) -> list[int]:
 
 
 def test_the_engine_has_the_files_that_were_written_and_keeps_them_for_its_image_alone(
-    tmp_path: Path, snapshots: Snapshots, engine: docker.DockerClient, name: str
+    tmp_path: Path, handover: Handover, engine: docker.DockerClient, name: str
 ) -> None:
-    made, ours = image(tmp_path, snapshots, name), snapshots.folder()
+    made, ours = image(tmp_path, handover, name), handover.trees()
     assert ours
-    with snapshots.put(made.config, made.diff_ids):
-        connect().load(made.layout.archive(made.digest))
-    snapshots.close()
+    with handover.put(made.layout, made.digest):
+        sent = b"".join(made.layout.archive(made.digest, has_blob(connect())))
+        assert len(sent) < _MUCH
+        connect().load(iter([sent]))
+    handover.close()
     until(lambda: not ours.exists(), 30)
     # Whatever is collected when a layer goes, these are not: another image comes and goes meanwhile.
-    other = Snapshots(connect())
+    other = Handover(connect())
     gone = image(tmp_path / "other", other, f"{name}-other")
-    with other.put(gone.config, gone.diff_ids):
+    with other.put(gone.layout, gone.digest):
         pass  # nobody takes it
     other.close()
-    until(lambda: not unpacked(ours, f"{name}-other"), 30)
+    until(lambda: not unpacked(ours, f"{name}-other") and not has_blob(connect())(gone.blob), 30)
+    assert has_blob(connect())(made.blob)
     assert unpacked(ours, name) == [made.inode]
     container = engine.api.create_container(made.digest, ["true"])["Id"]
     try:
         pieces, _ = engine.api.get_archive(container, f"/{name}-2/file")
         with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
             (member,) = archive
-            content = archive.extractfile(member)
+            file = archive.extractfile(member)
             assert (member.mode, member.uid, member.gid, member.mtime) == (0o755, 0, 0, 0)
-            assert content is not None
-            assert content.read() == f"{name}-2".encode()
+            assert file is not None
+            assert file.read() == content(f"{name}-2")
     finally:
         engine.api.remove_container(container, force=True)
         engine.api.remove_image(made.digest, force=True)
-    until(lambda: not unpacked(ours, name), 30)
+    until(lambda: not unpacked(ours, name) and not has_blob(connect())(made.blob), 30)
 
 
-def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, snapshots: Snapshots, name: str) -> None:
+def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, handover: Handover, name: str) -> None:
     killed = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path / "killed"), name], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:
         assert killed.stdout
-        left = Path(killed.stdout.readline().strip())
+        trees, digest = killed.stdout.readline().split()
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait(60)
+    left, manifest = Path(trees), Layout(folder=tmp_path / "killed").find(digest)
+    assert manifest
+    (_, blob), has = manifest.layers, has_blob(connect())
     assert left.is_dir()
     assert len(unpacked(left, name)) == 1
-    assert snapshots.folder()
-    until(lambda: not left.exists() and not unpacked(left, name), 30)
+    assert has(blob)
+    assert handover.trees()
+    until(lambda: not left.exists() and not unpacked(left, name) and not has(blob), 30)
 
 
 def test_a_layer_whose_files_are_not_there_is_left_to_the_engine_with_those_above(
-    tmp_path: Path, snapshots: Snapshots, name: str
+    tmp_path: Path, handover: Handover, name: str
 ) -> None:
-    made, ours = image(tmp_path, snapshots, name), snapshots.folder()
+    made, ours = image(tmp_path, handover, name), handover.trees()
     assert ours
     tree_of(ours, made.diff_ids[0]).rename(ours / "elsewhere")
-    with snapshots.put(made.config, made.diff_ids):
+    with handover.put(made.layout, made.digest):
         connect().load(made.layout.archive(made.digest))
     assert [inode for inode in unpacked(ours, name) if inode != made.inode] != []
     connect().remove([made.digest])
+
+
+def test_a_blob_that_is_not_what_its_digest_says_is_not_taken(tmp_path: Path, handover: Handover, name: str) -> None:
+    made, has = image(tmp_path, handover, name), has_blob(connect())
+    found, path = find_containerd(connect()), made.layout.path(made.blob.digest)
+    assert found
+    before = {*(found.root / STORE / "ingest").iterdir()}
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    with handover.put(made.layout, made.digest):
+        assert not has(made.blob)
+    begun = {*(found.root / STORE / "ingest").iterdir()} - before
+    assert sum((folder / "data").stat().st_size for folder in begun) == 0

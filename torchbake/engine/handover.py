@@ -1,0 +1,214 @@
+"""Layers handed to an engine's own containerd: as they are packed, and unpacked by whoever has their files in hand.
+
+`docker load` copies what is packed through the engine, which unpacks it again. An engine finds a layer that is packed
+by its digest, and its snapshot by the digests of the layers up to it: what is there, it neither takes nor unpacks.
+Nothing is under such a name before it is whole. What a killed run leaves, the next one removes.
+"""
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, count
+from pathlib import Path
+
+from torchbake.core.json_text import read_json
+from torchbake.engine.client import Engine
+from torchbake.engine.containerd import Containerd, find_containerd
+from torchbake.engine.content_store import has_blob
+from torchbake.engine.owner import is_gone, owner_label
+from torchbake.errors import EngineError
+from torchbake.oci.layer_tree import tree_of
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import Manifest, sha256
+
+_OURS = "torchbake/"
+_NUMBER = "#"  # between whose it is and which, and that and the number of a snapshot to become a layer
+_HELD = ".held"  # the folder with the names of what nothing may stand on yet
+_LARGE = 2**20  # bytes; less is as quickly loaded
+_unless_refused = partial(contextlib.suppress, EngineError, OSError, LookupError, ValueError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A snapshot that is never committed: the ``folder`` of the files that will be."""
+
+    containerd: Containerd
+    key: str
+    folder: Path
+    numbers: "count[int]" = field(default_factory=count)
+
+    @contextlib.contextmanager
+    def marked(self, held: "_Held") -> Iterator[None]:
+        """Note that something will be held; it is not where that fails."""
+        mark = held.mark(self.folder)
+        mark.touch()
+        try:
+            yield
+        except BaseException:
+            mark.unlink()
+            raise
+
+    def let_go(self, held: "_Held") -> None:
+        with _unless_refused():
+            held.let_go(self.containerd)
+            held.mark(self.folder).unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """A packed layer by its digest, or a snapshot by its name, that nothing may stand on yet."""
+
+    digest: str
+    packed: bool
+
+    def mark(self, folder: Path) -> Path:
+        return folder / _HELD / f"{'packed' if self.packed else 'unpacked'}-{self.digest}"
+
+    def let_go(self, containerd: Containerd) -> None:
+        (containerd.let_go_blob if self.packed else containerd.let_go)(self.digest)
+
+
+def _held_by(mark: Path) -> _Held:
+    kind, _, digest = mark.name.partition("-")
+    return _Held(digest=digest, packed=kind == "packed")
+
+
+class Handover:
+    """What one run hands to one engine. It begins when there is something to, and ends with `close`.
+
+    Nothing fails here: what cannot be put in its place is the engine's to take in and to unpack.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._beginning, self._putting = threading.Lock(), threading.Lock()
+        self._begun: _Begun | None = None
+        self._asked = False
+        self._there: set[str] = set()
+
+    def trees(self) -> Path | None:
+        """Where the files of layers may be written, by `layer_tree`; None where only the engine can unpack."""
+        begun = self._begin()
+        return begun.folder if begun else None
+
+    @contextlib.contextmanager
+    def put(self, layout: Layout, digest: str) -> Iterator[None]:
+        """Put an image's layers in their places while somebody loads it: it keeps them, and what it does not keep goes.
+
+        Snapshots are made from the lowest as far as their files are here.
+        """
+        held: list[_Held] = []
+        manifest = layout.find(digest)
+        config = manifest.config.digest if manifest else ""
+        diff_ids = _diff_ids(layout, manifest) if manifest else ()
+        with self._putting, _unless_refused():
+            if manifest and (begun := self._begin()):
+                self._put_packed(begun, layout, manifest, held)
+                self._put_unpacked(begun, diff_ids, held)
+        try:
+            yield
+        finally:
+            if self._begun and held:
+                # The engine does not do so by itself where it had nothing to unpack.
+                with _unless_refused():
+                    self._begun.containerd.let_stand(config, chain_ids(diff_ids)[-1])
+                for one in held:
+                    self._begun.let_go(one)
+
+    def close(self) -> None:
+        """Remove what was written and not used."""
+        with self._beginning, _unless_refused():
+            begun, self._begun = self._begun, None
+            if begun:
+                _remove(begun.containerd, begun.key, begun.folder)
+
+    def _begin(self) -> _Begun | None:
+        with self._beginning, _unless_refused():
+            if not self._asked:
+                self._asked = True
+                self._begun = _begin(self._engine)
+        return self._begun
+
+    def _put_packed(self, begun: _Begun, layout: Layout, manifest: Manifest, held: list[_Held]) -> None:
+        has = has_blob(self._engine)
+        for blob in manifest.layers:
+            if blob.size < _LARGE or has(blob):
+                continue
+            one = _Held(digest=blob.digest, packed=True)
+            with begun.marked(one):
+                begun.containerd.take_blob(layout.path(blob.digest), blob)
+            held.append(one)
+
+    def _put_unpacked(self, begun: _Begun, diff_ids: Sequence[str], held: list[_Held]) -> None:
+        parent = ""
+        for diff_id, name in zip(diff_ids, chain_ids(diff_ids), strict=True):
+            if name not in self._there and not begun.containerd.has(name):
+                tree = tree_of(begun.folder, diff_id)
+                if not tree.is_dir():
+                    return
+                held.append(_commit(begun, tree, name, parent))
+            self._there.add(name)
+            parent = name
+
+
+def chain_ids(diff_ids: Sequence[str]) -> list[str]:
+    """What names each of these layers together with those below it, the lowest first.
+
+    Source: https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid
+    """
+    return [*accumulate(diff_ids, lambda below, diff_id: sha256(f"{below} {diff_id}".encode()))]
+
+
+def _diff_ids(layout: Layout, manifest: Manifest) -> tuple[str, ...]:
+    config = read_json(layout.path(manifest.config.digest).read_bytes())
+    return tuple(map(str, config["rootfs"]["diff_ids"]))
+
+
+def _begin(engine: Engine) -> _Begun | None:
+    containerd, owner = find_containerd(engine), owner_label()
+    if containerd is None or not owner:
+        return None
+    _remove_leftovers(containerd)
+    key = f"{_OURS}{owner}{_NUMBER}{uuid.uuid4().hex}"
+    folder = containerd.prepare(key)
+    (folder / _HELD).mkdir()
+    return _Begun(containerd=containerd, key=key, folder=folder)
+
+
+def _commit(begun: _Begun, tree: Path, name: str, parent: str) -> _Held:
+    """Make the files of a tree the layer of a name, and move them for it."""
+    key, held = f"{begun.key}{_NUMBER}{next(begun.numbers)}", _Held(digest=name, packed=False)
+    folder = begun.containerd.prepare(key, parent)
+    for entry in tree.iterdir():
+        entry.rename(folder / entry.name)
+    with begun.marked(held):
+        try:
+            begun.containerd.commit(key, name)
+        except EngineError:  # another run was quicker
+            begun.containerd.remove(key)
+            raise
+    return held
+
+
+def _remove_leftovers(containerd: Containerd) -> None:
+    """Remove what runs left that were killed."""
+    for key in containerd.names():
+        owner, _, number = key.removeprefix(_OURS).partition(_NUMBER)
+        if not key.startswith(_OURS) or not is_gone(owner, same_machine=True):
+            continue
+        with _unless_refused():
+            if _NUMBER in number:
+                containerd.remove(key)
+            else:
+                _remove(containerd, key, containerd.folder(key))
+
+
+def _remove(containerd: Containerd, key: str, folder: Path) -> None:
+    """Remove the files that a run has written; what it was still holding, it holds no more."""
+    for mark in (folder / _HELD).iterdir():
+        with _unless_refused():
+            _held_by(mark).let_go(containerd)
+    containerd.remove(key)
