@@ -5,6 +5,8 @@
     nox -s bench -- cold ID [--rounds N] cold and warm builds, raw bake of the same plan, a Dockerfile
                                          tuned by hand, which has the same wheels, and a naive one;
                                          --tuned-only: that and torchbake alone, in half the time
+    nox -s bench -- matrix ID...         cold builds of all these in one run, against the tuned Dockerfile for each in
+                                         turn, and what either writes to disk
     nox -s bench -- trace ID [--no-cache] [--json]   where each second of a build goes, as tables and as a page in
                                          reports/traces; of a record there too: trace reports/traces/ID.jsonl
     nox -s bench -- sharing ID...        bytes that images have in common in a registry
@@ -14,9 +16,9 @@
     nox -s bench -- start ID             `run` of a script that does nothing, against `python` and `torchrun`
     nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
-`cold` and `pull` empty the engine's images and build cache before each image: use an engine of its own. The goals
-are parts of what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one it builds each once more, with
-one more package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
+`cold`, `matrix` and `pull` empty the engine's images and build cache: use an engine of its own. The goals are parts of
+what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one `cold` builds each once more, with one more
+package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
 with --no-cache every step runs.
 """
 
@@ -30,6 +32,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.cold import cold
+from benchmarks.matrix import matrix
 from benchmarks.measure import command, layers_of, median, seconds, torchbake
 from benchmarks.pull import pull
 from benchmarks.push import push
@@ -176,6 +179,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "noop": noop,
     "scale": scale,
     "cold": cold,
+    "matrix": matrix,
     "trace": trace,
     "sharing": sharing,
     "push": push,
@@ -196,7 +200,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "sharing", "push", "pull", "start", "trace") and not args.selectors:
+    if args.what in ("cold", "matrix", "sharing", "push", "pull", "start", "trace") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
     with interruptible():  # also by SIGTERM: what was made for the measurement goes
         _BENCHMARKS[args.what](args)

@@ -23,9 +23,8 @@ _OVERLAY = "overlayfs"  # the snapshotter whose folders are written here
 _NAMESPACE = "moby"  # of all that dockerd keeps in containerd
 _SOCKET = "/containerd.sock"
 _SOCKETS = Path("/proc/net/unix")
-_LIMIT = 60  # seconds, of one question
+_LIMIT = 600  # seconds, of one question; to hash a large blob takes some
 _KEPT = "containerd.io/gc.root"  # `ctr` puts it on what it makes; it stays until that is taken away
-
 _STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the snapshot of all its layers
 
 

@@ -1,0 +1,74 @@
+"""Several images, cold: torchbake builds them in one run, against the Dockerfile tuned by hand for each in turn."""
+
+import argparse
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cold import Cold
+from benchmarks.measure import command, seconds, torchbake
+from benchmarks.plans import made
+from torchbake.core.sizes import human
+from torchbake.ui import console
+
+_SECTOR = 512  # bytes, of /sys's figures: https://www.kernel.org/doc/html/latest/block/stat.html
+_WRITTEN = 6  # the field of sectors written
+GOAL = "0.40"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Seconds, and bytes that went to the disk of the engine's folder."""
+
+    seconds: float
+    written: int
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(seconds=self.seconds + other.seconds, written=self.written + other.written)
+
+
+def matrix(args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        images = [Cold(name, Path(tempfile.mkdtemp(dir=folder))) for name in args.selectors]
+        disk = images[0].engine.folder
+        images[0].empty()
+        ours = _said("torchbake, all in one run", _cost(disk, lambda: torchbake("build", *args.selectors)))
+        images[0].empty()
+        costs = []
+        for image in images:  # with what the ones before have left in the caches of uv and apt
+            costs.append(_said(f"tuned Dockerfile, {image.spec.id}", _cost(disk, image.tuned)))
+            subprocess.run(["docker", "image", "rm", "--force", made("tuned")], capture_output=True, check=True)
+    console.show_table(("way", "seconds", "of tuned", "written to disk", "of tuned"), rows(ours, costs))
+
+
+def rows(ours: Cost, tuned: list[Cost]) -> list[tuple[str, ...]]:
+    """Both ways beside each other; the tuned one is the sum of its builds."""
+    total = sum(tuned[1:], tuned[0])
+    return [
+        ("torchbake, all in one run", f"{ours.seconds:.1f} s", f"{ours.seconds / total.seconds:.2f}",
+         human(ours.written), f"{ours.written / total.written:.2f}"),
+        (f"tuned Dockerfile, {len(tuned)} builds", f"{total.seconds:.1f} s", "1.00", human(total.written), "1.00"),
+        ("goal", "", GOAL, "", GOAL),
+    ]  # fmt: skip
+
+
+def _said(name: str, cost: Cost) -> Cost:
+    console.say(f"{name}: {cost.seconds:.1f} s, {human(cost.written)} written")
+    return cost
+
+
+def _cost(disk: Path, work: Callable[[], object]) -> Cost:
+    before = _written(disk)
+    took = seconds(work)
+    return Cost(seconds=took, written=_written(disk) - before)
+
+
+def _written(folder: Path) -> int:
+    """Bytes written so far to the disk below a folder."""
+    command("sync")
+    device = folder.stat().st_dev
+    stat = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(stat[_WRITTEN]) * _SECTOR
