@@ -13,6 +13,8 @@ import yaml
 import zstandard
 
 from benchmarks.cold import GOALS, MORE, OURS, TUNED, Size, in_turn, rows, tuned_target, warm_rows, with_package
+from benchmarks.matrix import Cost
+from benchmarks.matrix import rows as matrix_rows
 from benchmarks.measure import read_archive
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.project import load_project
@@ -127,3 +129,11 @@ def test_files_of_an_image_are_counted_in_its_archive(pack: Any) -> None:
     assert (low.compressed, low.files) == (len(lower), ("usr/a.py", "usr/b.py"))
     assert (high.compressed, high.files) == (len(upper), ("usr/c.py",))
     assert [layer.files for layer in read_archive(io.BytesIO(archive), files=False)] == [(), ()]
+
+
+def test_a_matrix_stands_beside_the_sum_of_its_tuned_builds() -> None:
+    tuned = [Cost(seconds=100.0, written=20 * 10**9), Cost(seconds=60.0, written=12 * 10**9)]
+    ours, theirs, goal = matrix_rows(Cost(seconds=80.0, written=8 * 10**9), tuned)
+    assert ours[1:] == ("80.0 s", "0.50", "8.00 GB", "0.25")
+    assert theirs == ("tuned Dockerfile, 2 builds", "160.0 s", "1.00", "32.00 GB", "1.00")
+    assert goal[2] == goal[4] == "0.40"

@@ -127,8 +127,10 @@ class BuildRun:
 
     def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
         site.shown.start(job.spec.id, reason)
+        started = time.monotonic()
         export = site.exports / target_name(job.spec) if site.exports else None
         outcome = self._handed_over(site, job, export) if export else self._bakery(site, job).image(job)
+        outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
             prune(self.builder)
@@ -160,7 +162,6 @@ class BuildRun:
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The image, kept and handed to the engine."""
-        started = time.monotonic()
         shown.look(job.spec.id, "handing it to the engine")
         try:
             self.store.take_in(outcome.digests[0], export)
@@ -168,7 +169,7 @@ class BuildRun:
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(str(error),))
-        return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
+        return outcome
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
