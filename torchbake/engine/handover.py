@@ -42,12 +42,12 @@ class _Begun:
 
     @contextlib.contextmanager
     def marked(self, held: "_Held") -> Iterator[None]:
-        """Note that something will be held; it is not where that fails."""
+        """Note that something will be held; it is not where that is refused, and may be where a run is ended."""
         mark = held.mark(self.folder)
         mark.touch()
         try:
             yield
-        except BaseException:
+        except (EngineError, OSError):
             mark.unlink()
             raise
 

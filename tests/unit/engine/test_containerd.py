@@ -82,6 +82,11 @@ def test_without_ctr_nobody_is_asked(machine: dict[str, str], monkeypatch: pytes
     assert find_containerd(daemon().engine) is None
 
 
+def test_it_can_be_switched_off(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHBAKE_HANDOVER", "0")
+    assert find_containerd(daemon().engine) is None
+
+
 @pytest.mark.parametrize(
     ("mounts", "folder"),
     [
