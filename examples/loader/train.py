@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 SIDE = 224
+_PATIENCE = 60  # seconds; a batch that a worker finds no shared memory for never comes
 
 
 class Pictures(Dataset[tuple[Tensor, Tensor, int]]):
@@ -57,6 +58,7 @@ def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -
     loader = DataLoader(
         Pictures(options.pictures, options.seed), batch_size=options.batch, shuffle=True, num_workers=options.workers,
         pin_memory=device.type == "cuda", generator=torch.Generator().manual_seed(options.seed),
+        timeout=_PATIENCE if options.workers else 0,
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
     seen, right = list[int](), 0.0

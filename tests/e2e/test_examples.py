@@ -84,10 +84,15 @@ def test_mnist_reads_the_data_sets_own_files(tmp_path: Path) -> None:
     assert "of 100 pictures recognised" in done.stdout
 
 
-def test_a_loader_without_the_shared_memory_fails_and_says_why(tmp_path: Path) -> None:
-    done = run_here(changed("loader", tmp_path, resources={"memory": "2Gi", "shm": "64Mi"}))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "shared memory" in done.stderr
+def test_a_loader_without_the_shared_memory_fails_and_says_why(tmp_path: Path, engine: docker.DockerClient) -> None:
+    name = "torchbake-test-loader"
+    try:
+        done = run_here(changed("loader", tmp_path, name=name, resources={"memory": "2Gi", "shm": "64Mi"}))
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "shared memory" in done.stderr
+    finally:  # also of one that hung
+        for container in engine.containers.list(all=True, filters={"name": name}, ignore_removed=True):
+            container.remove(force=True)
 
 
 @pytest.fixture
