@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torchbake.ui import console
 _SECTOR = 512  # bytes, of /sys's figures: https://www.kernel.org/doc/html/latest/block/stat.html
 _WRITTEN = 6  # the field of sectors written
 GOAL = "0.40"
+OURS = "torchbake, all in one run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +35,12 @@ def matrix(args: argparse.Namespace) -> None:
         images = [Cold(name, Path(tempfile.mkdtemp(dir=folder))) for name in args.selectors]
         disk = images[0].engine.folder
         images[0].empty()
-        ours = _said("torchbake, all in one run", _cost(disk, lambda: torchbake("build", *args.selectors)))
+        ours = _said(OURS, _cost(disk, lambda: torchbake("build", *args.selectors)))
         images[0].empty()
         costs = []
         for image in images:  # with what the ones before have left in the caches of uv and apt
             costs.append(_said(f"tuned Dockerfile, {image.spec.id}", _cost(disk, image.tuned)))
-            subprocess.run(["docker", "image", "rm", "--force", made("tuned")], capture_output=True, check=True)
+            command("docker", "image", "rm", "--force", made("tuned"))
     console.show_table(("way", "seconds", "of tuned", "written to disk", "of tuned"), rows(ours, costs))
 
 
@@ -48,7 +48,7 @@ def rows(ours: Cost, tuned: list[Cost]) -> list[tuple[str, ...]]:
     """Both ways beside each other; the tuned one is the sum of its builds."""
     total = sum(tuned[1:], tuned[0])
     return [
-        ("torchbake, all in one run", f"{ours.seconds:.1f} s", f"{ours.seconds / total.seconds:.2f}",
+        (OURS, f"{ours.seconds:.1f} s", f"{ours.seconds / total.seconds:.2f}",
          human(ours.written), f"{ours.written / total.written:.2f}"),
         (f"tuned Dockerfile, {len(tuned)} builds", f"{total.seconds:.1f} s", "1.00", human(total.written), "1.00"),
         ("goal", "", GOAL, "", GOAL),

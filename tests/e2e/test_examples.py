@@ -91,8 +91,12 @@ def test_a_loader_without_the_shared_memory_fails_and_says_why(tmp_path: Path, e
         assert done.returncode == 1, done.stdout + done.stderr
         assert "shared memory" in done.stderr
     finally:  # also of one that hung
-        for container in engine.containers.list(all=True, filters={"name": name}, ignore_removed=True):
-            container.remove(force=True)
+        remove_containers(engine, name=name)
+
+
+def remove_containers(engine: docker.DockerClient, **filters: Any) -> None:
+    for container in engine.containers.list(all=True, filters=filters, ignore_removed=True):
+        container.remove(force=True)
 
 
 @pytest.fixture
@@ -100,8 +104,7 @@ def claim(engine: docker.DockerClient) -> Iterator[str]:
     """A volume that docker makes, and that goes with what still uses it."""
     name = "torchbake-test-checkpoints"
     yield name
-    for container in engine.containers.list(all=True, filters={"volume": name}, ignore_removed=True):
-        container.remove(force=True)
+    remove_containers(engine, volume=name)
     for volume in engine.volumes.list(filters={"name": name}):
         volume.remove()
 

@@ -22,7 +22,7 @@ from torchbake.core.job_variables import without_job
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
-from torchbake.engine.client import Engine, answering, is_local
+from torchbake.engine.client import Engine, is_local
 from torchbake.engine.gpu import Gpu, gpu_of_host
 from torchbake.engine.runner import Runner
 from torchbake.errors import BenchmarkError, MatrixError, SelectorError, UsageError
@@ -192,8 +192,7 @@ class Finder:
         config = engine.config(digest)
         family = family_of(None, config)
         labels = Runner(engine, run=self.session.id).labels
-        with answering():
-            host = str(engine.client.info().get("Name") or platform.node())
+        host = str(engine.info.get("Name") or platform.node())
         tried = Trial(has_bench=True) if self.dry else try_image(digest, self.docker, labels, self.session.stopping)
         container = Container(
             image=reference if self.dry else digest, family=family, folder=self.folder,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,7 @@ class Bakery:
         if not says(outcome, _LOST_TRACK) or self.builder.stopped:
             return outcome
         self.again("BuildKit lost track of a step that images share: once more")
-        second = self.builder.build(bake, target, log, on_step)
-        return replace(second, seconds=outcome.seconds + second.seconds)
+        return self.builder.build(bake, target, log, on_step)
 
 
 def says(outcome: Outcome, words: str) -> bool:

@@ -133,8 +133,7 @@ def find_containerd(engine: Engine) -> Containerd | None:
         ):
             return None
         found = {_root_of(place): place for place in _listening()}
-        roots_ = (root for root in roots(engine) if root in found)
-        return next((Containerd(address=found[root], root=root) for root in roots_), None)
+        return next((Containerd(address=found[root], root=root) for root in roots(engine) if root in found), None)
     except (EngineError, OSError):
         return None
 
@@ -157,8 +156,8 @@ def _root_of(address: str) -> Path | None:
         told = _asked(address, "plugins", "ls", "--detailed", f"id=={_OVERLAY}")
     except EngineError:
         return None
-    roots = [words[1] for words in map(str.split, told.splitlines()) if words[:1] == ["root"] and words[1:]]
-    return Path(roots[0]).parent if roots else None
+    folders = [words[1] for words in map(str.split, told.splitlines()) if words[:1] == ["root"] and words[1:]]
+    return Path(folders[0]).parent if folders else None
 
 
 def _own_folder(mounts: list[dict[str, Any]]) -> Path:

@@ -12,7 +12,7 @@ import yaml
 from docker.types import DeviceRequest
 
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.client import Engine, answering, is_local
+from torchbake.engine.client import Engine, is_local
 
 KIND = "nvidia.com/gpu"
 ALL = f"{KIND}=all"
@@ -96,8 +96,7 @@ def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = Fa
 
 def look_for_gpu(engine: Engine) -> Gpu:
     """What this engine can give. Its folders are only read where it runs on this machine. Raises EngineError."""
-    with answering():
-        info = engine.client.info()
+    info = engine.info
     if not is_local(engine):
         return gpu_of(info, ())
     folders = info.get("CDISpecDirs") or ["/etc/cdi", "/var/run/cdi"]

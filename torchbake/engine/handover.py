@@ -8,10 +8,10 @@ Nothing is under such a name before it is whole. What a killed run leaves, the n
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
 
 from torchbake.core.json_text import read_json
@@ -20,9 +20,10 @@ from torchbake.engine.containerd import Containerd, find_containerd
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.owner import is_gone, owner_label
 from torchbake.errors import EngineError
+from torchbake.oci.layer_order import chain_ids
 from torchbake.oci.layer_tree import tree_of
 from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Manifest, sha256
+from torchbake.oci.manifest import Manifest
 
 _OURS = "torchbake/"
 _NUMBER = "#"  # between whose it is and which, and that and the number of a snapshot to become a layer
@@ -100,23 +101,26 @@ class Handover:
 
         Snapshots are made from the lowest as far as their files are here.
         """
-        held: list[_Held] = []
         manifest = layout.find(digest)
-        config = manifest.config.digest if manifest else ""
-        diff_ids = _diff_ids(layout, manifest) if manifest else ()
+        begun = self._begin() if manifest else None
+        if manifest is None or begun is None:
+            yield
+            return
+        held: list[_Held] = []
+        diff_ids = _diff_ids(layout, manifest)
+        names = chain_ids(diff_ids)
         with self._putting, _unless_refused():
-            if manifest and (begun := self._begin()):
-                self._put_packed(begun, layout, manifest, held)
-                self._put_unpacked(begun, diff_ids, held)
+            self._put_packed(begun, layout, manifest, held)
+            self._put_unpacked(begun, dict(zip(names, diff_ids, strict=True)), held)
         try:
             yield
         finally:
-            if self._begun and held:
+            if held:
                 # The engine does not do so by itself where it had nothing to unpack.
                 with _unless_refused():
-                    self._begun.containerd.let_stand(config, chain_ids(diff_ids)[-1])
+                    begun.containerd.let_stand(manifest.config.digest, names[-1])
                 for one in held:
-                    self._begun.let_go(one)
+                    begun.let_go(one)
 
     def close(self) -> None:
         """Remove what was written and not used."""
@@ -142,9 +146,10 @@ class Handover:
                 begun.containerd.take_blob(layout.path(blob.digest), blob)
             held.append(one)
 
-    def _put_unpacked(self, begun: _Begun, diff_ids: Sequence[str], held: list[_Held]) -> None:
+    def _put_unpacked(self, begun: _Begun, layers: Mapping[str, str], held: list[_Held]) -> None:
+        """``layers`` are their digests by the names of their snapshots, the lowest first."""
         parent = ""
-        for diff_id, name in zip(diff_ids, chain_ids(diff_ids), strict=True):
+        for name, diff_id in layers.items():
             if name not in self._there and not begun.containerd.has(name):
                 tree = tree_of(begun.folder, diff_id)
                 if not tree.is_dir():
@@ -152,14 +157,6 @@ class Handover:
                 held.append(_commit(begun, tree, name, parent))
             self._there.add(name)
             parent = name
-
-
-def chain_ids(diff_ids: Sequence[str]) -> list[str]:
-    """What names each of these layers together with those below it, the lowest first.
-
-    Source: https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid
-    """
-    return [*accumulate(diff_ids, lambda below, diff_id: sha256(f"{below} {diff_id}".encode()))]
 
 
 def _diff_ids(layout: Layout, manifest: Manifest) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ it, so what images have in common is unpacked once where it stands lowest.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from torchbake.core.json_text import read_object
@@ -91,6 +92,14 @@ def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
         "layers": [_descriptor(layer.blob) for _, layer in layers],
     }
     return Manifest(data=_written(content), media_type=MANIFEST), config
+
+
+def chain_ids(diff_ids: Iterable[str]) -> tuple[str, ...]:
+    """What names each of these layers together with those below it, the lowest first.
+
+    Source: https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid
+    """
+    return tuple(accumulate(diff_ids, lambda below, diff_id: sha256(f"{below} {diff_id}".encode())))
 
 
 def _read(config: bytes) -> dict[str, Any]:

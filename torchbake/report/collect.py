@@ -19,13 +19,14 @@ from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import steps_in
+from torchbake.oci.layer_order import chain_ids
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import SBOM, revisions_of
 from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
 from torchbake.release.record import read_record
 from torchbake.report.image_facts import InEngine, InRegistry, Known
-from torchbake.report.layer_sharing import Layer, Step, chain, match_steps, name_layers
+from torchbake.report.layer_sharing import Layer, Step, match_steps, name_layers
 
 _SIDE_BY_SIDE = 8  # images that a registry is asked about
 
@@ -97,7 +98,7 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
     uncompressed = sum(step.size for step in steps)
     # The containerd store counts both forms of an image, the older ones have only the uncompressed one.
     compressed = image.size_bytes - uncompressed if engine.containerd_store else 0
-    keys = chain((attributes.get("RootFS") or {}).get("Layers") or ())
+    keys = chain_ids((attributes.get("RootFS") or {}).get("Layers") or ())
     return InEngine(
         digest=image.digest,
         labels=image.labels,

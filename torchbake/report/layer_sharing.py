@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
@@ -113,14 +112,6 @@ def stock(breakdowns: Iterable[Breakdown]) -> Stock:
     found = tuple(breakdowns)
     once = {layer.key: layer.size for one in found for layer in one.layers}
     return Stock(images=len(found), apart=sum(one.total for one in found), together=sum(once.values()))
-
-
-def chain(diff_ids: Iterable[str]) -> tuple[str, ...]:
-    """The chain id of each layer: of itself and all below it, as the OCI image specification defines it."""
-    ids: list[str] = []
-    for diff_id in diff_ids:
-        ids.append(f"sha256:{sha256(f'{ids[-1]} {diff_id}'.encode()).hexdigest()}" if ids else diff_id)
-    return tuple(ids)
 
 
 def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> tuple[Layer, ...]:

@@ -8,7 +8,6 @@ import pytest
 from tests.unit.engines import Daemon
 from torchbake.engine import containerd
 from torchbake.engine.containerd import Containerd, find_containerd
-from torchbake.engine.handover import chain_ids
 from torchbake.errors import EngineError
 
 OWN, SYSTEM = "/run/docker/containerd/containerd.sock", "/run/containerd/containerd.sock"
@@ -102,12 +101,3 @@ def test_it_can_be_switched_off(machine: dict[str, str], monkeypatch: pytest.Mon
 def test_the_files_of_a_snapshot_are_its_own(monkeypatch: pytest.MonkeyPatch, mounts: str, folder: str) -> None:
     monkeypatch.setattr(containerd, "_asked", lambda *words, **more: mounts)
     assert Containerd(address=OWN, root=Path(ROOTS[OWN])).prepare("key") == Path(folder)
-
-
-def test_a_layer_is_named_with_those_below_it() -> None:
-    """As in the specification: the lowest by its own digest, each other by the name below and its digest."""
-    a, b = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
-    first, second = chain_ids([a, b])
-    assert first == a
-    assert second == "sha256:ccd722928bd92476ba1745586fed6e45a102504185ad88cd89e01ff116fd146c"
-    assert chain_ids([b, a])[1] != second

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
-from torchbake.oci.layer_order import Layer, ordered
+from torchbake.oci.layer_order import Layer, chain_ids, ordered
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
 
@@ -110,3 +110,20 @@ def test_the_same_image_is_the_same_bytes(tmp_path: Path) -> None:
 def test_a_config_that_does_not_tell_what_made_its_layers_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(UnsoundError, match="what made each"):
         ordered(*image(tmp_path, **changes), first(), {})
+
+
+def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:
+    # The example of the image specification's own reference implementation: sha256("<chain> <diff id>").
+    one, other = chain_ids(["sha256:a", "sha256:c"]), chain_ids(["sha256:b", "sha256:c"])
+    assert one[0] == "sha256:a"
+    assert one[1] != other[1]
+    assert chain_ids([]) == ()
+
+
+def test_a_layer_is_named_with_those_below_it() -> None:
+    """As in the specification: the lowest by its own digest, each other by the name below and its digest."""
+    a, b = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    first, second = chain_ids([a, b])
+    assert first == a
+    assert second == "sha256:ccd722928bd92476ba1745586fed6e45a102504185ad88cd89e01ff116fd146c"
+    assert chain_ids([b, a])[1] != second

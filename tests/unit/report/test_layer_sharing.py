@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.report.test_catalogue import layer
-from torchbake.report.layer_sharing import Layer, Step, break_down, chain, match_steps, name_layers, step_name, stock
+from torchbake.report.layer_sharing import Layer, Step, break_down, match_steps, name_layers, step_name, stock
 
 LAYERS = st.lists(
     st.builds(lambda key, size: Layer(key=f"k{key}", name=f"n{key}", size=size), st.integers(0, 8), st.just(0)),
@@ -67,14 +67,6 @@ def test_a_history_s_lines_find_their_layers() -> None:
 
 def test_layers_without_a_history_are_numbered() -> None:
     assert [one.name for one in name_layers([("k1", 1), ("k2", 2)], [], base="b")] == ["layer 1", "layer 2"]
-
-
-def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:
-    # The example of the image specification's own reference implementation: sha256("<chain> <diff id>").
-    one, other = chain(["sha256:a", "sha256:c"]), chain(["sha256:b", "sha256:c"])
-    assert one[0] == "sha256:a"
-    assert one[1] != other[1]
-    assert chain([]) == ()
 
 
 def test_the_base_is_the_lowest_layer_that_no_wheel_made() -> None:
