@@ -24,8 +24,9 @@ def run(
     """Run a command as a shell would; its exit code. A signal that only this process gets is handed on.
 
     ``stdout``: the number of an open file that takes the place of ours. ``insist``: seconds after which a command that
-    still runs gets the signal again. Python drops an exception that a signal handler raises inside a callback, such as
-    those at a fork.
+    still runs gets the signal again, for a program in Python, which drops an exception that its signal handler raises
+    inside a callback, such as those at a fork. It may also end well before that second one: its code is then that of
+    the signal all the same.
     """
     with subprocess.Popen(command, cwd=folder, env=env, stdout=stdout) as child:
         # Blocked from here on, as a child would inherit it; what ended before is seen by poll().
@@ -41,7 +42,7 @@ def run(
                 if got.si_code != _SI_KERNEL or told == signal.SIGHUP:
                     child.send_signal(told)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return shell_code(child.returncode)
+    return shell_code(-told if told and insist else child.returncode)
 
 
 def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:

@@ -73,3 +73,16 @@ def test_a_signal_that_was_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(signal, "sigwaitinfo", lambda _: interrupt)
     monkeypatch.setattr(signal, "sigtimedwait", lambda _, seconds: None if seconds == 10 else pytest.fail(str(seconds)))
     assert child.run(["x"], folder=Path("/"), env={}, insist=10) == 130
+
+
+def test_a_child_that_ends_well_although_it_was_told_to_stop_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unmoved(Sleeper):
+        def send_signal(self, number: int) -> None:
+            """It drops the signal."""
+
+    interrupt = SimpleNamespace(si_signo=signal.SIGINT, si_code=BY_PROCESS)
+    monkeypatch.setattr(subprocess, "Popen", Unmoved)
+    monkeypatch.setattr(signal, "sigwaitinfo", lambda _: interrupt)
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: None)
+    assert child.run(["x"], folder=Path("/"), env={}, insist=10) == 130
+    assert child.run(["x"], folder=Path("/"), env={}) == 0
