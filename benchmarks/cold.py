@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.measure import command, layers_of, seconds, torchbake
 from benchmarks.plans import TARGET, Plans, image_of, made
-from torchbake.build.layer_store import LayerStore
+from torchbake.core.files import remove_folder
 from torchbake.core.paths import TOOLKIT, layers_folder, state_of
 from torchbake.core.sizes import human
 from torchbake.hostconfig.pip_config import read_pip_config
@@ -58,7 +58,7 @@ class Cold(Plans):
 
     def empty(self) -> None:
         """No image, no cache, no packed layer: neither side gains from what another left."""
-        LayerStore(folder=layers_folder()).clean()
+        remove_folder(layers_folder())
         for image in {image.digest for image in self.engine.images().values()}:
             subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
         command("docker", "buildx", "prune", "--all", "--force")

@@ -1,6 +1,8 @@
 """Wheels from a real index over HTTP, straight into layers: whole ones alone, and the same as uv would install."""
 
 import os
+import subprocess
+import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from tests.e2e.serving import index_of, serving
 from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore
+from torchbake.build.wheel_fetch import Archive, fetched
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -36,6 +39,20 @@ def pin(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pin]:
 def packer(url: str, folder: Path) -> WheelPacker:
     store = LayerStore(folder=folder / "store")
     return WheelPacker(store=store, pip=PipConfig(index_url=url), python="3.11", root="/nvidia", trim=True)
+
+
+@pytest.mark.parametrize("spare", [0, 2**40], ids=["on disk", "in memory"])
+def test_a_wheel_comes_whole_and_goes(pin: tuple[Path, Pin], tmp_path: Path, spare: int) -> None:
+    (wheel,) = (pin[0] / NAME).glob("*.whl")
+    target = tmp_path / "wheel.whl"
+    with index_of(pin[0], "127.0.0.1") as (url, _):
+        archive = Archive(digest=pin[1].hashes[0], url=f"{url}/{NAME}/{wheel.name}")
+        with fetched(archive, PipConfig(), target, threading.Event(), lambda: spare) as found:
+            assert found == target
+            copied = subprocess.run(["cat", target], capture_output=True, check=True).stdout
+            assert target.is_symlink() == bool(spare)
+    assert copied == wheel.read_bytes()
+    assert target.exists() != bool(spare)
 
 
 def test_a_wheel_is_fetched_once_for_all_pythons_and_gives_the_layer_that_installing_gives(

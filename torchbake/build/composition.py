@@ -12,8 +12,9 @@ from typing import Protocol
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
 from torchbake.build.host_layers import Compiling, HostLayers, HostWork, Packing, packed_layers
-from torchbake.build.layer_store import LayerStore, linked
+from torchbake.build.layer_store import LayerStore
 from torchbake.build.packable import STAGES, has_folder_of_its_own, is_stripped
+from torchbake.core.files import linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock

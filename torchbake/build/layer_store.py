@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.core.digest import file_digest
-from torchbake.core.files import remove_folder, size_of, write_text
+from torchbake.core.files import write_text
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
 
@@ -90,23 +90,8 @@ class LayerStore:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
-    def clean(self) -> int:
-        """Remove the store; the bytes that this frees."""
-        freed = size_of(self.folder)
-        remove_folder(self.folder)
-        return freed
-
     def _record(self, key: str) -> Path:
         return self.folder / "wheels" / f"{key.removeprefix('sha256:')}.json"
-
-
-def linked(source: Path, target: Path) -> None:
-    """The same file under another name, in place of what has it: a hard link, or a copy where there are none."""
-    target.unlink(missing_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def read_packed(told: Mapping[str, Any]) -> Packed:

@@ -2,20 +2,24 @@
 
 import contextlib
 import hashlib
+import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote
 
 import requests
 
 from torchbake.build.index_page import hash_of, links_of
 from torchbake.build.wheelhouse import Rank, find_hashed, rank_of
+from torchbake.core.memory import spare_memory
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.lockfile import Pin
 
 _CHUNK = 2**20
+_PLENTY = 8  # times what is kept in memory: several are, and files that are read again want to be there too
 _PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
@@ -50,16 +54,37 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
     return None
 
 
-def fetch_archive(archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event) -> Path | None:
-    """The archive as a file, written to ``target`` unless it is this host's; None where what comes is something else.
+@contextlib.contextmanager
+def fetched(
+    archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event, spare: Callable[[], int] = spare_memory
+) -> Iterator[Path | None]:
+    """The archive as a file: this host's, or ``target``; None where what comes is something else.
 
+    It is read once and goes, so it is kept in memory where there is plenty, and ``target`` is a link to it.
     Raises KeyboardInterrupt once ``stopping`` is set.
     """
     if archive.file:
-        return archive.file
-    with contextlib.suppress(requests.RequestException, OSError), _session(pip) as session:
-        return target if _fetched(session, archive.url, target, stopping) == archive.digest else None
-    return None
+        yield archive.file
+        return
+    with contextlib.ExitStack() as kept:
+        whole = False
+        with (
+            contextlib.suppress(requests.RequestException, OSError),
+            _session(pip) as session,
+            session.get(archive.url, stream=True, timeout=_PATIENCE) as answer,
+        ):
+            answer.raise_for_status()
+            file = kept.enter_context(_new_file(target, int(answer.headers.get("Content-Length", 0)), spare))
+            whole = _written(answer, file, stopping) == archive.digest
+        yield target if whole else None
+
+
+def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
+    if not size or size * _PLENTY > spare() or not hasattr(os, "memfd_create"):
+        return target.open("wb")
+    file = os.fdopen(os.memfd_create(target.name), "wb")
+    target.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")  # as long as it is open, for whoever this user starts
+    return file
 
 
 def _session(pip: PipConfig) -> requests.Session:
@@ -88,14 +113,13 @@ def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank,
             yield rank, Archive(digest=digest, url=address._replace(fragment="").geturl())
 
 
-def _fetched(session: requests.Session, url: str, target: Path, stopping: threading.Event) -> str:
+def _written(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
     """The digest of what was written."""
     digest = hashlib.sha256()
-    with session.get(url, stream=True, timeout=_PATIENCE) as answer, target.open("wb") as file:
-        answer.raise_for_status()
-        for data in answer.iter_content(_CHUNK):
-            if stopping.is_set():
-                raise KeyboardInterrupt
-            digest.update(data)
-            file.write(data)
+    for data in answer.iter_content(_CHUNK):
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        digest.update(data)
+        file.write(data)
+    file.flush()
     return f"sha256:{digest.hexdigest()}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from torchbake.build.layer_store import LayerStore, Packed, read_packed
-from torchbake.build.wheel_fetch import Archive, fetch_archive, find_archive
+from torchbake.build.wheel_fetch import Archive, fetched, find_archive
 from torchbake.build.wheel_stream import UNFIT, Job
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
@@ -174,10 +174,10 @@ class WheelPacker:
         return self._kept(self._key(pin, archive.digest), lambda work: self._streamed(pin, archive, work))
 
     def _streamed(self, pin: Pin, archive: Archive, work: Path) -> Packed | None:
-        wheel = fetch_archive(archive, self.pip, work / "wheel.whl", self.stopping)
-        if wheel is None or (self.modules and not self._made(pin, wheel, work)):
-            return None
-        told = self._stream("layer", wheel, work)
+        with fetched(archive, self.pip, work / "wheel.whl", self.stopping) as wheel:
+            if wheel is None or (self.modules and not self._made(pin, wheel, work)):
+                return None
+            told = self._stream("layer", wheel, work)
         return None if told is None else read_packed(json.loads(told))
 
     def _made(self, pin: Pin, wheel: Path, work: Path) -> bool:

@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,10 +76,33 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def size_of(folder: Path) -> int:
-    """Bytes of the files in a folder, each counted once however many names it has; 0 where there is none."""
-    found = (path.lstat() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum({(status.st_dev, status.st_ino): status.st_size for status in found}.values())
+def freed_by(*folders: Path) -> tuple[int, ...]:
+    """The bytes that removing each of these folders frees, after those before it. What is not there frees nothing.
+
+    A file that has another name elsewhere stays: an engine may have it too.
+    """
+    names: Counter[tuple[int, int]] = Counter()
+    return tuple(sum(_freed(path.lstat(), names) for path in folder.rglob("*") if _is_file(path)) for folder in folders)
+
+
+def _freed(status: os.stat_result, names: "Counter[tuple[int, int]]") -> int:
+    """The bytes that go with one more name of a file, of ``names`` that went before."""
+    inode = (status.st_dev, status.st_ino)
+    names[inode] += 1
+    return status.st_size if names[inode] == status.st_nlink else 0
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def linked(source: Path, target: Path) -> None:
+    """The same file under another name, in place of what has it: a hard link, or a copy where there are none."""
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def remove_folder(folder: Path) -> None:

@@ -28,6 +28,8 @@ _LIMIT = 600  # seconds, of one question; to hash a large blob takes some
 _KEPT = "containerd.io/gc.root"  # `ctr` puts it on what it makes; it stays until that is taken away
 _STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the snapshot of all its layers
 
+_LINK_BESIDE = 'umount --lazy "$(findmnt --noheadings --output TARGET --target "${2%/*}")"; ln "$1" "$2"'
+
 
 @dataclass(frozen=True, kw_only=True)
 class Containerd:
@@ -40,7 +42,8 @@ class Containerd:
         """Take in a file as a blob, which containerd checks by its digest. It stays, until `let_go_blob`.
 
         What comes by its socket it copies three times. It goes on where a file that it was writing ends, however that
-        came to be there: so the file is copied to that place, and nothing is sent.
+        came to be there: so the file gets a name in that place too, or is copied there, and nothing is sent. A file of
+        two names is one: who has it must not write into it.
         Source: https://github.com/containerd/containerd/blob/main/plugins/content/local/store.go
         """
         name = f"torchbake-{uuid.uuid4().hex}"
@@ -50,12 +53,13 @@ class Containerd:
         place = next((file.parent for file in (self.root / STORE / "ingest").glob("*/ref") if _is(file, name)), None)
         if place:
             try:
-                shutil.copyfile(path, place / "data")
+                _put(path, place / "data")
                 with path.open("rb") as file:
                     self._ask(*words, stdin=file)
             except (EngineError, OSError):  # a full disk, or bytes that are not the digest's
-                with contextlib.suppress(OSError):
-                    (place / "data").write_bytes(b"")  # what was begun stays for a day
+                with contextlib.suppress(OSError):  # what was begun stays for a day
+                    (place / "data").unlink()
+                    (place / "data").touch()
                 raise
         self._ask("content", "label", blob.digest, f"{_KEPT}=until-an-image-has-it")
 
@@ -177,6 +181,41 @@ def _is(file: Path, name: str) -> bool:
     try:
         return file.read_text().rpartition("/")[2] == name
     except OSError:  # it is done
+        return False
+
+
+def _put(path: Path, target: Path) -> None:
+    """Make a file this one, under another name; a copy where it cannot have one there.
+
+    dockerd mounts its folder on itself where `/` is not shared, and no file has names on both sides of a mount. Beside
+    it, where one sees what the mount hides, the folder is the same.
+    Source: https://github.com/moby/moby/blob/master/daemon/daemon_linux.go (setupDaemonRootPropagation)
+    """
+    target.unlink()
+    try:
+        target.hardlink_to(path)
+    except OSError:
+        if path.stat().st_dev != target.parent.stat().st_dev or not _is_linked_beside(path, target):
+            shutil.copyfile(path, target)
+
+
+def _is_linked_beside(path: Path, target: Path) -> bool:
+    """Whether a file got another name from where the mount of the target's folder is not seen."""
+    command = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-ec",
+        _LINK_BESIDE,
+        "sh",
+        str(path),
+        str(target),
+    ]
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    except OSError:
         return False
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.layouts import sha256
-from torchbake.build.layer_store import LayerStore, Packed, linked
+from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
 
@@ -109,21 +109,3 @@ def test_one_key_is_one_runs_at_a_time_and_another_need_not_wait(store: LayerSto
         order.append("the first")
     second.join(10)
     assert order == ["the first", "the second"]
-
-
-def test_cleaning_says_what_it_frees_and_leaves_nothing(store: LayerStore) -> None:
-    assert store.clean() == 0
-    keep(store)
-    assert store.clean() >= len(DATA) + len(HEADERS)
-    assert store.find(KEY) is None
-    assert not store.folder.exists()
-
-
-def test_a_link_is_the_same_file_whatever_had_its_name(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(DATA)
-    target.write_bytes(HEADERS)
-    for _ in range(2):
-        linked(source, target)
-        assert target.samefile(source)
-    assert source.read_bytes() == DATA

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive, best_archive, fetch_archive, find_archive
+from torchbake.build.wheel_fetch import Archive, best_archive, fetched, find_archive
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -58,4 +58,5 @@ def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> 
     found = find_archive(pin, pip, "3.11")
     assert found
     assert found.digest in pin.hashes
-    assert fetch_archive(found, pip, target, threading.Event()) == found.file != target
+    with fetched(found, pip, target, threading.Event()) as wheel:
+        assert wheel == found.file != target

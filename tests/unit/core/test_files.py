@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.core.files import replacing, write_text
+from torchbake.core.files import freed_by, linked, replacing, write_text
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
@@ -119,3 +119,30 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_text(tmp_path / "folder", "text")
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_link_is_the_same_file_whatever_had_its_name(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"new")
+    target.write_bytes(b"old")
+    for _ in range(2):
+        linked(source, target)
+        assert target.samefile(source)
+    assert source.read_bytes() == b"new"
+
+
+def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
+    first, second, kept = (tmp_path / name for name in ("first", "second", "kept"))
+    for folder in (first, second, kept):
+        folder.mkdir()
+    (first / "alone").write_bytes(bytes(1))
+    (first / "twice").write_bytes(bytes(20))
+    (first / "again").hardlink_to(first / "twice")
+    (first / "below").mkdir()
+    (first / "below/both").write_bytes(bytes(300))
+    (second / "both").hardlink_to(first / "below/both")
+    (first / "engine's").write_bytes(bytes(4000))
+    (kept / "blob").hardlink_to(first / "engine's")
+    (first / "link").symlink_to(kept / "blob")
+    assert freed_by(first, second, tmp_path / "none") == (21, 300, 0)
+    assert freed_by(second, first) == (0, 321)
