@@ -1,14 +1,13 @@
 """Files that an image does not need, dropped, kept aside or stripped by the rules of trim.toml; RECORDs stay true."""
 
-import os
 import re
-import subprocess
+import shutil
 import tomllib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from .elf import stripped
 from .records import record_row, records, write_rows
 
 
@@ -63,7 +62,7 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         # A RECORD may name a file twice, and one of two wheels is gone with the first.
         there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
         sizes = [(root / name).stat().st_size for name, _ in there]
-        stay += _strip(root, [name for name, rule in there if rule.to == "strip"])
+        stay += [_strip(root, name) for name, rule in there if rule.to == "strip"]
         for (name, rule), size in zip(there, sizes, strict=True):
             if rule.to != "strip":
                 _remove(root, name, aside if rule.to == "headers" else None)
@@ -76,16 +75,14 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 
 
-def _strip(root: Path, libraries: Iterable[str]) -> list[list[str]]:
-    """Strip libraries, some side by side; returns their new rows of the RECORD."""
-
-    def strip(name: str) -> list[str]:
-        subprocess.run(["strip", "--strip-unneeded", str(root / name)], check=True)
-        return record_row(root, name)
-
-    # `strip` holds a whole library in memory.
-    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 4)) as pool:
-        return list(pool.map(strip, libraries))
+def _strip(root: Path, library: str) -> list[str]:
+    """Strip a library; returns its new row of the RECORD. Another name of the same file, as in a cache, stays."""
+    path = root / library
+    beside = path.with_name(f".{path.name}")
+    beside.write_bytes(stripped(path.read_bytes()))
+    shutil.copymode(path, beside)
+    beside.replace(path)
+    return record_row(root, library)
 
 
 def _remove(root: Path, name: str, aside: Path | None) -> None:

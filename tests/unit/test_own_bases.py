@@ -17,7 +17,7 @@ from torchbake.matrix.yaml_source import parse_document
 from torchbake.render.dockerfile import render
 
 APT = "    /run/apt-install "
-FIRST, BUILDER = f"{APT}ca-certificates python3 python3-pip-whl tini \\", f"{APT}binutils ca-certificates python3-venv"
+FIRST, BUILDER = f"{APT}ca-certificates python3 python3-pip-whl tini \\", f"{APT}ca-certificates python3-venv"
 PIP, VENV = "    python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
 SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/ubuntu.sources \\"
 

@@ -13,7 +13,7 @@ from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
 from torchbake.build.host_layers import Compiling, HostLayers, HostWork, Packing, packed_layers
 from torchbake.build.layer_store import LayerStore
-from torchbake.build.packable import STAGES, has_folder_of_its_own, is_stripped
+from torchbake.build.packable import STAGES, has_folder_of_its_own
 from torchbake.core.files import linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.lock.image_lock import find_lock
@@ -124,7 +124,7 @@ def rank_by(lock: Lock) -> Callable[[str], int | None]:
         if wheel[1] not in shared:
             return _COMPILERS
         pin = shared[wheel[1]]
-        if is_stripped(pin) or has_folder_of_its_own(pin):
+        if has_folder_of_its_own(pin):
             return _BUILT  # by BuildKit: above the rest, which an engine can have before
         if wheel[2] == "/pytorch":
             return _TORCH

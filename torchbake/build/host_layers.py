@@ -139,7 +139,7 @@ class HostLayers:
             return ()
         if dockerfile_path(self.root, spec).read_text() != render(spec, lock):
             return ()  # a template of the user's own: its steps may want torch, which is not there while it is built
-        return packable(spec, lock)
+        return packable(lock)
 
     def _begun(self, job: Job, part: Part, compiling: Compiling) -> list[Wheel]:
         packer, wheel = self._packer(job, part.stage), partial(Wheel, stage=part.stage)

@@ -1,16 +1,12 @@
 """Which wheels' layers this machine can pack beside a build, by their names."""
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 from packaging.version import Version
 
-from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Layer, Lock, Pin
-from torchbake.matrix.spec import ImageSpec
 
 _CUSPARSELT_IN_NVIDIA = Version("0.7")  # older ones have a folder `cusparselt`
 
@@ -55,14 +51,9 @@ class Part:
     rest: tuple[Pin, ...]
 
 
-def packable(spec: ImageSpec, lock: Lock) -> tuple[Part, ...]:
-    """What can be packed of an image, by stages: the wheels whose layers need nothing of binutils."""
-    return tuple(part for stage in STAGES if (part := _part_of(stage, spec, lock)).pins)
-
-
-def is_stripped(pin: Pin) -> bool:
-    """Whether binutils strips libraries of this wheel, where an image's wheels are trimmed."""
-    return _place(pin) in _stripped()
+def packable(lock: Lock) -> tuple[Part, ...]:
+    """What can be packed of an image, by stages: the wheels of which is known where their files are."""
+    return tuple(part for stage in STAGES if (part := _part_of(stage, lock)).pins)
 
 
 def has_folder_of_its_own(pin: Pin) -> bool:
@@ -70,20 +61,12 @@ def has_folder_of_its_own(pin: Pin) -> bool:
     return _place(pin) == "nvidia/cusparselt" and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
 
 
-def _part_of(stage: Stage, spec: ImageSpec, lock: Lock) -> Part:
+def _part_of(stage: Stage, lock: Lock) -> Part:
     pins = lock.layers[stage.name]
-    rest = tuple(pin for pin in pins if (spec.trim and is_stripped(pin)) or has_folder_of_its_own(pin))
+    rest = tuple(filter(has_folder_of_its_own, pins))
     return Part(stage=stage, pins=tuple(pin for pin in pins if pin not in rest), rest=rest)
 
 
 def _place(pin: Pin) -> str:
     """The folder of a wheel's libraries: `nvidia/cublas` of `nvidia-cublas-cu12`, `triton` of `triton`."""
     return re.sub(r"^nvidia-(.*?)(?:-cu\d+)?$", r"nvidia/\1", pin.name)
-
-
-@cache
-def _stripped() -> frozenset[str]:
-    """The folders in which a rule of trim.toml strips libraries."""
-    rules = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
-    paths = (path.split("/") for rule in rules if rule.get("to") == "strip" for path in rule["paths"])
-    return frozenset("/".join(path[:2] if path[0] == "nvidia" else path[:1]) for path in paths)

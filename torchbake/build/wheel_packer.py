@@ -63,10 +63,11 @@ set_interpreter(Path("staging"), sys.executable)
 """
 _STREAM = """\
 import json, sys
-from torchbake.build.wheel_stream import Job, main
+from torchbake.build.wheel_stream import Job, Tools, main
+from wheels.elf import stripped
 from wheels.trim import read_trim, trim_rows
 
-main(Job(**json.loads(sys.argv[1])), read_trim, trim_rows)
+main(Job(**json.loads(sys.argv[1])), Tools(read_trim=read_trim, trim_rows=trim_rows, strip=stripped))
 """
 
 

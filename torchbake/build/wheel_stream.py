@@ -25,10 +25,10 @@ from torchbake.oci.layer_tree import Member
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111
 UNFIT = 3  # the exit code
+_POINTS = ".dist-info/entry_points.txt"
 PROGRAMS = "bin"  # where uv puts those of a wheel that it installs into a folder
 
 Row: TypeAlias = list[str]
-Content: TypeAlias = zipfile.ZipInfo | bytes
 
 
 class Rule(Protocol):
@@ -39,12 +39,40 @@ class Rule(Protocol):
         """``headers``, ``strip``, or nothing for what is dropped."""
 
 
-ReadTrim: TypeAlias = Callable[[Path | None], Sequence[Rule]]
-TrimRows: TypeAlias = Callable[[list[Row], Iterable[Rule]], tuple[list[Row], list[tuple[str, Rule]]]]
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What `layers/wheels` does inside a build: it reads rules and trims a RECORD by them, and strips a library."""
+
+    read_trim: Callable[[Path | None], Sequence[Rule]]
+    trim_rows: Callable[[list[Row], Iterable[Rule]], tuple[list[Row], list[tuple[str, Rule]]]]
+    strip: Callable[[bytes], bytes]
 
 
 class UnfitError(Exception):
     """A wheel that only an installer can lay out; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A file that is not as it is in the wheel."""
+
+    data: bytes
+    executable: bool = False
+
+
+Content: TypeAlias = zipfile.ZipInfo | Written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trimmed:
+    """The files that installing a wheel gives, by their names, and the rows of its ``record``: of what stays, and of
+    what goes by which rule.
+    """
+
+    files: Mapping[str, Content]
+    record: str
+    stay: list[Row]
+    go: list[tuple[str, Rule]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,26 +83,37 @@ class Contents:
     headers: Mapping[str, Content]
 
 
-def contents_of(
-    wheel: zipfile.ZipFile, rules: Sequence[Rule], trim_rows: TrimRows, programs: Mapping[str, bytes]
-) -> Contents:
-    """What installing and trimming leaves of a wheel with these programs. Raises UnfitError."""
+def trimmed(wheel: zipfile.ZipFile, rules: Sequence[Rule], tools: Tools, programs: Mapping[str, bytes]) -> Trimmed:
+    """What is to become of a wheel's files, with these programs. Raises UnfitError."""
     files = {info.filename: info for info in wheel.infolist() if not info.is_dir()}
     record = _record_of(files)
-    added = {**_added(record.parent), **programs}
+    added = {name: Written(data=data) for name, data in _added(record.parent).items()}
+    added |= {name: Written(data=data, executable=True) for name, data in programs.items()}
     rows = list(csv.reader(io.StringIO(wheel.read(str(record)).decode())))
     if not files.keys() <= {row[0] for row in rows if row}:
         raise UnfitError("its RECORD does not name all files")
-    stay, go = trim_rows([*rows, *(_row(name, data) for name, data in added.items())], rules)
-    if any(rule.to == "strip" for _, rule in go):
-        raise UnfitError("a rule strips libraries")
+    stay, go = tools.trim_rows([*rows, *(_row(name, file.data) for name, file in added.items())], rules)
+    return Trimmed(files={**files, **added}, record=str(record), stay=stay, go=go)
+
+
+def contents_of(wheel: zipfile.ZipFile, found: Trimmed, strip: Callable[[bytes], bytes]) -> Contents:
+    """What installing and trimming leaves of a wheel, and a true RECORD."""
+    less = {name: _stripped(wheel, found.files[name], strip) for name, rule in found.go if rule.to == "strip"}
+    stay = found.stay + [_row(name, file.data) for name, file in less.items()]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(stay))
-    there: dict[str, Content] = {**files, **added, str(record): text.getvalue().encode()}
+    there = {**found.files, **less, found.record: Written(data=text.getvalue().encode())}
     return Contents(
         layer={name: there[name] for name, *_ in stay if name in there},
-        headers={name: there[name] for name, rule in go if rule.to == "headers" and name in there},
+        headers={name: there[name] for name, rule in found.go if rule.to == "headers" and name in there},
     )
+
+
+def _stripped(wheel: zipfile.ZipFile, library: Content, strip: Callable[[bytes], bytes]) -> Written:
+    assert isinstance(library, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
+    assert wheel.fp
+    data = strip(open_member(wheel.fp, library).read(library.file_size))
+    return Written(data=data, executable=bool(library.external_attr >> 16 & _EXECUTABLE))
 
 
 def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:
@@ -118,8 +157,7 @@ def _file(wheel: IO[bytes], name: str, content: Content) -> Member:
         packed = content
         mode = _mode(packed.external_attr >> 16)
         return _entry(name, tarfile.REGTYPE, mode, packed.file_size), lambda: open_member(wheel, packed)
-    data, folder = content, PurePosixPath(name).parent.name
-    mode = _mode(_EXECUTABLE if folder == PROGRAMS else 0)
+    data, mode = content.data, _mode(_EXECUTABLE if content.executable else 0)
     return _entry(name, tarfile.REGTYPE, mode, len(data)), lambda: io.BytesIO(data)
 
 
@@ -150,7 +188,7 @@ class Job:
     trees: str = ""
 
 
-def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
+def main(job: Job, tools: Tools) -> None:
     """Do it; a sentence and exit code UNFIT where only an installer can.
 
     `layer` writes `layer.tar.zst`, `headers.tar.zst` and `modules.tar.zst`, as far as there is something to write, and
@@ -159,20 +197,20 @@ def main(job: Job, read_trim: ReadTrim, trim_rows: TrimRows) -> None:
     programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in Path("staging", PROGRAMS).glob("*")}
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
-            contents = contents_of(wheel, read_trim(Path(job.rules) if job.rules else None), trim_rows, programs)
+            found = trimmed(wheel, tools.read_trim(Path(job.rules) if job.rules else None), tools, programs)
+            points = next((name for name, *_ in found.stay if name.endswith(_POINTS)), "")
             if job.what == "programs":
-                _write_programs(wheel, contents)
-            elif any(name.endswith("/entry_points.txt") for name in contents.layer) and not programs:
+                _write_programs(wheel, points)
+            elif points and not programs:
                 raise UnfitError("it has programs")
             else:
-                print(json.dumps(_written(file, contents, job)))
+                print(json.dumps(_written(file, contents_of(wheel, found, tools.strip), job)))
     except (UnfitError, zipfile.BadZipFile) as error:
         print(f"{Path(job.wheel).name}: {error}", file=sys.stderr)
         raise SystemExit(UNFIT) from None
 
 
-def _write_programs(wheel: zipfile.ZipFile, contents: Contents) -> None:
-    points = next((name for name in contents.layer if name.endswith(".dist-info/entry_points.txt")), "")
+def _write_programs(wheel: zipfile.ZipFile, points: str) -> None:
     if points:
         info = points.partition("/")[0]
         Path("programs").mkdir()

@@ -25,6 +25,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
+from torchbake.render.dockerfile import dockerfile_path, render
 
 CPU, CUDA, DEVEL = (
     "2.13.0-cpu-runtime-debian12",
@@ -33,7 +34,8 @@ CPU, CUDA, DEVEL = (
 )
 NVIDIA = ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-nccl-cu12"]
 BYTECODE = "'s bytecode"
-PACKED = [*NVIDIA, "torch", f"torch{BYTECODE}"]
+TORCH = ["torch", "triton"]
+PACKED = sorted([*NVIDIA, *TORCH, *(f"{name}{BYTECODE}" for name in TORCH)])
 
 
 def project_in(folder: Path) -> Project:
@@ -45,6 +47,16 @@ def project_in(folder: Path) -> Project:
         assert isinstance(spec, ImageSpec)
         write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))
     return project
+
+
+def with_old_cusparselt(project: Project) -> str:
+    """Lock the wheel for the CUDA image too, whose files nobody knows the place of; returns the name of the wheel."""
+    old, spec = pin("nvidia-cusparselt-cu12", "0.6.3", via=["torch"]), spec_of(project, CUDA)
+    assert isinstance(spec, ImageSpec)
+    lock = lock_for(spec, [*cuda_pins(), old])
+    write_text(lock_path(project.root, spec), format_checked(spec, lock))
+    write_text(dockerfile_path(project.root, spec), render(spec, lock))
+    return old.name
 
 
 def host_of(project: Project, folder: Path) -> HostLayers:
@@ -61,7 +73,7 @@ def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
     spec, lock = job.spec, find_lock(host.root, job.spec)
     assert lock
     assert isinstance(spec, ImageSpec)
-    parts = packable(spec, lock)
+    parts = packable(lock)
     kept = dict[str, bytes]()
     for stage, wheel in [(part.stage, wheel) for part in parts for wheel in part.pins]:
         packer, (files_key, *more) = host._packer(job, stage), host._keys(job, stage, wheel)
@@ -81,7 +93,7 @@ def _keep_bytecode(packer: WheelPacker, key: str, wheel: Pin) -> bytes:
 
 
 def _keep(packer: WheelPacker, key: str, wheel: Pin, files: tuple[str, ...]) -> bytes:
-    part = wheel.name if wheel.name == "torch" else f"nvidia/{wheel.name.split('-')[1]}"
+    part = wheel.name if wheel.name in TORCH else f"nvidia/{wheel.name.split('-')[1]}"
     names = files or (f"{part}/lib/lib{wheel.name}.so",)
     layer, headers = archive(file(wheel.name)), zstandard.compress(archive(file(f"headers/{part}/include/a.h")))
     data, folder = zstandard.compress(layer), packer.store.folder

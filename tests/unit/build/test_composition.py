@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.unit.build.packing import BYTECODE, CUDA, DEVEL, NVIDIA, PACKED, Build, job_of, keep
+from tests.unit.build.packing import BYTECODE, CUDA, DEVEL, NVIDIA, PACKED, TORCH, Build, job_of, keep
 from tests.unit.builds import spec_of
 from tests.unit.layouts import sha256
 from torchbake.build.buildx import Outcome
@@ -96,8 +96,8 @@ def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
     manifest = Layout(folder=export).find(outcome.digests[0])
     assert manifest
     layers = [layer.digest for layer in manifest.layers]
-    assert handed[-1] == layers[:5]  # CUDA's, cuDNN, torch, its bytecode
-    assert handed[-1][3:] == [sha256(blobs[name]) for name in ("torch", f"torch{BYTECODE}")]
+    assert handed[-1] == layers[: len(PACKED)]  # CUDA's, cuDNN, torch, its bytecode, triton, its bytecode
+    assert handed[-1][3:] == [sha256(blobs[f"{name}{more}"]) for name in TORCH for more in ("", BYTECODE)]
     assert all(step == layers[: len(step)] for step in handed)
     assert set(handed[-1]) == set(map(sha256, blobs.values()))
 

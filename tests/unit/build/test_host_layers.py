@@ -5,7 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.build.packing import BYTECODE, CPU, CUDA, DEVEL, NVIDIA, PACKED, Build, begun, job_of, keep
+from tests.unit.build.packing import (
+    BYTECODE,
+    CPU,
+    CUDA,
+    DEVEL,
+    NVIDIA,
+    PACKED,
+    TORCH,
+    Build,
+    begun,
+    job_of,
+    keep,
+    with_old_cusparselt,
+)
 from tests.unit.conftest import pin
 from tests.unit.layouts import sha256
 from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, target_name
@@ -31,31 +44,32 @@ def test_an_image_without_wheels_is_all_buildkits(packing: Project, host: HostLa
 
 
 @pytest.mark.parametrize(("name", "names"), [(CPU, ["torch", f"torch{BYTECODE}"]), (CUDA, PACKED)])
-def test_wheels_that_no_rule_strips_are_packed_here(
-    name: str, names: list[str], packing: Project, host: HostLayers
-) -> None:
+def test_wheels_are_packed_here(name: str, names: list[str], packing: Project, host: HostLayers) -> None:
     keep(host, job_of(packing, name))
     work, _ = begun(host, job_of(packing, name))
     assert sorted(name_of(wheel) for wheel in work.layers) == names
 
 
-def test_what_is_stripped_is_locked_for_the_build(packing: Project, host: HostLayers) -> None:
+def test_a_wheel_whose_folders_nobody_knows_is_locked_for_the_build(packing: Project, host: HostLayers) -> None:
+    old = with_old_cusparselt(packing)
     keep(host, job_of(packing, CUDA))
-    _, stand_ins = begun(host, job_of(packing, CUDA))
-    assert stand_ins["nvidia"].rest is None
-    rest = stand_ins["torch"].rest
+    work, stand_ins = begun(host, job_of(packing, CUDA))
+    assert sorted(name_of(wheel) for wheel in work.layers) == PACKED
+    assert stand_ins["torch"].rest is None
+    rest = stand_ins["nvidia"].rest
     assert rest
-    assert (rest / "locks/torch.lock").read_text().startswith("triton==3.6.0 \\\n    --hash")
+    assert (rest / "locks/nvidia.lock").read_text().startswith(f"{old}==0.6.3 \\\n    --hash")
 
 
 def test_a_runtime_image_need_not_wait_for_the_names_of_files(packing: Project, host: HostLayers) -> None:
     keep(host, job_of(packing, CUDA))
     _, stand_ins = begun(host, job_of(packing, CUDA))
-    for stage, names, place in (("nvidia", NVIDIA, "nvidia"), ("torch", ["torch"], "torch")):
+    for stage, names in (("nvidia", NVIDIA), ("torch", TORCH)):
         folder = stand_ins[stage].folder
         assert files_in(folder) == set()
         assert sorted(path.name for path in (folder / "layers").iterdir()) == names
-        assert all((folder / "layers" / name / place).is_dir() for name in names)
+        places = {name: "nvidia" if stage == "nvidia" else name for name in names}
+        assert all((folder / "layers" / name / place).is_dir() for name, place in places.items())
         assert (folder / "headers").is_dir()
 
 
@@ -68,7 +82,10 @@ def test_an_image_with_headers_gets_them_and_an_empty_file_for_each_other(packin
         *(f"layers/{name}/nvidia/{name.split('-')[1]}/lib/lib{name}.so" for name in NVIDIA),
     }
     assert all(path.stat().st_size == 0 for path in (folder / "layers").rglob("*.so"))
-    assert files_in(stand_ins["torch"].folder) == {"headers/torch/include/a.h", "layers/torch/torch/lib/libtorch.so"}
+    assert files_in(stand_ins["torch"].folder) == {
+        *(f"headers/{name}/include/a.h" for name in TORCH),
+        *(f"layers/{name}/{name}/lib/lib{name}.so" for name in TORCH),
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,7 +131,7 @@ def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
     begun(host, job)
     work, _ = begun(host, other)
     failed = {name_of(wheel): wheel.packed.exception() is not None for wheel in work.layers}
-    assert failed == {**dict.fromkeys(PACKED, False), f"torch{BYTECODE}": True}
+    assert failed == {name: name.endswith(BYTECODE) for name in PACKED}
 
 
 def test_damage_is_found_in_a_wheels_files_and_in_their_bytecode(packing: Project, host: HostLayers) -> None:
@@ -131,19 +148,20 @@ def test_damage_is_found_in_a_wheels_files_and_in_their_bytecode(packing: Projec
 
 
 def test_the_build_takes_the_stand_ins_for_its_stages(packing: Project, host: HostLayers) -> None:
+    with_old_cusparselt(packing)
     keep(host, job_of(packing, CUDA))
     work, stand_ins = begun(host, job_of(packing, CUDA))
     plan = bake_file([work.job], OPTIONS, packing.root, {CUDA: {}})
     name = target_name(work.job.spec)
     assert plan["group"]["default"]["targets"] == [name]
-    own, whole, rest = (plan["target"][each] for each in (name, f"{name}-torch", f"{name}-torch-rest"))
-    assert own["contexts"]["nvidia"] == str(stand_ins["nvidia"].folder)
-    assert own["contexts"]["torch"] == f"target:{name}-torch"
+    own, whole, rest = (plan["target"][each] for each in (name, f"{name}-nvidia", f"{name}-nvidia-rest"))
+    assert own["contexts"]["torch"] == str(stand_ins["torch"].folder)
+    assert own["contexts"]["nvidia"] == f"target:{name}-nvidia"
     assert own["output"] == [f"{exported()},dest=/out/{name}"]
     assert (whole["context"], whole["contexts"]) == (
-        str(stand_ins["torch"].folder), {"rest": f"target:{name}-torch-rest"},
+        str(stand_ins["nvidia"].folder), {"rest": f"target:{name}-nvidia-rest"},
     )  # fmt: skip
-    assert (rest["target"], rest["contexts"]["locks"]) == ("torch", str(stand_ins["torch"].rest))
+    assert (rest["target"], rest["contexts"]["locks"]) == ("nvidia", str(stand_ins["nvidia"].rest))
     assert whole["output"] == rest["output"] == ["type=cacheonly"]
     assert {key: own["contexts"][key] for key in own["contexts"] if key not in stand_ins} == {
         key: rest["contexts"][key] for key in rest["contexts"] if key != "locks"

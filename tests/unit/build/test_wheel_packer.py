@@ -15,7 +15,9 @@ from py_compile import PycInvalidationMode
 import pytest
 import zstandard
 
+from layers.wheels.elf import stripped
 from tests.e2e.stand_in import torch_wheel
+from tests.libraries import library
 from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import Compiler, WheelPacker
@@ -156,14 +158,26 @@ def test_a_stream_from_the_wheels_archive_gives_the_layer_that_installing_gives(
     [
         {"nvidia/__init__.py": b"", f"{INFO}/entry_points.txt": b"[console_scripts]\nnv = nvidia:main\n"},
         {"nvidia/__init__.py": b"", "nvidia_cublas_cu12-12.8.4.1.data/data/etc/nvidia.conf": b"x"},
-        {"triton/_C/libtriton.so": Path("/bin/true").read_bytes()},
         {"nvidia/__init__.py": b"", "../outside": b""},
     ],
-    ids=["programs", "data", "stripped", "outside"],
+    ids=["programs", "data", "outside"],
 )
 def test_what_only_an_installer_can_lay_out_is_not_streamed(tmp_path: Path, files: dict[str, bytes]) -> None:
     pin = Pin(name=NAME, version=VERSION, hashes=(write_wheel(tmp_path / "wheels", NAME, VERSION, files),))
     assert packer(tmp_path).streamed(pin) is None
+
+
+def test_a_library_that_a_rule_strips_is_the_same_in_one_stream_and_as_it_is_installed(tmp_path: Path) -> None:
+    whole = library()
+    files = {"triton/__init__.py": b"", "triton/_C/libtriton.so": whole, "triton/_C/other.so": whole}
+    pin = Pin(name="triton", version=VERSION, hashes=(write_wheel(tmp_path / "wheels", "triton", VERSION, files),))
+    packs = packer(tmp_path)
+    streamed = packs.streamed(pin)
+    assert streamed
+    assert streamed == packs.installed(pin, tmp_path)
+    found = members_text(packs, streamed.layer.blob.digest)
+    assert found["nvidia/triton/_C/other.so"] == whole
+    assert found["nvidia/triton/_C/libtriton.so"] == stripped(whole) != whole
 
 
 def test_each_python_gets_the_wheel_that_fits_it_best(tmp_path: Path) -> None:

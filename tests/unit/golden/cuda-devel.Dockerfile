@@ -37,7 +37,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install binutils ca-certificates python3-venv
+    /run/apt-install ca-certificates python3-venv
 COPY images/builder.lock /tmp/builder.lock
 RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
