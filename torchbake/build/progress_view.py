@@ -11,16 +11,16 @@ def shown_on(board: Board, name: str) -> Callable[[Progress, Iterable[Step]], No
     """What a builder tells of the image ``name``: the step that runs, and those that ended since."""
 
     def show(progress: Progress, finished: Iterable[Step]) -> None:
-        board.look(name, _short(progress.current))
+        board.look(name, short_name(progress.current))
         for step in finished:
             if not step.cached:
-                board.log(name, _short(step.name), step.seconds)
+                board.log(name, short_name(step.name), step.seconds)
 
     return show
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """A step's name without the target, the mounts and what does not fit on a line."""
-    name = re.sub(r"^\[\S+ (?=\S+( \d+/\d+)?\])", "[", name)
+    name = re.sub(r"^\[\S+ (?=(?!\d+/\d+\])\S+( +\d+/\d+)?\])", "[", name)
     name = re.sub(r"--(mount|from|chmod)=\S+\s*", "", name)
     return name if len(name) <= 80 else name[:79] + "…"
