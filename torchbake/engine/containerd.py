@@ -28,7 +28,8 @@ _LIMIT = 600  # seconds, of one question; to hash a large blob takes some
 _KEPT = "containerd.io/gc.root"  # `ctr` puts it on what it makes; it stays until that is taken away
 _STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the snapshot of all its layers
 
-_LINK_BESIDE = 'umount --lazy "$(findmnt --noheadings --output TARGET --target "${2%/*}")"; ln "$1" "$2"'
+_LINK = 'umount --lazy "$(findmnt --noheadings --output TARGET --target "${2%/*}")"; ln "$1" "$2"'
+_BESIDE = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _LINK, "sh")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,22 +202,11 @@ def _put(path: Path, target: Path) -> None:
 
 def _is_linked_beside(path: Path, target: Path) -> bool:
     """Whether a file got another name from where the mount of the target's folder is not seen."""
-    command = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-ec",
-        _LINK_BESIDE,
-        "sh",
-        str(path),
-        str(target),
-    ]
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
-    except OSError:
+        subprocess.run([*_BESIDE, path, target], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
         return False
+    return True
 
 
 def _asked(address: str, *words: str, stdin: IO[bytes] | None = None) -> str:
