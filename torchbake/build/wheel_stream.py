@@ -98,7 +98,8 @@ def trimmed(wheel: zipfile.ZipFile, rules: Sequence[Rule], tools: Tools, program
 
 def contents_of(wheel: zipfile.ZipFile, found: Trimmed, strip: Callable[[bytes], bytes]) -> Contents:
     """What installing and trimming leaves of a wheel, and a true RECORD."""
-    less = {name: _stripped(wheel, found.files[name], strip) for name, rule in found.go if rule.to == "strip"}
+    strippable = {name for name, rule in found.go if rule.to == "strip"} & found.files.keys()
+    less = {name: _stripped(wheel, found.files[name], strip) for name in strippable}
     stay = found.stay + [_row(name, file.data) for name, file in less.items()]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(stay))

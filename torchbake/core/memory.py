@@ -18,7 +18,8 @@ def spare_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup
         limits = [*_limits((proc / "self/cgroup").read_text(), groups)]
     except (OSError, ValueError):
         return 0
-    return told.get("MemAvailable", 0) if limits and min(limits) >= told["MemTotal"] else 0
+    free_to_all = limits and min(limits) >= told.get("MemTotal", 0)
+    return told.get("MemAvailable", 0) if free_to_all else 0
 
 
 def _limits(own: str, groups: Path) -> Iterator[float]:
