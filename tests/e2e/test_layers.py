@@ -20,6 +20,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT, Completed, images_of, torchbake
 from tests.e2e.waiting import until
+from tests.libraries import library
 from tests.wheels import write_wheel
 
 pytestmark = pytest.mark.build
@@ -39,34 +40,33 @@ NVIDIA = {
     "nvidia-nccl-cu12": "2.99.3",
 }
 
-PACKED = len(NVIDIA) + 2  # torch and its bytecode; triton is stripped, which the build does
+PACKED = len(NVIDIA) + 4  # torch, triton and their bytecode
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of wheels: torch, which has a module, a program and a header, and what it needs."""
-    folder = tmp_path_factory.mktemp("wheels")
-    library = Path("/bin/true").read_bytes()  # triton's is stripped, which takes a real one
+    folder, whole = tmp_path_factory.mktemp("wheels"), library()
     for name, version in NVIDIA.items():
         part = name.removeprefix("nvidia-").removesuffix("-cu12").replace("-", "_")
         write_wheel(
             folder, name, version,
             {
                 "nvidia/__init__.py": b"",
-                f"nvidia/{part}/lib/lib{part}.so.12": library + os.urandom(4_000_000),
+                f"nvidia/{part}/lib/lib{part}.so.12": whole + os.urandom(4_000_000),
                 f"nvidia/{part}/include/{part}.h": b"#pragma once\n",
             },
         )  # fmt: skip
     torch = {
         "torch/__init__.py": b"__version__ = '2.99.0'\n",
         "torch/run.py": b"def main():\n    print('run')\n",
-        "torch/lib/libtorch.so": library,
+        "torch/lib/libtorch.so": whole,
         "torch/include/torch.h": b"#pragma once\n",
         "torch-2.99.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\n",
     }
     needs = ["triton==3.99.0", *(f"{name}=={version}" for name, version in NVIDIA.items())]
     write_wheel(folder, "torch", "2.99.0", torch, needs=needs)
-    triton = {"triton/__init__.py": b"__version__ = '3.99.0'\n", "triton/_C/libtriton.so": library}
+    triton = {"triton/__init__.py": b"__version__ = '3.99.0'\n", "triton/_C/libtriton.so": whole}
     write_wheel(folder, "triton", "3.99.0", triton)
     return folder
 
@@ -202,7 +202,7 @@ def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engin
     first = layers_of(engine, empty.built(RUNTIME))
     blobs = {path.name: path.stat().st_mtime_ns for path in empty.blobs()}
     second = layers_of(engine, empty.built(DEVEL))
-    shared = len(NVIDIA) + 4  # torch and its bytecode, triton, and the links to NVIDIA's
+    shared = len(NVIDIA) + 5  # torch, triton, their bytecode, and the links to NVIDIA's
     assert first[:shared] == second[:shared]
     assert {path.name: path.stat().st_mtime_ns for path in empty.blobs()} == blobs
 
