@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from torchbake.lock.lockfile import Layer, Lock, Pin
 
+_CUSPARSELT = re.compile(r"nvidia-cusparselt(?:-cu\d+)?")
 _CUSPARSELT_IN_NVIDIA = Version("0.7")  # older ones have a folder `cusparselt`
 
 
@@ -58,15 +59,10 @@ def packable(lock: Lock) -> tuple[Part, ...]:
 
 def has_folder_of_its_own(pin: Pin) -> bool:
     """Whether a wheel of NVIDIA's has files beside `nvidia/`: which, only the wheel itself tells."""
-    return _place(pin) == "nvidia/cusparselt" and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
+    return _CUSPARSELT.fullmatch(pin.name) is not None and Version(pin.version) < _CUSPARSELT_IN_NVIDIA
 
 
 def _part_of(stage: Stage, lock: Lock) -> Part:
     pins = lock.layers[stage.name]
     rest = tuple(filter(has_folder_of_its_own, pins))
     return Part(stage=stage, pins=tuple(pin for pin in pins if pin not in rest), rest=rest)
-
-
-def _place(pin: Pin) -> str:
-    """The folder of a wheel's libraries: `nvidia/cublas` of `nvidia-cublas-cu12`, `triton` of `triton`."""
-    return re.sub(r"^nvidia-(.*?)(?:-cu\d+)?$", r"nvidia/\1", pin.name)

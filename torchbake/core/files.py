@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,13 +96,13 @@ def _is_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def linked(source: Path, target: Path) -> None:
-    """The same file under another name, in place of what has it: a hard link, or a copy where there are none."""
+def linked(source: Path, target: Path, otherwise: Callable[[Path, Path], object] = shutil.copyfile) -> None:
+    """The same file under another name, in place of what has it: a hard link, or a copy where there can be none."""
     target.unlink(missing_ok=True)
     try:
         target.hardlink_to(source)
     except OSError:
-        shutil.copyfile(source, target)
+        otherwise(source, target)
 
 
 def remove_folder(folder: Path) -> None:

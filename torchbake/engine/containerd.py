@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from torchbake.core.files import linked
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import Blob
@@ -54,7 +55,7 @@ class Containerd:
         place = next((file.parent for file in (self.root / STORE / "ingest").glob("*/ref") if _is(file, name)), None)
         if place:
             try:
-                _put(path, place / "data")
+                linked(path, place / "data", otherwise=_link_beside)
                 with path.open("rb") as file:
                     self._ask(*words, stdin=file)
             except (EngineError, OSError):  # a full disk, or bytes that are not the digest's
@@ -185,28 +186,18 @@ def _is(file: Path, name: str) -> bool:
         return False
 
 
-def _put(path: Path, target: Path) -> None:
-    """Make a file this one, under another name; a copy where it cannot have one there.
+def _link_beside(path: Path, target: Path) -> None:
+    """Give a file its other name from where the mount of the target's folder is not seen; a copy where that fails.
 
     dockerd mounts its folder on itself where `/` is not shared, and no file has names on both sides of a mount. Beside
     it, where one sees what the mount hides, the folder is the same.
     Source: https://github.com/moby/moby/blob/master/daemon/daemon_linux.go (setupDaemonRootPropagation)
     """
-    target.unlink()
-    try:
-        target.hardlink_to(path)
-    except OSError:
-        if path.stat().st_dev != target.parent.stat().st_dev or not _is_linked_beside(path, target):
-            shutil.copyfile(path, target)
-
-
-def _is_linked_beside(path: Path, target: Path) -> bool:
-    """Whether a file got another name from where the mount of the target's folder is not seen."""
-    try:
-        subprocess.run([*_BESIDE, path, target], stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
+    if path.stat().st_dev == target.parent.stat().st_dev:
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run([*_BESIDE, path, target], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+            return
+    shutil.copyfile(path, target)
 
 
 def _asked(address: str, *words: str, stdin: IO[bytes] | None = None) -> str:

@@ -1,6 +1,6 @@
 """A project with images whose layers this machine packs, a store that has them already, and a build in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import find_lock, format_checked, lock_path
-from torchbake.lock.lockfile import Pin
+from torchbake.lock.lockfile import Lock, Pin
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
@@ -43,18 +43,23 @@ def project_in(folder: Path) -> Project:
     project = small_project(folder)
     nvcc = pin("nvidia-cuda-nvcc-cu12", "12.8.93")
     for name, more in ((CUDA, []), (DEVEL, [pin("ninja", "1.13"), nvcc])):
-        spec = spec_of(project, name)
-        assert isinstance(spec, ImageSpec)
-        write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))
+        _lock(project, name, more)
     return project
+
+
+def _lock(project: Project, name: str, more: Iterable[Pin]) -> tuple[ImageSpec, Lock]:
+    """Lock an image with what every CUDA image has and these wheels."""
+    spec = spec_of(project, name)
+    assert isinstance(spec, ImageSpec)
+    lock = lock_for(spec, [*cuda_pins(), *more])
+    write_text(lock_path(project.root, spec), format_checked(spec, lock))
+    return spec, lock
 
 
 def with_old_cusparselt(project: Project) -> str:
     """Lock the wheel for the CUDA image too, whose files nobody knows the place of; returns the name of the wheel."""
-    old, spec = pin("nvidia-cusparselt-cu12", "0.6.3", via=["torch"]), spec_of(project, CUDA)
-    assert isinstance(spec, ImageSpec)
-    lock = lock_for(spec, [*cuda_pins(), old])
-    write_text(lock_path(project.root, spec), format_checked(spec, lock))
+    old = pin("nvidia-cusparselt-cu12", "0.6.3", via=["torch"])
+    spec, lock = _lock(project, CUDA, [old])
     write_text(dockerfile_path(project.root, spec), render(spec, lock))
     return old.name
 
