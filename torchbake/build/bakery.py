@@ -41,12 +41,13 @@ class Bakery:
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
         """Compile the Python files of ``sources``, as if below ``final``, into ``folder``, by the image's Python.
 
-        Raises BuildError.
+        What it writes beside the log is named as ``folder``: wheels of one image are compiled at once. Raises
+        BuildError.
         """
         file = bytecode_file(
             job, self.options, self.root, self.secrets, sources=sources, final=final, folder=folder
         )  # fmt: skip
-        log = self.log.with_name(f"{self.log.stem}-bytecode.log")
+        log = self.log.with_name(f"{self.log.stem}-{folder.name}-bytecode.log")
         outcome = self._built(file, f"{target_name(job.spec)}-bytecode", log, lambda progress, steps: None)
         if not outcome.ok:
             raise BuildError(f"bytecode cannot be made: {outcome.errors[0].strip()}")

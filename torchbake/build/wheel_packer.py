@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import source_from_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -160,6 +161,7 @@ class WheelPacker:
         if modules:
             unpack(self.store.path(modules.digest), work)
             compiler.compile(work / "modules", self.root, layer)
+            _check_compiled(pin, work / "modules", layer)
         self._lay_out(pin, work, _NORMALISE)
         packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"), self.trees())
         return Packed(layer=packed, names=tuple(_names(layer)))
@@ -270,6 +272,14 @@ def _environment() -> dict[str, str]:
     """Of a Python that has the modules of `layers/`, and the toolkit's."""
     path = os.pathsep.join((str(TOOLKIT / "layers"), str(PACKAGE.parent)))
     return {**os.environ, **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
+    """Raise BuildError unless a layer holds bytecode of these modules alone; some may have syntax errors."""
+    sources = {source_from_cache(path.relative_to(layer)) for path in layer.rglob("*.pyc")}
+    others = sorted(source for source in sources if not (modules / source).is_file())
+    if others or (not sources and modules.is_dir()):
+        raise BuildError(f"the bytecode of {pin.name} is not its own: {', '.join(others[:3]) or 'there is none'}")
 
 
 def _names(tree: Path) -> list[str]:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import threading
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -300,6 +301,24 @@ def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -
     with pytest.raises(BuildError, match="no builder"):
         packs.compiled(pin, compiler)
     assert packs.store.find(packs.bytecode_key(pin, compiler)) is None
+
+
+@pytest.mark.parametrize("made", [(), ("triton/other.py",), ("torch/__init__.py", "triton/other.py")])
+def test_bytecode_that_is_not_of_the_wheels_modules_is_refused_and_not_kept(
+    tmp_path: Path, made: tuple[str, ...]
+) -> None:
+    pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n", "torch/a.py": b"syntax error"})
+
+    def compile_others(sources: Path, final: str, folder: Path) -> None:
+        for name in made:
+            path = folder / cache_from_source(name)
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"")
+
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
+    with pytest.raises(BuildError, match=r"the bytecode of torch is not its own: (there is none|triton/other\.py)"):
+        packs.compiled(pin, Compiler(id="others", compile=compile_others))
+    assert packs.store.find(packs.bytecode_key(pin, Compiler(id="others", compile=compile_others))) is None
 
 
 def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

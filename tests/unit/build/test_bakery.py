@@ -1,0 +1,58 @@
+"""What BuildKit is asked for one image."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+
+from tests.unit.build.packing import CUDA, job_of
+from torchbake.build.bakefile import Options, exported
+from torchbake.build.bakery import Bakery
+from torchbake.build.buildkit_progress import Progress, Step
+from torchbake.build.buildx import Builder, Outcome
+from torchbake.core.files import write_text
+from torchbake.matrix.project import Project
+
+OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
+
+
+@dataclass
+class AtOnce(Builder):
+    """A builder that reads no bake file before all have been written."""
+
+    barrier: Barrier
+    logs: list[Path] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> bool:
+        return False
+
+    def build(
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
+    ) -> Outcome:
+        self.barrier.wait(60)
+        plan = json.loads(bake_file.read_text())["target"][target]
+        self.outputs.append(f"{plan['contexts']['sources']}: {plan['output'][0]}")
+        self.logs.append(log)
+        write_text(log, "done\n")
+        return Outcome(seconds=1.0, digests=(), errors=(), tail=())
+
+
+def test_two_wheels_that_are_compiled_at_once_are_each_their_own(packing: Project, tmp_path: Path) -> None:
+    builder = AtOnce(Barrier(2))
+    bakery = Bakery(
+        builder=builder, root=packing.root, options=OPTIONS, secrets={}, log=tmp_path / "image.log",
+        on_step=lambda progress, steps: None, again=lambda why: None,
+    )  # fmt: skip
+    names = ("torch", "triton")
+    compile_ = partial(bakery.bytecode, job_of(packing, CUDA))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: compile_(tmp_path / "of" / name, "/pytorch", tmp_path / "to" / name), names))
+    assert sorted(builder.outputs) == [
+        f"{tmp_path}/of/{name}: type=local,dest={tmp_path}/to/{name}" for name in names
+    ]  # fmt: skip
+    assert sorted(path.name for path in builder.logs) == [f"image-{name}-bytecode.log" for name in names]
