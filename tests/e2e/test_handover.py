@@ -2,12 +2,13 @@
 
 import io
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from torchbake.engine.containerd import STORE, find_containerd
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.handover import Handover
 from torchbake.oci.layer_archive import write_layer
-from torchbake.oci.layer_order import image_of
+from torchbake.oci.layer_order import Layer, image_of
 from torchbake.oci.layer_tree import Member, tree_of
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -46,13 +47,17 @@ with handover.put(made.layout, made.digest):
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """An image of two layers in a layout; of the upper one its blob, and the inode of its file as it was written."""
+    """An image of two layers in a layout; the inode is of the upper one's file as it was written."""
 
     layout: Layout
     digest: str
-    diff_ids: tuple[str, ...]
-    blob: Blob
+    layers: tuple[Layer, ...]
     inode: int
+
+    @property
+    def blob(self) -> Blob:
+        """The upper layer, packed."""
+        return self.layers[1].blob
 
 
 def image(folder: Path, handover: Handover, name: str) -> Made:
@@ -64,14 +69,17 @@ def image(folder: Path, handover: Handover, name: str) -> Made:
     for number in (1, 2):
         layer = write_layer(folder / "layer", members(f"{name}-{number}"), threads=1, trees=trees)
         (folder / "layer").rename(layout.path(layer.blob.digest))
-        layers.append((f"layer {number}", layer))
-    manifest, config = image_of(layers)
+        layers.append(layer)
+    inode = (tree_of(trees, layers[1].diff_id) / f"{name}-2/file").stat().st_ino
+    return Made(layout=layout, digest=put_together(layout, layers), layers=tuple(layers), inode=inode)
+
+
+def put_together(layout: Layout, layers: Sequence[Layer]) -> str:
+    """The digest of an image of layers that a layout has, from the lowest up."""
+    manifest, config = image_of([(f"layer {number}", layer) for number, layer in enumerate(layers)])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
-    diff_ids = tuple(layer.diff_id for _, layer in layers)
-    inode = (tree_of(trees, diff_ids[1]) / f"{name}-2/file").stat().st_ino
-    blob = manifest.layers[1]
-    return Made(layout=layout, digest=manifest.digest, diff_ids=diff_ids, blob=blob, inode=inode)
+    return manifest.digest
 
 
 def members(name: str) -> Iterator[Member]:
@@ -135,19 +143,50 @@ def test_the_engine_has_the_files_that_were_written_and_keeps_them_for_its_image
     until(lambda: not unpacked(ours, f"{name}-other") and not has_blob(connect())(gone.blob), 30)
     assert has_blob(connect())(made.blob)
     assert unpacked(ours, name) == [made.inode]
-    container = engine.api.create_container(made.digest, ["true"])["Id"]
+    member, held = upper_file(engine, made.digest, name)
+    assert (member.mode, member.uid, member.gid, member.mtime) == (0o755, 0, 0, 0)
+    assert held == content(f"{name}-2")
+    engine.api.remove_image(made.digest, force=True)
+    until(lambda: not unpacked(ours, name) and not has_blob(connect())(made.blob), 30)
+
+
+def upper_file(engine: docker.DockerClient, digest: str, name: str) -> tuple[tarfile.TarInfo, bytes]:
+    """The file of an upper layer as a container of the image has it."""
+    container = engine.api.create_container(digest, ["true"])["Id"]
     try:
         pieces, _ = engine.api.get_archive(container, f"/{name}-2/file")
         with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
             (member,) = archive
             file = archive.extractfile(member)
-            assert (member.mode, member.uid, member.gid, member.mtime) == (0o755, 0, 0, 0)
             assert file is not None
-            assert file.read() == content(f"{name}-2")
+            return member, file.read()
     finally:
         engine.api.remove_container(container, force=True)
-        engine.api.remove_image(made.digest, force=True)
-    until(lambda: not unpacked(ours, name) and not has_blob(connect())(made.blob), 30)
+
+
+def test_a_layer_on_other_lower_ones_has_the_same_files_there_too(
+    tmp_path: Path, handover: Handover, engine: docker.DockerClient, name: str
+) -> None:
+    made, other, ours = (
+        image(tmp_path / "one", handover, name),
+        image(tmp_path / "other", handover, f"{name}-other"),
+        handover.trees(),
+    )
+    layout = Layout(folder=tmp_path / "both")
+    shutil.copytree(made.layout.folder, layout.folder)
+    shutil.copytree(other.layout.folder, layout.folder, dirs_exist_ok=True)
+    mixed = put_together(layout, (other.layers[0], made.layers[1]))
+    assert ours
+    for digest in (made.digest, other.digest, mixed):
+        with handover.put(layout, digest):
+            connect().load(layout.archive(digest, has_blob(connect())))
+    assert unpacked(ours, name) == [made.inode] * 2
+    for digest in (made.digest, other.digest):
+        engine.api.remove_image(digest, force=True)
+    until(lambda: unpacked(ours, name) == [made.inode], 30)
+    assert upper_file(engine, mixed, name)[1] == content(f"{name}-2")
+    engine.api.remove_image(mixed, force=True)
+    until(lambda: not unpacked(ours, name), 30)
 
 
 def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, handover: Handover, name: str) -> None:
@@ -175,7 +214,7 @@ def test_a_layer_whose_files_are_not_there_is_left_to_the_engine_with_those_abov
 ) -> None:
     made, ours = image(tmp_path, handover, name), handover.trees()
     assert ours
-    tree_of(ours, made.diff_ids[0]).rename(ours / "elsewhere")
+    tree_of(ours, made.layers[0].diff_id).rename(ours / "elsewhere")
     with handover.put(made.layout, made.digest):
         connect().load(made.layout.archive(made.digest))
     assert [inode for inode in unpacked(ours, name) if inode != made.inode] != []

@@ -6,9 +6,12 @@ Nothing is under such a name before it is whole. What a killed run leaves, the n
 """
 
 import contextlib
+import os
+import shutil
+import stat
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -89,6 +92,7 @@ class Handover:
         self._begun: _Begun | None = None
         self._asked = False
         self._there: set[str] = set()
+        self._folders: dict[str, Path] = {}  # of layers that were put, by their digests
 
     def trees(self) -> Path | None:
         """Where the files of layers may be written, by `layer_tree`; None where only the engine can unpack."""
@@ -151,12 +155,20 @@ class Handover:
         parent = ""
         for name, diff_id in layers.items():
             if name not in self._there and not begun.containerd.has(name):
-                tree = tree_of(begun.folder, diff_id)
-                if not tree.is_dir():
+                fill = self._filler(begun, diff_id)
+                if fill is None:
                     return
-                held.append(_commit(begun, tree, name, parent))
+                one, self._folders[diff_id] = _commit(begun, fill, name, parent)
+                held.append(one)
             self._there.add(name)
             parent = name
+
+    def _filler(self, begun: _Begun, diff_id: str) -> Callable[[Path], None] | None:
+        """What fills a folder with a layer's files; None where they are not here."""
+        tree, put = tree_of(begun.folder, diff_id), self._folders.get(diff_id)
+        if tree.is_dir():
+            return partial(_move, tree)
+        return partial(_link, put) if put else None
 
 
 def _diff_ids(layout: Layout, manifest: Manifest) -> tuple[str, ...]:
@@ -175,19 +187,31 @@ def _begin(engine: Engine) -> _Begun | None:
     return _Begun(containerd=containerd, key=key, folder=folder)
 
 
-def _commit(begun: _Begun, tree: Path, name: str, parent: str) -> _Held:
-    """Make the files of a tree the layer of a name, and move them for it."""
+def _commit(begun: _Begun, fill: Callable[[Path], None], name: str, parent: str) -> tuple[_Held, Path]:
+    """Make files the layer of a name; returns the folder where they are too."""
     key, held = f"{begun.key}{_NUMBER}{next(begun.numbers)}", _Held(digest=name, packed=False)
     folder = begun.containerd.prepare(key, parent)
-    for entry in tree.iterdir():
-        entry.rename(folder / entry.name)
-    with begun.marked(held):
-        try:
+    try:
+        fill(folder)
+        with begun.marked(held):
             begun.containerd.commit(key, name)
-        except EngineError:  # another run was quicker
-            begun.containerd.remove(key)
-            raise
-    return held
+    except (EngineError, OSError):  # or another run was quicker
+        begun.containerd.remove(key)
+        raise
+    return held, folder
+
+
+def _move(tree: Path, folder: Path) -> None:
+    """Let a tree take the place of an empty folder, at once: nobody may take for a tree what is left of one."""
+    tree.chmod(stat.S_IMODE(folder.stat().st_mode))
+    tree.rename(folder)
+
+
+def _link(put: Path, folder: Path) -> None:
+    """Give the files of a layer, which nobody writes any more, other names: it stands on other layers here."""
+    shutil.copytree(put, folder, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+    if not put.is_dir():  # it is renamed before it is emptied
+        raise FileNotFoundError(put)
 
 
 def _remove_leftovers(containerd: Containerd) -> None:
