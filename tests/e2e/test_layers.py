@@ -27,11 +27,14 @@ pytestmark = pytest.mark.build
 
 REPOSITORY = "torchbake-test/layers/pytorch"
 RUNTIME, DEVEL = (f"2.99.0-cuda12.8-cudnn9-{flavor}-debian12" for flavor in ("runtime", "devel"))
+OTHERS = {f"{version}-cuda12.8-cudnn9-devel-debian12": version for version in ("2.97.0", "2.98.0")}
 MATRIX = """\
 defaults: {cudnn: 9, constraints: false}
 flavors: {runtime: {}, devel: {headers: true}}
 rows:
   - {torch: 2.99.0, accelerator: cuda12.8, base: debian12, flavor: [runtime, devel]}
+  - {torch: 2.98.0, accelerator: cuda12.8, base: debian12, flavor: devel}
+  - {torch: 2.97.0, accelerator: cuda12.8, base: debian12, flavor: devel}
 """
 NVIDIA = {
     "nvidia-cublas-cu12": "12.8.4.99",
@@ -57,18 +60,24 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"nvidia/{part}/include/{part}.h": b"#pragma once\n",
             },
         )  # fmt: skip
-    torch = {
-        "torch/__init__.py": b"__version__ = '2.99.0'\n",
-        "torch/run.py": b"def main():\n    print('run')\n",
-        "torch/lib/libtorch.so": whole,
-        "torch/include/torch.h": b"#pragma once\n",
-        "torch-2.99.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\n",
-    }
-    needs = ["triton==3.99.0", *(f"{name}=={version}" for name, version in NVIDIA.items())]
-    write_wheel(folder, "torch", "2.99.0", torch, needs=needs)
+    nvidia = [f"{name}=={version}" for name, version in NVIDIA.items()]
+    write_wheel(folder, "torch", "2.99.0", torch_files("2.99.0", whole), needs=["triton==3.99.0", *nvidia])
+    for version in OTHERS.values():
+        write_wheel(folder, "torch", version, torch_files(version, whole), needs=nvidia)
     triton = {"triton/__init__.py": b"__version__ = '3.99.0'\n", "triton/_C/libtriton.so": whole}
     write_wheel(folder, "triton", "3.99.0", triton)
     return folder
+
+
+def torch_files(version: str, whole: bytes) -> dict[str, bytes]:
+    """What a wheel of torch holds; of any two versions all files have the same size."""
+    return {
+        "torch/__init__.py": f"__version__ = '{version}'\n".encode(),
+        "torch/run.py": b"def main():\n    print('run')\n",
+        "torch/lib/libtorch.so": whole,
+        "torch/include/torch.h": f"#pragma once // {version}\n".encode(),
+        f"torch-{version}.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch.run:main\n",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +140,7 @@ def empty(site: Site) -> Site:
 
 def forget() -> None:
     """Remove all images of this test from the engine, those without a name too."""
-    for name in (RUNTIME, DEVEL):
+    for name in (RUNTIME, DEVEL, *OTHERS):
         filters = ["--all", "--quiet", "--no-trunc", "--filter", f"label=org.torchbake.id={name}"]
         found = subprocess.run(["docker", "image", "ls", *filters], capture_output=True, text=True, check=True)
         for image in {*found.stdout.split()}:
@@ -190,6 +199,15 @@ def test_the_files_are_those_of_its_dockerfile_which_buildkit_builds_where_nothi
     assert [path for path in ours if ours[path] != theirs[path]] == []
     for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
         assert any(file in path for path in ours), file
+
+
+def test_files_that_have_one_size_and_time_are_those_of_their_own_version(
+    empty: Site, engine: docker.DockerClient
+) -> None:
+    for name, version in OTHERS.items():
+        files = tree_of(engine, empty.built(name)["digest"])
+        for path in ("torch/__init__.py", "torch/__pycache__/__init__.cpython-311.pyc", "torch/include/torch.h"):
+            assert version.encode() in files[f"/pytorch:pytorch/{path}"][-1], path
 
 
 def test_it_is_the_same_from_nothing_twice(site: Site) -> None:

@@ -64,11 +64,17 @@ class Options:
     cache_from: tuple[str, ...] = ()
 
 
-# A stage as it is without a stand-in: some layers by name alone, the rest by their files.
-_WHOLE_STAGE = """\
+# BuildKit keeps what it was sent of a folder, and is sent only files of another size or time when the next folder of
+# that role comes from a target whose main context has the same last name: it would take a file of one archive for that
+# of another, as all in these has one time. So the main context has a name that no other content has.
+# Source: https://github.com/moby/buildkit/issues/4817, https://github.com/docker/buildx/issues/3093
+_STAND_IN = """\
 FROM scratch
 COPY . /
-COPY --from=rest /layers /layers
+"""
+# A stage as it is without a stand-in: some layers by name alone, the rest by their files.
+_WHOLE_STAGE = f"""\
+{_STAND_IN}COPY --from=rest /layers /layers
 COPY --from=rest /headers /headers
 """
 # By the image's own Python: another one's bytecode is of no use.
@@ -100,13 +106,14 @@ def bytecode_file(
 ) -> dict[str, Any]:
     """The bake file of the bytecode of Python files in ``sources``, as it will stand below ``final``, in a folder.
 
-    ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it.
+    ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it. ``sources`` is
+    in a folder that is named by what it is of, since all in it may have one time.
     """
     name = target_name(job.spec)
     python = _inner(_target(job, options, root, secrets)) | {"target": "python"}
     layers = str(TOOLKIT / "layers")
     own: dict[str, Any] = {
-        "context": str(sources),
+        "context": str(sources.parent),
         "contexts": {"python": f"target:{name}-python", "sources": str(sources), "layers": layers},
         "dockerfile-inline": _BYTECODE.format(root=final),
         "args": {},
@@ -155,17 +162,16 @@ def _with_stand_ins(job: Job, target: dict[str, Any]) -> dict[str, dict[str, Any
     name, contexts = target_name(job.spec), dict[str, str]()
     more: dict[str, dict[str, Any]] = {}
     for stage, stand_in in job.stand_ins.items():
-        if stand_in.rest is None:
-            contexts[stage] = str(stand_in.folder)
-            continue
         contexts[stage] = f"target:{name}-{stage}"
         more[f"{name}-{stage}"] = {
             "context": str(stand_in.folder),
-            "contexts": {"rest": f"target:{name}-{stage}-rest"},
-            "dockerfile-inline": _WHOLE_STAGE,
+            "contexts": {"rest": f"target:{name}-{stage}-rest"} if stand_in.rest else {},
+            "dockerfile-inline": _WHOLE_STAGE if stand_in.rest else _STAND_IN,
             "args": {},
             "output": _CACHE_ONLY,
         }
+        if stand_in.rest is None:
+            continue
         locks = {**target["contexts"], "locks": str(stand_in.rest)}
         more[f"{name}-{stage}-rest"] = _inner(target) | {"target": stage, "contexts": locks}
     return {name: target | {"contexts": {**target["contexts"], **contexts}}, **more}

@@ -154,8 +154,10 @@ def test_the_build_takes_the_stand_ins_for_its_stages(packing: Project, host: Ho
     plan = bake_file([work.job], OPTIONS, packing.root, {CUDA: {}})
     name = target_name(work.job.spec)
     assert plan["group"]["default"]["targets"] == [name]
-    own, whole, rest = (plan["target"][each] for each in (name, f"{name}-nvidia", f"{name}-nvidia-rest"))
-    assert own["contexts"]["torch"] == str(stand_ins["torch"].folder)
+    targets = (name, f"{name}-torch", f"{name}-nvidia", f"{name}-nvidia-rest")
+    own, torch, whole, rest = (plan["target"][each] for each in targets)
+    assert own["contexts"]["torch"] == f"target:{name}-torch"
+    assert (torch["context"], torch["contexts"]) == (str(stand_ins["torch"].folder), {})
     assert own["contexts"]["nvidia"] == f"target:{name}-nvidia"
     assert own["output"] == [f"{exported()},dest=/out/{name}"]
     assert (whole["context"], whole["contexts"]) == (
@@ -171,13 +173,14 @@ def test_the_build_takes_the_stand_ins_for_its_stages(packing: Project, host: Ho
 def test_bytecode_is_made_by_the_images_python_and_comes_as_files(packing: Project, tmp_path: Path) -> None:
     job = job_of(packing, CPU)
     plan = bytecode_file(
-        job, OPTIONS, packing.root, {}, sources=tmp_path / "from", final="/pytorch", folder=tmp_path / "to"
+        job, OPTIONS, packing.root, {}, sources=tmp_path / "from/modules", final="/pytorch", folder=tmp_path / "to"
     )
     name = target_name(job.spec)
     assert plan["group"]["default"]["targets"] == [f"{name}-bytecode"]
     own, python = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-python"]
     assert own["contexts"]["python"] == f"target:{name}-python"
-    assert own["contexts"]["sources"] == str(tmp_path / "from")
+    assert own["contexts"]["sources"] == str(tmp_path / "from/modules")
+    assert own["context"] == str(tmp_path / "from")
     assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
     assert "wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
     assert (python["target"], python["output"]) == ("python", ["type=cacheonly"])
