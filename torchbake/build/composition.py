@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from threading import Event
 from typing import Protocol
 
 from torchbake.build.bakefile import Job
@@ -62,6 +63,11 @@ class Composition:
         if self.host:
             self.host.stop()
 
+    def close(self) -> None:
+        """The same, and wait until it has ended."""
+        if self.host:
+            self.host.close()
+
     def drop_damaged(self, job: Job) -> Sequence[str]:
         """The wheels of an image whose layers were packed before, and have changed on disk: they are forgotten."""
         return self.host.drop_damaged(job) if self.host else ()
@@ -70,7 +76,8 @@ class Composition:
         work = host.begin(job, building) if host else None
         if host is None or work is None:
             return self._finished(job, export, self._exported(job, export, building), LayerStore(folder=export), {})
-        handed = host.urgent.submit(self._hand_over, work, host.store, export.with_name(f"{export.name}-ahead"))
+        ahead = export.with_name(f"{export.name}-ahead")
+        handed = host.urgent.submit(self._hand_over, work, host.store, ahead, host.stopping)
         outcome = self._exported(work.job, export, building)
         if not outcome.ok:
             return outcome
@@ -83,7 +90,7 @@ class Composition:
         self.lend(export)
         return building.image(job)
 
-    def _hand_over(self, work: HostWork, store: LayerStore, folder: Path) -> None:
+    def _hand_over(self, work: HostWork, store: LayerStore, folder: Path, stopping: Event) -> None:
         """Give an engine what is packed here, from the lowest layer up and as soon as it is there.
 
         Each time as an image of its own, since it unpacks one layer after the other. A failure is the business of who
@@ -97,6 +104,8 @@ class Composition:
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
             for lower, new in _steps(wheels):
+                if stopping.is_set():
+                    return
                 _link(packed_layers(new), store, layout)
                 self.ahead(layout, _lowest(layout, packed_layers(lower)))
 

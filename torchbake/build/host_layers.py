@@ -106,6 +106,12 @@ class HostLayers:
         for pool in (self.pool, self.urgent):
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def close(self) -> None:
+        """The same, and wait until nothing is done any more."""
+        self.stop()
+        for pool in (self.pool, self.urgent):
+            pool.shutdown(wait=True)
+
     def begin(self, job: Job, compiling: Compiling) -> HostWork | None:
         """Start to pack what can be packed here, and say how the rest is built; None where BuildKit builds it all.
 

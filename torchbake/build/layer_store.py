@@ -84,7 +84,7 @@ class LayerStore:
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(locks / name):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
-            work.mkdir()
+            work.mkdir(mode=0o700)  # what uv is told holds passwords of indexes
             try:
                 yield work
             finally:

@@ -69,6 +69,14 @@ class Preparation:
         except TorchbakeError as error:
             return error.message
 
+    def inputs_changed(self, job: Job) -> bool:
+        """Whether files that an image is built of are others than when its job was made."""
+        try:
+            dockerfile = render(job.spec, find_lock(self.project.root, job.spec), self.project.templates)
+            return self._inputs(job.spec, dockerfile, job.base) != job.inputs
+        except (TorchbakeError, OSError):
+            return True
+
     def with_wheels(self, job: Job) -> Job:
         """The job with the wheels that folders of this host hold for it."""
         lock = find_lock(self.project.root, job.spec)

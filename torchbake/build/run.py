@@ -90,7 +90,8 @@ class BuildRun:
                     on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
                 )
             finally:
-                site.composition.stop()  # what is still being packed was for an image that failed
+                # What is still being packed, or handed over, was for an image that failed.
+                site.composition.close()
                 self.store.forget_ahead()
                 self.store.handover.close()
         self.store.tidy()
@@ -129,7 +130,10 @@ class BuildRun:
         site.shown.start(job.spec.id, reason)
         started = time.monotonic()
         export = site.exports / target_name(job.spec) if site.exports else None
-        outcome = self._handed_over(site, job, export) if export else self._bakery(site, job).image(job)
+        try:
+            outcome = self._handed_over(site, job, export) if export else self._bakery(site, job).image(job)
+        except (TorchbakeError, OSError) as error:  # of this image: its lock was changed meanwhile, say
+            outcome = Outcome(seconds=0, digests=(), errors=(str(error),), tail=())
         outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
@@ -179,6 +183,10 @@ class BuildRun:
             # A builder that keeps its results to itself, or an engine other than the one we ask.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)
             return result_of(job, "failed", "built, but not in the engine", seconds=outcome.seconds)
+        if self.preparation.inputs_changed(job):
+            reason = "its files were changed while it was built"
+            shown.end(job.spec.id, reason, good=False)
+            return result_of(job, "failed", f"{reason}: build it again", seconds=outcome.seconds)
         self.store.tag(digest, job)
         image = self.store.engine.images()[job.ref]
         shown.end(job.spec.id, f"built in {outcome.seconds:.1f} s", good=True)

@@ -13,7 +13,8 @@ from urllib.parse import unquote
 import requests
 
 from torchbake.build.index_page import hash_of, links_of
-from torchbake.build.wheelhouse import Rank, find_hashed, rank_of
+from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
+from torchbake.core.digest import file_digest
 from torchbake.core.memory import spare_memory
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.lockfile import Pin
@@ -38,7 +39,7 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
 
     It is a file of a folder of this host's, or one that pip's indexes or else ``indexes`` name with its hash.
     """
-    found = find_hashed(pin, pip.local_folders, python)
+    found = find_wheel(pin, pip.local_folders, python)
     if found:
         return Archive(file=found[0], digest=found[1])
     if pip.trusted_hosts:  # hosts without a certificate that holds are left to who knows their rules
@@ -63,8 +64,8 @@ def fetched(
     It is read once and goes, so it is kept in memory where there is plenty, and ``target`` is a link to it.
     Raises KeyboardInterrupt once ``stopping`` is set.
     """
-    if archive.file:
-        yield archive.file
+    if archive.file:  # an index's page may say the hash of a file that was replaced since
+        yield archive.file if file_digest(archive.file) == archive.digest else None
         return
     with contextlib.ExitStack() as kept:
         whole = False

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.util import source_from_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -276,8 +275,11 @@ def _environment() -> dict[str, str]:
 
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
     """Raise BuildError unless a layer holds bytecode of these modules alone; some may have syntax errors."""
-    sources = {source_from_cache(path.relative_to(layer)) for path in layer.rglob("*.pyc")}
-    others = sorted(source for source in sources if not (modules / source).is_file())
+    compiled = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
+    sources = [
+        path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in compiled
+    ]  # __pycache__/NAME.TAG.pyc
+    others = sorted(str(source) for source in sources if not (modules / source).is_file())
     if others or (not sources and modules.is_dir()):
         raise BuildError(f"the bytecode of {pin.name} is not its own: {', '.join(others[:3]) or 'there is none'}")
 

@@ -39,27 +39,24 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
     found = {
         layer: wheels
         for layer, pins in layers.items()
-        if (wheels := [wheel for pin in pins if (wheel := find_wheel(pin, places, python))])
+        if (wheels := [one for pin in pins if (one := find_wheel(pin, places, python))])
     }
     if not found:
         return None
-    names = [f"{layer}/{wheel}" for layer, wheels in found.items() for wheel in wheels]
+    names = [f"{layer}/{wheel} {own}" for layer, wheels in found.items() for wheel, own in wheels]
     target = state / "wheels" / digest(names).removeprefix("sha256:")[:16]
     for layer in layers:
         (target / layer).mkdir(parents=True, exist_ok=True)
-        for wheel in found.get(layer, []):
+        for wheel, _ in found.get(layer, []):
             _link(wheel, target / layer / wheel.name)
     return target
 
 
-def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
-    """The wheel of a pin for an image's ``python``, by name, version and hash; of a folder's, what pip prefers."""
-    found = find_hashed(pin, folders, python)
-    return found[0] if found else None
+def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, str] | None:
+    """The wheel of a pin for an image's ``python``, by name, version and hash; of a folder's, what pip prefers.
 
-
-def find_hashed(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, str] | None:
-    """The same, and which of the pin's hashes is its own."""
+    With it comes which of the pin's hashes is its own.
+    """
     for folder in folders:
         fitting = [
             (rank, path, known_hash)

@@ -106,6 +106,13 @@ def linked(source: Path, target: Path, otherwise: Callable[[Path, Path], object]
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, where there is one; raises OSError for what cannot go."""
+    """Remove a folder with all that is in it, where there is one; raises OSError for what cannot go.
+
+    Its name goes first, so nobody takes for whole what is left where this is interrupted: the next call removes that.
+    """
+    gone = folder.with_name(f".{folder.name}.gone")
+    if gone.is_dir():
+        shutil.rmtree(gone)
     if folder.is_dir():
-        shutil.rmtree(folder)
+        folder.rename(gone)
+        shutil.rmtree(gone)

@@ -231,6 +231,39 @@ def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Sit
     assert site.named(RUNTIME) is None
 
 
+def test_an_image_whose_files_change_while_it_is_built_has_failed_and_its_tags_stay(site: Site) -> None:
+    before = [f"acme/pytorch:{tag}" for tag in site.job(RUNTIME).tags]
+    site.daemon.hold(OLD, *before)
+    lock = lock_path(site.project.root, spec_of(site.project, RUNTIME))
+    text = lock.read_text()
+
+    def during(name: str, process: Any) -> int:
+        if name == RUNTIME:
+            lock.write_text(text.replace("sha256:", "sha256:0", 1))
+        return 0
+
+    site.buildx.during = during
+    results = site.build(RUNTIME, INIT)
+    assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", INIT: "built"}
+    assert results[RUNTIME].reason == "its files were changed while it was built: build it again"
+    lock.write_text(text)
+    assert site.named(RUNTIME) == OLD
+
+
+def test_a_lock_that_is_out_of_date_by_the_end_of_a_build_ends_that_image_alone(site: Site) -> None:
+    lock = lock_path(site.project.root, spec_of(site.project, RUNTIME))
+
+    def during(name: str, process: Any) -> int:
+        if name == RUNTIME:
+            lock.unlink()
+        return 0
+
+    site.buildx.during = during
+    results = site.build(RUNTIME, INIT, pack=True)
+    assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", INIT: "built"}
+    assert "there is no lock" in results[RUNTIME].reason
+
+
 def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more(site: Site) -> None:
     tags = site.job(RUNTIME).tags
 

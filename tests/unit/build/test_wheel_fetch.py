@@ -60,3 +60,7 @@ def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> 
     assert found.digest in pin.hashes
     with fetched(found, pip, target, threading.Event()) as wheel:
         assert wheel == found.file != target
+    assert found.file
+    found.file.write_bytes(b"another file")
+    with fetched(found, pip, target, threading.Event()) as wheel:
+        assert wheel is None

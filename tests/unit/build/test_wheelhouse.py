@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ def pinned(content: str = "a wheel", name: str = "torch", version: str = "2.10.0
     return Pin(name=name, version=version, hashes=(sha256("another file"), sha256(content)))
 
 
+def path_of(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
+    found = find_wheel(pin, folders, python)
+    return found[0] if found else None
+
+
 def index(folder: Path, name: str, *links: str) -> None:
     """The page of one project in a simple index (PEP 503)."""
     (folder / name).mkdir(parents=True, exist_ok=True)
@@ -37,33 +43,33 @@ def index(folder: Path, name: str, *links: str) -> None:
 
 def test_a_wheel_is_found_in_a_flat_folder(tmp_path: Path) -> None:
     path = wheel(tmp_path)
-    assert find_wheel(pinned(), [tmp_path], "3.11") == path
+    assert path_of(pinned(), [tmp_path], "3.11") == path
 
 
 @pytest.mark.parametrize("fragment", ["", f"#{sha256('a wheel').replace(':', '=')}", "#md5=0123"])
 def test_a_wheel_is_found_in_a_simple_index(fragment: str, tmp_path: Path) -> None:
     path = wheel(tmp_path / "my files")
     index(tmp_path / "simple", "torch", f"../../my%20files/{NAME}{fragment}")
-    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+    assert path_of(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
 def test_links_that_leave_the_host_or_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
     path = wheel(tmp_path / "simple/torch")
     index(tmp_path / "simple", "torch", f"https://files.example/{NAME}", f"gone/{NAME}", NAME)
-    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+    assert path_of(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
 def test_a_wheel_is_found_in_an_index_of_whole_addresses_and_single_quotes(tmp_path: Path) -> None:
     path = wheel(tmp_path / "wheels")
     (tmp_path / "simple/torch").mkdir(parents=True)
     (tmp_path / "simple/torch/index.html").write_text(f"<a href='{path.as_uri()}'>x</a>")
-    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") == path
+    assert path_of(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
 def test_a_link_of_another_package_is_not_taken(tmp_path: Path) -> None:
     wheel(tmp_path / "simple/torch", NAME.replace("torch", "torchvision"))
     index(tmp_path / "simple", "torch", NAME.replace("torch", "torchvision"))
-    assert find_wheel(pinned(), [tmp_path / "simple"], "3.11") is None
+    assert path_of(pinned(), [tmp_path / "simple"], "3.11") is None
 
 
 def test_of_several_that_fit_the_one_that_pip_prefers_is_taken(tmp_path: Path) -> None:
@@ -80,13 +86,13 @@ def test_of_several_that_fit_the_one_that_pip_prefers_is_taken(tmp_path: Path) -
     )
     paths = [wheel(tmp_path, f"torch-2.10.0-{tags}.whl") for tags in best_first]
     for path in paths:
-        assert find_wheel(pinned(), [tmp_path], "3.11") == path
+        assert path_of(pinned(), [tmp_path], "3.11") == path
         path.unlink()
 
 
 def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
     paths = [wheel(tmp_path / name) for name in ("a", "b")]
-    assert find_wheel(pinned(), [tmp_path / "none", tmp_path / "a", tmp_path / "b"], "3.11") == paths[0]
+    assert path_of(pinned(), [tmp_path / "none", tmp_path / "a", tmp_path / "b"], "3.11") == paths[0]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
 )
 def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_path: Path) -> None:
     path = wheel(tmp_path, f"torch-2.10.0-{tags}.whl")
-    assert find_wheel(pinned(), [tmp_path], python) == path
+    assert path_of(pinned(), [tmp_path], python) == path
 
 
 @pytest.mark.parametrize(
@@ -132,18 +138,18 @@ def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_p
 )
 def test_a_wheel_for_anything_else_does_not(name: str, tmp_path: Path) -> None:
     wheel(tmp_path, name)
-    assert find_wheel(pinned(), [tmp_path], "3.11") is None
+    assert path_of(pinned(), [tmp_path], "3.11") is None
 
 
 def test_a_wheel_with_another_hash_does_not_fit(tmp_path: Path) -> None:
     wheel(tmp_path, content="tampered with")
-    assert find_wheel(pinned(), [tmp_path], "3.11") is None
+    assert path_of(pinned(), [tmp_path], "3.11") is None
 
 
 @pytest.mark.parametrize("name", ["typing_extensions", "Typing.Extensions"])
 def test_names_are_compared_as_python_does(name: str, tmp_path: Path) -> None:
     path = wheel(tmp_path, f"{name}-4.16.0-py3-none-any.whl")
-    assert find_wheel(pinned(name="typing-extensions", version="4.16.0"), [tmp_path], "3.11") == path
+    assert path_of(pinned(name="typing-extensions", version="4.16.0"), [tmp_path], "3.11") == path
 
 
 def layers(content: str = "a wheel") -> dict[str, tuple[Pin, ...]]:
@@ -165,6 +171,15 @@ def test_the_same_wheels_give_the_same_folder_and_others_another(tmp_path: Path)
     third = stage_wheels(layers(), [tmp_path / "host"], "3.11", tmp_path / "state")
     assert first == second
     assert third not in (None, first)
+
+
+def test_a_wheel_that_was_replaced_by_one_of_its_name_is_the_new_one(tmp_path: Path) -> None:
+    for content in ("a wheel", "b wheel"):
+        (tmp_path / "host").mkdir(exist_ok=True)
+        wheel(tmp_path / "new", content=content).replace(tmp_path / "host" / NAME)
+        folder = stage_wheels({"torch": [pinned(content)]}, [tmp_path / "host"], "3.11", tmp_path / "state")
+        assert folder
+        assert (folder / "torch" / NAME).read_text() == content
 
 
 def test_a_host_without_them_has_no_folder(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 import os
 import select
+import shutil
 import stat
 import threading
 from pathlib import Path
 
 import pytest
 
-from torchbake.core.files import freed_by, linked, replacing, write_text
+from torchbake.core.files import freed_by, linked, remove_folder, replacing, write_text
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
@@ -129,6 +130,25 @@ def test_a_link_is_the_same_file_whatever_had_its_name(tmp_path: Path) -> None:
         linked(source, target)
         assert target.samefile(source)
     assert source.read_bytes() == b"new"
+
+
+def test_a_removal_that_is_interrupted_leaves_nothing_under_the_name_and_the_next_one_removes_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "stand-ins"
+    write_text(folder / "one/file", "text")
+
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove_folder(folder)
+    assert not folder.exists()
+    assert [*tmp_path.rglob("file")] != []
+    remove_folder(folder)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
