@@ -32,7 +32,7 @@ _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTI
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An image to test: a name for people, its reference, its row (empty: none) and both digests.
+    """An image to test: a name for people, its reference, its row (empty: none), and the digests of a verdict.
 
     ``waivers`` are checks that may fail, with the reasons. ``origin`` is the image of ours that it is FROM, if any.
     """
@@ -42,6 +42,7 @@ class Target:
     row: str
     digest: str
     suite: str
+    promise: str = ""
     waivers: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
 
@@ -101,6 +102,7 @@ class Suite:
             id=target.row,
             digest=target.digest,
             suite=target.suite,
+            promise=target.promise,
             gpu=self._options.gpu,
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 2),

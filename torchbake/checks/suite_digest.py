@@ -27,6 +27,11 @@ def suite_digest(project: Project, spec: Spec | None, options: Iterable[str], *,
     return digest((*suite_files(toolkit), *_promises(project, spec), *options))
 
 
+def promise_digest(project: Project, spec: Spec) -> str:
+    """``sha256:…`` over what the matrix promises of an image, its waivers too: what a verdict was asked about."""
+    return digest(_promises(project, spec))
+
+
 def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     if spec is None:
         return

@@ -68,8 +68,8 @@ class Verdict(BaseModel):
     """All checks of one image, made by one suite.
 
     ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none), ``digest`` the image's in
-    the engine. ``suite`` is the digest of everything else that decides the outcome, ``gpu`` the mode of the GPU
-    checks. ``started`` is UTC in ISO 8601.
+    the engine. ``suite`` is the digest of everything else that decides the outcome, ``promise`` that of what the matrix
+    promises alone (empty: nothing), ``gpu`` the mode of the GPU checks. ``started`` is UTC in ISO 8601.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -78,6 +78,7 @@ class Verdict(BaseModel):
     id: str
     digest: str
     suite: str
+    promise: str = ""
     gpu: str
     started: str
     seconds: float

@@ -3,19 +3,26 @@
 from collections.abc import Mapping
 
 from torchbake.build.plan import ref_of
+from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
+from torchbake.checks.suite_digest import promise_digest
 from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.commands._selection import lock_of
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError
+from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
 from torchbake.release.record import Judgement
+from torchbake.ui import console
 
 
 def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
-    """Raises CheckError unless the image was tested as it is, and passed or was waived; LockError for a bad lock."""
+    """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
+
+    Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
+    """
     lock_of(project, spec)
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))
@@ -24,6 +31,11 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
     if verdict is None or verdict.digest != image.digest:
         raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
+    if old := _preparation(project).why_old(spec, image):
+        raise CheckError(f"{spec.id} is out of date: {old}.", hint=f"nox -s build test -- {spec.id}")
+    if verdict.promise != promise_digest(project, spec):
+        reason = "the matrix promises something else of it, or waives other checks, than when it was tested"
+        raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
     failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
@@ -35,6 +47,10 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     return Candidate(
         id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
     )
+
+
+def _preparation(project: Project) -> Preparation:
+    return Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
 
 
 def _judgement(verdict: Verdict) -> Judgement:

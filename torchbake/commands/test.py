@@ -10,7 +10,7 @@ from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
 from torchbake.checks.reports import Reports, Tested, absent, as_json
 from torchbake.checks.smoke_run import Session
-from torchbake.checks.suite_digest import CHECKS, suite_digest
+from torchbake.checks.suite_digest import CHECKS, promise_digest, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
@@ -148,6 +148,7 @@ class Tester:
             digest=image.digest,
             waivers=self.waivers(case),
             suite=suite_digest(self.project, case.judged_by, self._decisive(case)),
+            promise=promise_digest(self.project, case.judged_by) if case.judged_by else "",
             origin=case.origin.ref if case.origin else "",
         )
 

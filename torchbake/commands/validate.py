@@ -86,6 +86,8 @@ def run(args: Arguments) -> int:
     with interruptible():
         subjects = _subjects(args, session, verifier)
         engine, reason = _engine(args)
+        if args.suite and engine is None:
+            raise EngineError(f"--suite runs the checks in an engine: {reason}", hint="nox -s setup")
         looker = _looker(args, engine, session) if engine else Idle(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
         results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(

@@ -233,8 +233,10 @@ class Registry:
             asked.add(path)
             request = Request(method="GET", path=path, good=(200, 404), most=_LARGEST_LIST)
             answer = self._transport.send(request, self._pull)
-            if answer.status == 404:
+            if answer.status == 404 and len(asked) == 1:
                 return ()
+            if answer.status == 404:
+                raise UnsoundError(f"{self.repository}: a page of its tags is not there: {path[:200]}")
             tags.update(_tags_in(answer, self.repository))
             path = _next(answer, self.repository)
             if not path:

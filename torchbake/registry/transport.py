@@ -36,6 +36,11 @@ class StatusError(RegistryError):
         super().__init__(message, hint=hint)
         self.status, self.codes = status, codes
 
+    @property
+    def passing(self) -> bool:
+        """Whether it may say something else another time."""
+        return self.status in _AGAIN
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:

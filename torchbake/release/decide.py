@@ -27,15 +27,21 @@ class Rank:
 
 
 def rank_of(labels: Mapping[str, str]) -> Rank | None:
-    """From an image's labels: torch, then CUDA, then cuDNN; an init image's own version. None: not one of ours."""
-    release = labels.get(VERSION_LABEL, "")
+    """From an image's labels: torch, then CUDA, then cuDNN; an init image's own version. None: not one of ours.
+
+    As precise as a matrix is, which ranks its images likewise: torch without what a wheel adds to it (`+cu126`), CUDA
+    to the minor version, cuDNN to the major.
+    """
     if ID not in labels:
         return None
     texts = [labels.get(f"{LABEL}.{part}", "0") for part in ("torch", "cuda", "cudnn")]
     try:
-        return Rank(versions=tuple(map(Version, texts if f"{LABEL}.torch" in labels else [release])))
+        if f"{LABEL}.torch" not in labels:
+            return Rank(versions=(Version(labels.get(VERSION_LABEL, "")),))
+        torch, cuda, cudnn = map(Version, texts)
     except ValueError:  # no version, or one of more digits than Python reads
         return None
+    return Rank(versions=(Version(torch.public), Version(f"{cuda.major}.{cuda.minor}"), Version(f"{cudnn.major}")))
 
 
 @dataclass(frozen=True, kw_only=True)

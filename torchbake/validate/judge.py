@@ -145,7 +145,8 @@ class _Judging:
         yield check("provenance", stop or wrong_provenance(where, revision, again))
 
     def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
-        stop = stop or (None if revision else _STRANGER)
+        # Where no release can be known, at least what the tag holds must be signed.
+        stop = stop or (None if revision or self.shelf.list_problem else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
         again = self._publish if newest else ""
         return check("signature", stop or unsigned(self.signatures, self.shelf.repository, parts, again))

@@ -65,8 +65,9 @@ def signed_parts(revision: Revision) -> dict[str, str]:
 
 
 def signed_digests(shelf: Shelf) -> tuple[str, ...]:
-    """All that must be signed of an image, each digest once."""
-    return tuple(dict.fromkeys(digest for one in shelf.revisions for digest in signed_parts(one).values()))
+    """All that must be signed of an image, each digest once; where no revision can be known, what its tags hold."""
+    held = [one.digest for one in shelf.tags.values() if one.digest] if shelf.list_problem else []
+    return tuple(dict.fromkeys([*held, *(part for one in shelf.revisions for part in signed_parts(one).values())]))
 
 
 def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], again: str = "") -> Problem | None:

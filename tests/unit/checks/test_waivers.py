@@ -14,7 +14,7 @@ from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown
 from torchbake.checks.pytest_run import SUITE_CHECK, Ended, Options, Suite, Target
 from torchbake.checks.reports import Reports, Tested, as_json, summary
-from torchbake.checks.suite_digest import suite_digest
+from torchbake.checks.suite_digest import promise_digest, suite_digest
 from torchbake.checks.tables import show_checks, show_run
 from torchbake.checks.verdict import Outcome, Verdict, outcome_of, tally
 from torchbake.checks.waivers import idle, parse_waivers, waive
@@ -117,15 +117,24 @@ def test_other_waivers_are_another_suite(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
+def test_another_waiver_of_the_matrix_is_another_promise(tmp_path: Path) -> None:
+    def promised(text: str) -> str:
+        (tmp_path / "matrix.yaml").write_text(text)
+        project = load_project(tmp_path / "matrix.yaml")
+        return promise_digest(project, next(spec for spec in project.expansion.specs if spec.id == CPU))
+
+    row = edited("  runtime: {}\n", "  runtime: {waive: {process.size: it is so}}\n")
+    assert promised(SMALL) != promised(row)
+
+
 def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "matrix.yaml").write_text(SMALL)
     project = load_project(tmp_path / "matrix.yaml")
     spec = next(spec for spec in project.expansion.specs if spec.id == INIT)
     image = Image(digest="sha256:" + "1" * 64, tags=(), labels={}, size_bytes=1)
     images = {ref_of(spec, project.tags[INIT]): image}
-    Reports(folder=tmp_path / "reports").keep(
-        INIT, waived().model_copy(update={"digest": image.digest}), {}, partial=False
-    )
+    said = {"digest": image.digest, "promise": promise_digest(project, spec)}
+    Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
     candidate = candidate_of(project, spec, images, {})
     assert candidate.waived == WHY
     assert candidate.verdict

@@ -98,6 +98,19 @@ def test_versions_are_no_decimal_numbers() -> None:
     assert (moves, held_back) == ((), {"cuda12": "a is newer"})
 
 
+@pytest.mark.parametrize(
+    ("other", "ours"),
+    [
+        ({"torch": "2.14.1+cu126", "cuda": "12.6.77"}, {"torch": "2.14.1", "cuda": "13.0.1"}),
+        ({"cuda": "12.6.85"}, {"cuda": "12.6.77"}),  # of one minor version a matrix has no newer one
+    ],
+)
+def test_what_a_wheel_adds_to_its_version_makes_no_image_newer(other: dict[str, str], ours: dict[str, str]) -> None:
+    theirs = Held(digest="a", labels=labels("a", **other))
+    moves, held_back = moves_to("b", labels("b", **ours), {"latest": theirs})
+    assert ([move.tag for move in moves], held_back) == (["latest"], {})
+
+
 def test_a_tag_of_somebody_else_is_left_alone() -> None:
     moves, held_back = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
     assert moves == ()

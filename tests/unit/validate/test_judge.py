@@ -23,9 +23,10 @@ from torchbake.registry.transport import StatusError, Transport
 from torchbake.release.record import Record
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import disagreements, most_exact, parse_expected
-from torchbake.validate.facts import Image, Piece, Revision, Served, Shelf
+from torchbake.validate.facts import Image, Piece, Revision, Served, Shelf, Signatures
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
+from torchbake.validate.judge_attestations import signed_digests
 from torchbake.validate.pull import Idle, Question, judge_release, not_run
 
 SPEC = image()
@@ -185,6 +186,10 @@ def test_a_registry_that_lists_no_tags_is_judged_by_the_own_tag() -> None:
     assert failures(found).keys() == {"latest"}
     own = outcomes(judge(PROMISE, found, {})[SPEC.id], Outcome.NOT_RUN)
     assert own["rolling"].endswith("it refuses")
+    assert {*signed_digests(found)} == {one.digest for one in tags.values()}
+    unsigned = Signatures(problems={digest: Problem(reason="nobody signed it") for digest in signed_digests(found)})
+    signed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judge(PROMISE, found, {}, (), unsigned).items()}
+    assert all("nobody signed it" in checks["signature"] for checks in signed.values())
 
 
 def test_without_a_release_there_is_nowhere_to_point_at() -> None:
@@ -325,9 +330,9 @@ def test_a_problem_of_its_own_comes_before_the_reason_of_all() -> None:
 class Fake(Registry):
     """A registry of manifests and blobs in memory; a tag in ``silent`` gets no answer."""
 
-    def __init__(self, *, silent: tuple[str, ...] = (), listed: bool = True) -> None:
+    def __init__(self, *, silent: tuple[str, ...] = (), refuses: int = 0) -> None:
         super().__init__(Transport("h"), Repository(host="h", path="acme/pytorch"))
-        self.silent, self.listed = silent, listed
+        self.silent, self.refuses = silent, refuses
         self.manifests: dict[str, Manifest] = {}
         self.blobs: dict[str, bytes] = {}
         self.asked: list[str] = []
@@ -344,8 +349,8 @@ class Fake(Registry):
         return manifest
 
     def tags(self) -> tuple[str, ...]:
-        if not self.listed:
-            raise StatusError("it refuses to list", status=403)
+        if self.refuses:
+            raise StatusError("it refuses to list", status=self.refuses)
         return tuple(sorted(tag for tag in self.manifests if not tag.startswith("sha256:")))
 
     def digest(self, tag: str) -> str | None:
@@ -382,11 +387,19 @@ def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
 
 
 def test_a_survey_of_a_registry_that_lists_no_tags() -> None:
-    registry = Fake(listed=False)
+    registry = Fake(refuses=403)
     registry.add("a", CONFIG)
     found = Survey(registry).shelf(("a",))
     assert (reason_of(found.list_problem), found.revisions) == ("it refuses to list", ())
     assert found.tags["a"].image
+
+
+@pytest.mark.parametrize("status", [429, 500, 504])
+def test_a_registry_that_lists_no_tags_for_now_says_nothing_of_any(status: int) -> None:
+    registry = Fake(refuses=status)
+    registry.add("a", CONFIG)
+    found = Survey(registry).shelf(("a",))
+    assert reason_of(found.tags["a"].answer_problem) == "it refuses to list"
 
 
 def test_a_revision_is_known_by_its_record_when_it_is_gone() -> None:

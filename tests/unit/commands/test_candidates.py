@@ -1,0 +1,57 @@
+"""What may be released: what was tested as it is, and is what would be built today."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.builds import BASE, INIT, preparation_of, small_project, spec_of
+from tests.unit.checks.test_verdict import check, verdict
+from torchbake.build.plan import ref_of
+from torchbake.checks.reports import Reports
+from torchbake.checks.suite_digest import promise_digest
+from torchbake.commands._candidates import candidate_of
+from torchbake.core.files import write_text
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError
+from torchbake.matrix.project import Project
+from torchbake.oci.labels import INPUTS
+
+DIGEST = f"sha256:{'1' * 64}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = small_project(tmp_path)
+    write_text(project.state / f"bases/{BASE.name}.json", json.dumps(BASE.__dict__))
+    return project
+
+
+def release(project: Project, *, inputs: str = "", promise: str = "") -> str:
+    """The digest that may be released of an image of these inputs, tested for this promise; else today's."""
+    spec = spec_of(project, INIT)
+    labels = {INPUTS: inputs or preparation_of(project).job(spec, BASE).inputs}
+    images = {ref_of(spec, project.tags[INIT]): Image(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
+    said = {"digest": DIGEST, "promise": promise or promise_digest(project, spec)}
+    reports = Reports(folder=project.root / "reports")
+    reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
+    return candidate_of(project, spec, images, {}).digest
+
+
+def test_what_is_up_to_date_and_was_tested_may_be_released(project: Project) -> None:
+    assert release(project) == DIGEST
+
+
+def test_an_image_of_other_files_than_todays_may_not(project: Project) -> None:
+    with pytest.raises(CheckError, match="is out of date: its inputs changed"):
+        release(project, inputs="sha256:old")
+
+
+def test_whether_it_is_of_a_base_that_was_never_here_nobody_can_tell(project: Project) -> None:
+    (project.state / f"bases/{BASE.name}.json").unlink()
+    assert release(project, inputs="sha256:old") == DIGEST
+
+
+def test_a_verdict_on_another_promise_does_not_count(project: Project) -> None:
+    with pytest.raises(CheckError, match="the matrix promises something else of it, or waives other checks"):
+        release(project, promise="sha256:old")
