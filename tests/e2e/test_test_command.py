@@ -47,7 +47,7 @@ from pathlib import Path
 RESULTS = []
 
 def pytest_addoption(parser):
-    for name in ("image", "row", "derived", "gpu", "nodes", "nproc", "results", "matrix"):
+    for name in ("image", "digest", "row", "derived", "gpu", "nodes", "nproc", "results", "matrix"):
         parser.addoption(f"--{name}")
     for name in ("only", "skip"):
         parser.addoption(f"--{name}", action="append")
@@ -164,6 +164,16 @@ def test_what_did_not_run_is_shown_apart_and_its_reason_once(tested: Callable[..
     assert done.stdout.count("no GPU") == 1
     assert "fake.open, fake.too" in done.stdout
     assert f"✓ {INIT}: passed" in done.stderr
+
+
+def test_a_tag_that_became_another_image_meanwhile_is_not_judged(engine: docker.DockerClient, matrix: Path) -> None:
+    words = ["-m", "pytest", "tests/images", "--image", REF, "--matrix", str(matrix), "-p", "no:cacheprovider"]
+    was = f"sha256:{'0' * 64}"
+    done = subprocess.run(
+        [sys.executable, *words, "--digest", was], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    assert f"{REF} was {was}, and is {engine.images.get(REF).id} by now. Test it again." in done.stdout + done.stderr
 
 
 def test_a_failed_check_fails_the_image_and_is_tested_again(tested: Callable[..., Completed], matrix: Path) -> None:

@@ -39,6 +39,7 @@ class _Client(docker.DockerClient):
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("image checks")
     group.addoption("--image", metavar="REF", help="the image to check, which the engine must have")
+    group.addoption("--digest", metavar="DIGEST", help="what that must be in the engine: a tag may have moved")
     group.addoption("--row", metavar="ID", help="its row in the matrix (default: what its label says)")
     group.addoption("--derived", metavar="REF", help="the image of ours that it is FROM: what it adds is its own")
     group.addoption("--matrix", metavar="FILE", type=Path, default=TOOLKIT / "matrix.yaml", help="the matrix")
@@ -75,7 +76,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     try:
         client = _Client.from_env(timeout=120)
         option = config.option
-        subject = find_subject(client, option.image, option.row, option.matrix, origin=option.derived)
+        subject = find_subject(
+            client, option.image, option.row, option.matrix, origin=option.derived, digest=option.digest
+        )
     except DockerException as error:
         pytest.exit(f"no container engine answers: {error}. Start it, or run: nox -s setup", returncode=4)
     except NoSubjectError as error:

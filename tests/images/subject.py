@@ -116,13 +116,24 @@ class Subject:
 
 
 def find_subject(
-    client: docker.DockerClient, ref: str, row: str | None, matrix: Path, *, origin: str | None = None
+    client: docker.DockerClient,
+    ref: str,
+    row: str | None,
+    matrix: Path,
+    *,
+    origin: str | None = None,
+    digest: str | None = None,
 ) -> Subject:
-    """The image, with the row that ``row`` names, else the one that its label names. Raises NoSubjectError."""
+    """The image, with the row that ``row`` names, else the one that its label names.
+
+    Raises NoSubjectError, also where the image is another than that of ``digest``.
+    """
     try:
         image = client.images.get(ref)
     except ImageNotFound:
         raise NoSubjectError(f"{ref}: no such image in the engine. Build it (nox -s build), or pull it.") from None
+    if digest and image.id != digest:
+        raise NoSubjectError(f"{ref} was {digest}, and is {image.id} by now. Test it again.")
     labels = image.attrs["Config"].get("Labels") or {}
     name = row or labels.get(f"{LABEL}.id", "")
     found = _find_row(name, matrix)

@@ -114,7 +114,11 @@ class Suite:
         options = self._options
         command = [sys.executable, "-m", "pytest", str(self._folder), "-v", "--color=no", "-p", "no:cacheprovider"]
         command += ["--image", target.ref, "--gpu", options.gpu, "--results", str(results), *self._extra]
-        said = {"row": target.row, "derived": target.origin, "nodes": options.nodes, "nproc": options.nproc}
+        digest = "" if "@" in target.ref else target.digest  # a tag may be another image's by now
+        said = {
+            "digest": digest, "row": target.row, "derived": target.origin, "nodes": options.nodes,
+            "nproc": options.nproc,
+        }  # fmt: skip
         for name, value in said.items():
             command += [f"--{name}", str(value)] if value else []
         for name, globs in (("--only", options.only), ("--skip", options.skip)):

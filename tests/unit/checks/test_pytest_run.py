@@ -182,7 +182,7 @@ def test_a_suite_is_asked_for_what_the_options_say_and_inherits_none_of_pytests(
     words = " ".join(process.command)
     assert "--nodes 3 --nproc 4 --only files.* --only x --skip y" in words
     assert "--gpu require" in words
-    assert "--row a" in words
+    assert "--digest sha256:a --row a" in words
     assert "PYTEST_ADDOPTS" not in process.env
     assert process.env["HTTPS_PROXY"] == "http://proxy"
 
