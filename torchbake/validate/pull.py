@@ -94,7 +94,7 @@ class InEngine:
 
     def look_into(self, question: Question, look: Look) -> Inside:
         if question.problem:
-            return not_run(question.problem.reason)
+            return not_run(question.problem.reason, suite=self.suite is not None)
         name = f"{question.repository}@{question.digest}"
         with self._locks.setdefault(name, threading.Lock()), self._left_as_it_was(question, name):
             started = time.monotonic()
@@ -102,7 +102,7 @@ class InEngine:
             seconds = round(time.monotonic() - started, 2)
             pulled = CheckResult.of(PULL, problem, seconds=seconds)
             if problem:
-                return pulled, *not_run("it could not be pulled")[1:]
+                return pulled, *not_run("it could not be pulled", suite=self.suite is not None)[1:]
             look("versions inside")
             return pulled, self._versions(name, question, look), *self._tested(name, question, look)
 
@@ -189,8 +189,10 @@ def judge_release(ended: Ended, release: str) -> CheckResult:
     return CheckResult.of(VERSIONS, problem, seconds=ended.seconds)
 
 
-def not_run(reason: str) -> Inside:
-    return tuple(CheckResult(id=name, outcome=Outcome.NOT_RUN, reason=reason) for name in (PULL, VERSIONS))
+def not_run(reason: str, *, suite: bool = False) -> Inside:
+    """All that is found by looking inside, none of which was looked for; the ``suite`` too, where it was asked for."""
+    names = (PULL, VERSIONS, SUITE) if suite else (PULL, VERSIONS)
+    return tuple(CheckResult(id=name, outcome=Outcome.NOT_RUN, reason=reason) for name in names)
 
 
 class _Progress:
