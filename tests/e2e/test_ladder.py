@@ -85,8 +85,9 @@ def _fault_time(job: Job) -> float:
     pytest.fail("no rank met its fault:\n" + _words(job.containers[0]))
 
 
+LOADED = 20  # seconds more, on a machine with much else to do
 FAULTS = [
-    # fault, exit code, what the cause must say, seconds at most
+    # fault, exit code, what the cause must say, seconds at most on a machine that has nothing else to do
     ("raise", 1, "rank 3 (node 1, local rank 1): exit code 1", 10),
     ("exit", 7, "rank 3 (node 1, local rank 1): exit code 7", 10),
     ("kill", 137, "rank 3 (node 1, local rank 1): ended by SIGKILL", 10),
@@ -111,7 +112,7 @@ def test_a_rank_that_fails_ends_the_whole_job(
     if fault == "raise":
         for container in job.containers:
             assert _words(container).splitlines()[-1].endswith("ValueError: the loss is not a number")
-    assert seconds < most
+    assert seconds < most + LOADED
 
 
 def test_one_process_a_node_ends_as_fast(job: Job, ladder: Callable[..., None]) -> None:
@@ -120,7 +121,7 @@ def test_one_process_a_node_ends_as_fast(job: Job, ladder: Callable[..., None]) 
     assert codes == [137] * NODES
     seconds = _last_end(job) - _fault_time(job)
     ladder("a rank: kill, one process a node", seconds, codes, _cause(job.containers[0]))
-    assert seconds < 10
+    assert seconds < 10 + LOADED
 
 
 def test_a_late_master_is_waited_for(job: Job, ladder: Callable[..., None]) -> None:
@@ -140,7 +141,7 @@ def test_a_name_that_never_resolves(job: Job, ladder: Callable[..., None]) -> No
     ladder("the master's name never resolves", seconds, codes, _cause(job.containers[0]))
     assert codes == [Code.NO_NAME]
     assert "no-such-node did not resolve" in _words(job.containers[0])
-    assert seconds < RENDEZVOUS_TIMEOUT + 10
+    assert seconds < RENDEZVOUS_TIMEOUT + 10 + LOADED
 
 
 def test_a_port_that_is_closed(job: Job, ladder: Callable[..., None]) -> None:
@@ -151,7 +152,7 @@ def test_a_port_that_is_closed(job: Job, ladder: Callable[..., None]) -> None:
     ladder("the master's port is closed", seconds, codes, _cause(job.containers[0]))
     assert codes == [Code.NO_PORT], _words(job.containers[0])
     assert "port 1 did not answer" in _words(job.containers[0])
-    assert seconds < RENDEZVOUS_TIMEOUT + 10
+    assert seconds < RENDEZVOUS_TIMEOUT + 10 + LOADED
 
 
 def test_a_wrong_world_size(job: Job, ladder: Callable[..., None]) -> None:
@@ -164,7 +165,7 @@ def test_a_wrong_world_size(job: Job, ladder: Callable[..., None]) -> None:
     assert codes == [Code.DISAGREE] * NODES
     for container in job.containers:
         assert "NNODES is 4 on node 2 and 3 on node 0" in _words(container)
-    assert seconds < 10
+    assert seconds < 10 + LOADED
 
 
 def test_a_node_that_never_comes(job: Job, ladder: Callable[..., None]) -> None:
@@ -175,7 +176,7 @@ def test_a_node_that_never_comes(job: Job, ladder: Callable[..., None]) -> None:
     ladder("a node never comes", seconds, codes, _cause(job.containers[0]))
     assert codes == [Code.NODES_MISSING] * 2
     assert "node 2 of 3 did not come" in _words(job.containers[1])
-    assert seconds < RENDEZVOUS_TIMEOUT + 10
+    assert seconds < RENDEZVOUS_TIMEOUT + 10 + LOADED
 
 
 def _wait_until_up(job: Job) -> None:
@@ -195,7 +196,7 @@ def test_sigterm_reaches_every_rank(job: Job, ladder: Callable[..., None], victi
     seconds = _last_end(job) - began
     ladder(f"SIGTERM to the {'worker' if victim else 'master'}", seconds, codes, _cause(job.containers[0]))
     assert codes == [143] * NODES, _words(job.containers[0])
-    assert seconds < 10
+    assert seconds < 10 + LOADED
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
@@ -211,7 +212,7 @@ def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -
         ladder(f"a container: {how}", seconds, codes, _cause(job.containers[0]))
         assert codes == [Code.NODE_LOST] * 2, _words(job.containers[0])
         assert "node 1 is gone" in _words(job.containers[1])
-        assert seconds < (10 if how == "kill" else 25)
+        assert seconds < (10 if how == "kill" else 25) + LOADED
     finally:
         gone.remove(force=True, v=True)
 
