@@ -276,9 +276,8 @@ def _environment() -> dict[str, str]:
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
     """Raise BuildError unless a layer holds bytecode of these modules alone; some may have syntax errors."""
     compiled = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
-    sources = [
-        path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in compiled
-    ]  # __pycache__/NAME.TAG.pyc
+    # __pycache__/NAME.TAG.pyc
+    sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in compiled]
     others = sorted(str(source) for source in sources if not (modules / source).is_file())
     if others or (not sources and modules.is_dir()):
         raise BuildError(f"the bytecode of {pin.name} is not its own: {', '.join(others[:3]) or 'there is none'}")

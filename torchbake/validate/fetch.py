@@ -34,9 +34,8 @@ class Survey:
             listed, problem = self._registry.tags(), None
         except RegistryError as error:
             listed, problem = (), problem_of(error)
-            if getattr(
-                error, "passing", True
-            ):  # it does not answer for now: without its list nobody knows what was released
+            # It does not answer for now, and without its list nobody knows what was released.
+            if getattr(error, "passing", True):
                 silent = {tag: Served(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
