@@ -26,6 +26,7 @@ _NAMESPACE = "moby"  # of all that dockerd keeps in containerd
 _SOCKET = "/containerd.sock"
 _SOCKETS = Path("/proc/net/unix")
 _LIMIT = 600  # seconds, of one question; to hash a large blob takes some
+_TRIES = 5  # to take in a blob and hold it, while others remove images
 _KEPT = "containerd.io/gc.root"  # `ctr` puts it on what it makes; it stays until that is taken away
 _STANDS_ON = f"containerd.io/gc.ref.snapshot.{_OVERLAY}"  # of a config, to the snapshot of all its layers
 
@@ -48,6 +49,17 @@ class Containerd:
         two names is one: who has it must not write into it.
         Source: https://github.com/containerd/containerd/blob/main/plugins/content/local/store.go
         """
+        for tries_left in reversed(range(_TRIES)):
+            self._ingest(path, blob)
+            try:
+                self._ask("content", "label", blob.digest, f"{_KEPT}=until-an-image-has-it")
+                return
+            except EngineError:  # it was collected before it was held: somebody removed an image just then
+                if not tries_left:
+                    raise
+
+    def _ingest(self, path: Path, blob: Blob) -> None:
+        """Take in a file as a blob that nothing holds yet."""
         name = f"torchbake-{uuid.uuid4().hex}"
         words = ("content", "ingest", "--expected-digest", blob.digest, "--expected-size", str(blob.size), name)
         with contextlib.suppress(EngineError):  # that there is less than it expects
@@ -63,7 +75,6 @@ class Containerd:
                     (place / "data").unlink()
                     (place / "data").touch()
                 raise
-        self._ask("content", "label", blob.digest, f"{_KEPT}=until-an-image-has-it")
 
     def let_go_blob(self, digest: str) -> None:
         """Leave a blob to the images that name it."""

@@ -113,9 +113,11 @@ class Handover:
         held: list[_Held] = []
         diff_ids = _diff_ids(layout, manifest)
         names = chain_ids(diff_ids)
-        with self._putting, _unless_refused():
-            self._put_packed(begun, layout, manifest, held)
-            self._put_unpacked(begun, dict(zip(names, diff_ids, strict=True)), held)
+        with self._putting:
+            with _unless_refused():
+                self._put_packed(begun, layout, manifest, held)
+            with _unless_refused():
+                self._put_unpacked(begun, dict(zip(names, diff_ids, strict=True)), held)
         try:
             yield
         finally:
