@@ -167,11 +167,8 @@ def upper_file(engine: docker.DockerClient, digest: str, name: str) -> tuple[tar
 def test_a_layer_on_other_lower_ones_has_the_same_files_there_too(
     tmp_path: Path, handover: Handover, engine: docker.DockerClient, name: str
 ) -> None:
-    made, other, ours = (
-        image(tmp_path / "one", handover, name),
-        image(tmp_path / "other", handover, f"{name}-other"),
-        handover.trees(),
-    )
+    made, ours = image(tmp_path / "one", handover, name), handover.trees()
+    other = image(tmp_path / "other", handover, f"{name}-other")
     layout = Layout(folder=tmp_path / "both")
     shutil.copytree(made.layout.folder, layout.folder)
     shutil.copytree(other.layout.folder, layout.folder, dirs_exist_ok=True)

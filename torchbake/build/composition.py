@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from threading import Event
 from typing import Protocol
 
 from torchbake.build.bakefile import Job
@@ -77,7 +76,7 @@ class Composition:
         if host is None or work is None:
             return self._finished(job, export, self._exported(job, export, building), LayerStore(folder=export), {})
         ahead = export.with_name(f"{export.name}-ahead")
-        handed = host.urgent.submit(self._hand_over, work, host.store, ahead, host.stopping)
+        handed = host.urgent.submit(self._hand_over, work, host, ahead)
         outcome = self._exported(work.job, export, building)
         if not outcome.ok:
             return outcome
@@ -90,7 +89,7 @@ class Composition:
         self.lend(export)
         return building.image(job)
 
-    def _hand_over(self, work: HostWork, store: LayerStore, folder: Path, stopping: Event) -> None:
+    def _hand_over(self, work: HostWork, host: HostLayers, folder: Path) -> None:
         """Give an engine what is packed here, from the lowest layer up and as soon as it is there.
 
         Each time as an image of its own, since it unpacks one layer after the other. A failure is the business of who
@@ -104,9 +103,9 @@ class Composition:
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
             for lower, new in _steps(wheels):
-                if stopping.is_set():
+                if host.stopping.is_set():
                     return
-                _link(packed_layers(new), store, layout)
+                _link(packed_layers(new), host.store, layout)
                 self.ahead(layout, _lowest(layout, packed_layers(lower)))
 
     def _finished(

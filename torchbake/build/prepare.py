@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from torchbake.build.bakefile import Job
 from torchbake.build.base_image import Base, find_base
@@ -35,6 +36,11 @@ class Preparation:
     locked: bool
     dry_run: bool
     say: Callable[[str], None]
+
+    @classmethod
+    def to_ask(cls, project: Project, say: Callable[[str], None]) -> Self:
+        """What tells how images would be built today, and writes nothing."""
+        return cls(project=project, pip=PipConfig(), locked=True, dry_run=True, say=say)
 
     def images(self, specs: Sequence[Spec], bases: Mapping[str, Base | TorchbakeError]) -> list[Prepared]:
         """Each image with its job, or with why it has none: that ends this image, not the others. Bases are by name."""

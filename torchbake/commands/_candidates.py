@@ -10,19 +10,19 @@ from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.commands._selection import lock_of
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError
-from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
 from torchbake.release.record import Judgement
-from torchbake.ui import console
 
 
-def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]) -> Candidate:
+def candidate_of(
+    preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]
+) -> Candidate:
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
 
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
     """
+    project = preparation.project
     lock_of(project, spec)
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))
@@ -31,7 +31,7 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
     if verdict is None or verdict.digest != image.digest:
         raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
-    if old := _preparation(project).why_old(spec, image):
+    if old := preparation.why_old(spec, image):
         raise CheckError(f"{spec.id} is out of date: {old}.", hint=f"nox -s build test -- {spec.id}")
     if verdict.promise != promise_digest(project, spec):
         reason = "the matrix promises something else of it, or waives other checks, than when it was tested"
@@ -47,10 +47,6 @@ def candidate_of(project: Project, spec: Spec, images: Mapping[str, Image], waiv
     return Candidate(
         id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
     )
-
-
-def _preparation(project: Project) -> Preparation:
-    return Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
 
 
 def _judgement(verdict: Verdict) -> Judgement:

@@ -10,7 +10,6 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.since import changed_below, files_of, read_earlier, read_now, told, why_changed
 from torchbake.commands._selection import lock_of
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
-from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
@@ -114,7 +113,7 @@ class DueQuestion:
 
     def _inputs(self, spec: Spec, digest: str) -> str:
         base = Base(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
-        preparation = Preparation(project=self.project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+        preparation = Preparation.to_ask(self.project, console.say)
         return preparation.job(spec, base).inputs
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:

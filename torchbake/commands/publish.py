@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from torchbake.build.plan import ref_of
+from torchbake.build.prepare import Preparation
 from torchbake.checks.waivers import parse_waivers
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._options import (
@@ -112,12 +113,12 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
-    publishers = _publishers(args, selection.specs, signer)
+    publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,
-            candidate=partial(candidate_of, project, spec, images, waivers),
+            candidate=partial(candidate_of, preparation, spec, images, waivers),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),

@@ -13,7 +13,6 @@ from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError
-from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.report.catalogue import make_catalogue
 from torchbake.report.collect import Inventory
 from torchbake.report.html import render_page
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Arguments) -> int:
     selectors = args.selectors or ("all",)
     project, selection = load_selection(args.matrix, selectors)
-    preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+    preparation = Preparation.to_ask(project, console.say)
     engine, problem = _engine()
     inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem)
     registries = {}

@@ -23,7 +23,6 @@ from torchbake.engine.client import Engine, connect
 from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, UsageError
-from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project, load_project, run_folder
 from torchbake.matrix.spec import Spec
 from torchbake.ui import console
@@ -236,7 +235,7 @@ def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
 
 def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
     """Say which images are not what their rows would build today; they are tested all the same."""
-    preparation = Preparation(project=project, pip=PipConfig(), locked=True, dry_run=True, say=console.say)
+    preparation = Preparation.to_ask(project, console.say)
     warnings = {}
     for case in cases:
         if case.remark:

@@ -44,10 +44,7 @@ class Containerd:
     def take_blob(self, path: Path, blob: Blob) -> None:
         """Take in a file as a blob, which containerd checks by its digest. It stays, until `let_go_blob`.
 
-        What comes by its socket it copies three times. It goes on where a file that it was writing ends, however that
-        came to be there: so the file gets a name in that place too, or is copied there, and nothing is sent. A file of
-        two names is one: who has it must not write into it.
-        Source: https://github.com/containerd/containerd/blob/main/plugins/content/local/store.go
+        A file of two names is one: who has it must not write into it.
         """
         for tries_left in reversed(range(_TRIES)):
             self._ingest(path, blob)
@@ -59,7 +56,12 @@ class Containerd:
                     raise
 
     def _ingest(self, path: Path, blob: Blob) -> None:
-        """Take in a file as a blob that nothing holds yet."""
+        """Take in a file as a blob that nothing holds yet.
+
+        What comes by its socket it copies three times. It goes on where a file that it was writing ends, however that
+        came to be there: so the file gets a name in that place too, or is copied there, and nothing is sent.
+        Source: https://github.com/containerd/containerd/blob/main/plugins/content/local/store.go
+        """
         name = f"torchbake-{uuid.uuid4().hex}"
         words = ("content", "ingest", "--expected-digest", blob.digest, "--expected-size", str(blob.size), name)
         with contextlib.suppress(EngineError):  # that there is less than it expects

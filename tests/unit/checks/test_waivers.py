@@ -10,6 +10,7 @@ import pytest
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, PASSED, check, verdict
 from tests.unit.conftest import SMALL, edited, expand_text
 from torchbake.build.plan import ref_of
+from torchbake.build.prepare import Preparation
 from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown
 from torchbake.checks.pytest_run import SUITE_CHECK, Ended, Options, Suite, Target
@@ -135,7 +136,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path) -> None
     images = {ref_of(spec, project.tags[INIT]): image}
     said = {"digest": image.digest, "promise": promise_digest(project, spec)}
     Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
-    candidate = candidate_of(project, spec, images, {})
+    candidate = candidate_of(Preparation.to_ask(project, print), spec, images, {})
     assert candidate.waived == WHY
     assert candidate.verdict
     assert candidate.verdict.counts["waived"] == 1

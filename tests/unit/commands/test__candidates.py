@@ -8,6 +8,7 @@ import pytest
 from tests.unit.builds import BASE, INIT, preparation_of, small_project, spec_of
 from tests.unit.checks.test_verdict import check, verdict
 from torchbake.build.plan import ref_of
+from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import promise_digest
 from torchbake.commands._candidates import candidate_of
@@ -35,7 +36,7 @@ def release(project: Project, *, inputs: str = "", promise: str = "") -> str:
     said = {"digest": DIGEST, "promise": promise or promise_digest(project, spec)}
     reports = Reports(folder=project.root / "reports")
     reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
-    return candidate_of(project, spec, images, {}).digest
+    return candidate_of(Preparation.to_ask(project, print), spec, images, {}).digest
 
 
 def test_what_is_up_to_date_and_was_tested_may_be_released(project: Project) -> None:
