@@ -13,6 +13,7 @@ from pathlib import Path
 import docker
 from docker.models.containers import Container
 
+from tests.e2e.owned import OURS
 from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.waiting import until
 
@@ -75,7 +76,7 @@ class Boxes:
         container = engine.containers.run(
             image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", 0)},
             network=network, networking_config={network: engine.api.create_endpoint_config(aliases=[name])},
-            shm_size="256m", name=f"{network}-{name}", labels={"torchbake-test": "box"},
+            shm_size="256m", name=f"{network}-{name}", labels=OURS,
         )  # fmt: skip
         box = Box(name=name, container=container, boxes=self)
         self.boxes.append(box)
@@ -107,7 +108,7 @@ Host {name}
 @contextmanager
 def new_boxes(engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]) -> Iterator[Boxes]:
     """Start boxes by name, on a network of their own; they are removed at the end."""
-    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
+    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
     with tempfile.TemporaryDirectory(prefix="boxes-") as folder:  # sockets of ssh want a short path
         boxes = Boxes(folder=Path(folder))
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", boxes.key], check=True)

@@ -20,6 +20,7 @@ from docker.models.volumes import Volume
 from tests.e2e.bare import Bare
 from tests.e2e.forked import run_forked
 from tests.e2e.once import once
+from tests.e2e.owned import OURS, remove_what_was_left
 from torchbake.engine.client import Engine
 from torchbake.matrix.project import load_project
 
@@ -62,6 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gone := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
         raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(gone)}")
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What a killed run left holds memory, and the subnet that a job of now wants."""
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly:
+        return
+    with contextlib.closing(docker.from_env()) as engine:
+        remove_what_was_left(engine)
 
 
 @pytest.hookimpl(trylast=True)
@@ -199,7 +208,7 @@ def port() -> int:
 @pytest.fixture
 def volume(engine: docker.DockerClient) -> Iterator[Volume]:
     """An empty one, which has a name: whose those without are nothing tells."""
-    made = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}")
+    made = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
     yield made
     made.remove(force=True)
 

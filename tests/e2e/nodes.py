@@ -13,6 +13,8 @@ import docker
 import requests
 from docker.models.containers import Container
 
+from tests.e2e.owned import OURS
+
 JOBS = Path(__file__).parent / "jobs"
 SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
 
@@ -43,7 +45,7 @@ class Job:
         container = self.engine.containers.create(
             self.image, [program, *command], hostname=f"node{node}", shm_size=shm, devices=list(devices),
             environment={name: str(value) for name, value in values.items() if value is not None},
-            tmpfs=dict(tmpfs or {}), extra_hosts=dict(hosts or {}),
+            tmpfs=dict(tmpfs or {}), extra_hosts=dict(hosts or {}), labels=OURS,
             volumes={str(path): {"bind": at, "mode": "ro"} for path, at in mounts.items()},
             network=self.network.name, networking_config={self.network.name: endpoint},
         )  # fmt: skip
@@ -72,7 +74,7 @@ def new_job(
 ) -> Iterator[Job]:
     """A job without containers yet; all of them go with their network at the end."""
     pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)]) if subnet else None
-    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", ipam=pool)
+    network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", ipam=pool, labels=OURS)
     job = Job(engine, image, network, nodes, settings)
     try:
         yield job

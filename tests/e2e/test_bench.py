@@ -13,6 +13,7 @@ import pytest
 from docker.models.containers import Container
 
 from tests.e2e.conftest import CPU
+from tests.e2e.owned import OURS
 from torchbake.matrix.spec import TOOLBOX
 
 pytestmark = pytest.mark.entrypoints
@@ -60,6 +61,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def container(engine: docker.DockerClient, built: dict[str, dict[str, Any]], packages: Path) -> Iterator[Container]:
     started = engine.containers.run(
         built[CPU]["ref"], ["sleep", "infinity"], detach=True, init=True, shm_size="256m", network_mode="none",
+        labels=OURS,
         environment={"OMP_NUM_THREADS": "1", "PYTHONPATH": "/packages"},
         volumes={str(path): {"bind": at, "mode": "ro"} for path, at in ((JOBS, "/jobs"), (packages, "/packages"))},
     )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from docker.models.volumes import Volume
 
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
+from tests.e2e.owned import OURS
 from tests.e2e.waiting import until
 from torchbake.lock.lockfile import Lock, parse_lock
 
@@ -138,7 +139,7 @@ def test_exit_code_is_the_commands_own(engine: docker.DockerClient, built: Built
 
 
 def test_sigterm_ends_it_at_once(engine: docker.DockerClient, built: Built) -> None:
-    container = engine.containers.run(built[CPU]["ref"], ["sleep", "600"], detach=True)
+    container = engine.containers.run(built[CPU]["ref"], ["sleep", "600"], detach=True, labels=OURS)
     try:
         until(lambda: "sleep 600" in str(container.top()["Processes"]))  # the kernel drops it before tini is there
         container.stop(timeout=20)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import CPU, ROOT, container_names, torchbake
 from tests.e2e.nodes import JOBS, SLOW
+from tests.e2e.owned import OURS
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
 from torchbake.engine.runner import owners
@@ -129,7 +130,7 @@ def test_an_interrupted_run_lets_the_script_save_and_leaves_nothing(
 
 
 def test_a_volume_of_roots_is_made_writable_first(tmp_path: Path, running: Running) -> None:
-    volume = running.engine.volumes.create(f"{NAME}-{uuid.uuid4().hex[:8]}")
+    volume = running.engine.volumes.create(f"{NAME}-{uuid.uuid4().hex[:8]}", labels=OURS)
     try:
         mount = {"claim": volume.name, "mountPath": "/data"}
         write = "open('/data/x', 'w').write('x')"

@@ -13,6 +13,7 @@ from docker.models.containers import Container
 
 from tests.e2e.conftest import CPU, CUDA, DEVEL
 from tests.e2e.nodes import JOBS
+from tests.e2e.owned import OURS
 
 pytestmark = pytest.mark.entrypoints
 
@@ -54,6 +55,7 @@ def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]], devel: 
         if row not in containers:
             containers[row] = engine.containers.run(
                 refs[row], ["sleep", "infinity"], detach=True, init=True, shm_size="256m", network_mode="none",
+                labels=OURS,
                 volumes={str(SABOTAGE): {"bind": "/sabotage", "mode": "ro"}},
             )  # fmt: skip
         return containers[row]

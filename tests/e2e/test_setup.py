@@ -182,6 +182,26 @@ def test_two_setups_at_once_start_one_engine(second: Second) -> None:
 
 
 @needs_root
+def test_an_engine_that_another_setup_is_starting_is_waited_for(second: Second) -> None:
+    assert second.run("setup").code == 0
+    pid = leftovers.daemon(second.paths)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # it listens and does not answer, as while it loads
+    command = [*ALONE, sys.executable, "-m", "torchbake", "setup"]
+    env = {**_environment(), **second.env}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        assert it.stdout is not None
+        assert it.stderr is not None
+        try:
+            assert "is starting; waiting for it" in it.stderr.readline()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert "ready: engine" in it.stdout.read()
+    assert it.returncode == 0
+    assert leftovers.daemon(second.paths) == pid
+
+
+@needs_root
 def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
     for command in ("setup", "teardown"):
         assert second.run("setup").code == 0

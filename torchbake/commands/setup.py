@@ -3,6 +3,7 @@
 import argparse
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from torchbake.commands._options import add_format
 from torchbake.core.files import write_text
 from torchbake.errors import SetupError
-from torchbake.setup import dockerd, probe
+from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import Host, Install, Plan, StartDaemon, StartUnit, Step, WriteFile, make_plan
 from torchbake.setup.sudo import with_sudo
@@ -25,6 +26,7 @@ EXAMPLES = (
 )
 SHARES_COMMAND_LINE = True  # `nox -s setup build -- cpu`
 _APT_SECONDS = 1800
+_LOOK_SECONDS = 0.2  # between two looks at an engine that is starting
 _APT_OPTIONS = (
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
-    host = probe.look(paths)
+    host = probe.look(paths) if args.check else _look_when_it_is_up(paths)
     plan = make_plan(host, paths)
     if plan.ready or args.check:
         _report(host, plan, paths, args.format)
@@ -73,6 +75,25 @@ def run(args: Arguments) -> int:
     if code or args.shown:
         return code
     return _confirm(paths, args.format)
+
+
+def _look_when_it_is_up(paths: EnginePaths) -> Host:
+    """What is here, once the engine that another setup is just starting answers, or has had its time."""
+    host = probe.look(paths)
+    if not _starts(host, paths):
+        return host
+    console.say(f"the engine at {host.endpoint} is starting; waiting for it")
+    deadline = time.monotonic() + dockerd.START_SECONDS
+    while _starts(host, paths) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        host = probe.look(paths)
+    return host
+
+
+def _starts(host: Host, paths: EnginePaths) -> bool:
+    """Whether our own dockerd runs, and listens before it can answer: it takes connections while it still loads."""
+    silent = host.docker is not None and host.engine is None and host.chosen_by is None
+    return silent and host.socket in ("hangs", "answers") and leftovers.daemon(paths) is not None
 
 
 def _refuse(plan: Plan) -> None:
