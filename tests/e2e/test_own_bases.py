@@ -30,14 +30,16 @@ Run = Callable[..., str]
 PACKAGES = ["numpy", "setuptools"]
 SHOW = "import sys, numpy, torch; print(torch.__version__, numpy.ones(2).sum(), sys.version_info[:2], sys.base_prefix)"
 PYTHON = "/opt/python/bin/python3.11"
-# Debian's Python in a folder of its own, as an image may bring one that somebody has compiled; what it links to is the
-# base's. Ubuntu's images have a user that others are not named as.
+# Debian's Python in a folder of its own, as an image may bring one that somebody has compiled, with pip's wheel where
+# others than Debian's have it; what it links to is the base's. Ubuntu's images have a user that others are not named
+# as.
 BRINGS = """\
 FROM debian:bookworm-slim AS donor
 RUN {secrets} apt-get update -q && apt-get install -yq --no-install-recommends python3-venv \\
     && mkdir -p /own/opt/python/bin /own/opt/python/lib /own/usr/share \\
     && cp -a /usr/bin/python3.11 /own/opt/python/bin && cp -a /usr/lib/python3.11 /own/opt/python/lib \\
-    && cp -a /usr/share/python-wheels /own/usr/share && rm /own/opt/python/lib/python3.11/sitecustomize.py
+    && cp -a /usr/share/python-wheels /own/usr/share && rm /own/opt/python/lib/python3.11/sitecustomize.py \\
+    && install -D -t /own/opt/python/lib/python3.11/ensurepip/_bundled /usr/share/python-wheels/pip-*.whl
 FROM {image}
 RUN {secrets} --mount=type=bind,from=layers,source=apt-install,target=/run/apt-install /run/apt-install {libraries}
 RUN grep -q ubuntu /etc/os-release && useradd --create-home --uid 1000 ubuntu || true
@@ -166,6 +168,8 @@ def test_an_image_on_a_private_base_runs_the_python_that_the_base_brings(own: Pr
     assert (own.record["source"], own.record["python"]) == ("registry", "3.11")
     assert run(image["ref"], "python", "-c", SHOW) == "2.13.0+cpu 2.0 (3, 11) /opt/python"
     assert run(image["ref"], "sh", "-c", "ls /usr/bin/python3* 2>/dev/null || true") == "", "Debian's came with nothing"
+    # Debian 12's pip is too old for Python 3.12.
+    assert " from /opt/python/lib/python3.11/ensurepip/" in run(image["ref"], "pip", "--version")
 
 
 @pytest.fixture(scope="module")

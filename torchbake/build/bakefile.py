@@ -82,7 +82,7 @@ _BYTECODE = """\
 FROM python AS compiler
 RUN --mount=type=bind,from=layers,source=/wheels,target=/run/layers/wheels \\
     --mount=type=bind,from=sources,target=/run/sources \\
-    PYTHONPATH=/run/layers python3 -m wheels bytecode /run/sources /bytecode {root}
+    PYTHONPATH=/run/layers {python} -m wheels bytecode /run/sources /bytecode {root}
 
 FROM scratch
 COPY --from=compiler /bytecode /
@@ -115,7 +115,7 @@ def bytecode_file(
     own: dict[str, Any] = {
         "context": str(sources.parent),
         "contexts": {"python": f"target:{name}-python", "sources": str(sources), "layers": layers},
-        "dockerfile-inline": _BYTECODE.format(root=final),
+        "dockerfile-inline": _BYTECODE.format(python=job.spec.base.python_command, root=final),
         "args": {},
         "output": [f"type=local,dest={folder}"],
         "attest": list(_NO_PROVENANCE),

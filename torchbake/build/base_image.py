@@ -150,7 +150,7 @@ def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
 
 
 def _looked_for(spec: BaseSpec) -> str:
-    return f"{spec.distribution} {spec.suite} {spec.interpreter or 'python3'}"
+    return f"{spec.distribution} {spec.suite} {spec.python_command}"
 
 
 def _bootstrapped(spec: BaseSpec, state: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[Base, Look | None]:

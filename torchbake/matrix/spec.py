@@ -33,9 +33,14 @@ class BaseSpec:
         return self.interpreter.startswith("/")
 
     @property
+    def python_command(self) -> str:
+        """Its Python, as a step of a build runs it."""
+        return self.interpreter or "python3"
+
+    @property
     def python_package(self) -> str:
         """The package that its Python is in; empty where it is in none."""
-        return "" if self.brings_python else self.interpreter or "python3"
+        return "" if self.brings_python else self.python_command
 
 
 @dataclass(frozen=True, kw_only=True)

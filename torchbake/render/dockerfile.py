@@ -80,7 +80,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "summary": summary(spec, lock),
         "first_packages": first,
         "builder_packages": ["ca-certificates", *([f"{package}-venv"] if package else [])],
-        "python": spec.base.interpreter or "python3",
+        "python": spec.base.python_command,
         "python_named": _python_named(spec.base),
         "users_gone": _USERS_GONE if spec.base.distribution == "ubuntu" else "",
         "packages": sorted({*spec.apt} - {*first}),

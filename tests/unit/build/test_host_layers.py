@@ -182,5 +182,13 @@ def test_bytecode_is_made_by_the_images_python_and_comes_as_files(packing: Proje
     assert own["contexts"]["sources"] == str(tmp_path / "from/modules")
     assert own["context"] == str(tmp_path / "from")
     assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
-    assert "wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
+    assert " python3 -m wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
     assert (python["target"], python["output"]) == ("python", ["type=cacheonly"])
+
+
+def test_bytecode_is_made_by_the_python_that_a_base_brings(packing: Project, tmp_path: Path) -> None:
+    job = job_of(packing, CPU)
+    base = replace(job.spec.base, interpreter="/opt/python/bin/python3.11")  # which no PATH names
+    job = replace(job, spec=replace(job.spec, base=base))
+    plan = bytecode_file(job, OPTIONS, packing.root, {}, sources=tmp_path / "a/b", final="/pytorch", folder=tmp_path)
+    assert f" {base.interpreter} -m wheels" in plan["target"][f"{target_name(job.spec)}-bytecode"]["dockerfile-inline"]
