@@ -100,7 +100,7 @@ def test_its_times_are_those_of_torchs_own_timer_and_its_samples_those_that_were
     done = execute("python", "/jobs/bench_beside.py", "/tmp")
     assert done.code == 0, done.err
     medians = json.loads(done.out)
-    assert 0.5 < medians["bench"] / medians["torch"] < 2  # other tests use the cores as well
+    assert 1 / 3 < medians["bench"] / medians["torch"] < 3  # other tests use the cores as well
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Node:
 
     process: subprocess.Popen[str]
 
-    def end(self, seconds: float = 30) -> tuple[int, str, str]:
+    def end(self, seconds: float = 60) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         out, err = self.process.communicate(timeout=seconds)
         return self.process.returncode, out, err
@@ -221,7 +221,7 @@ def test_the_masters_port_is_free_for_the_script(
         "    else: break\n"
     )
     ends = [start(script(text), **variables).process for variables in job(address, port, 2)]
-    outs = [process.communicate(timeout=20) for process in ends]
+    outs = [process.communicate(timeout=60) for process in ends]
     assert [process.returncode for process in ends] == [0, 0], outs
     assert "hello" in outs[0][0]
 
@@ -238,7 +238,7 @@ def test_one_ranks_failure_ends_all_with_its_code_and_words(
         assert code == 7
         assert "rank 1 (node 1, local rank 0): exit code 7" in err
         assert err.splitlines()[-1].strip() == "boom"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # 3 s on a quiet machine
 
 
 def test_a_script_that_ignores_sigterm_is_ended_too(
@@ -251,7 +251,7 @@ def test_a_script_that_ignores_sigterm_is_ended_too(
     began = time.monotonic()
     nodes = [start(script(text), **variables) for variables in job(address, port, 2)]
     assert [node.end()[0] for node in nodes] == [3, 3]
-    assert time.monotonic() - began < 11
+    assert time.monotonic() - began < 30  # 6 s on a quiet machine, of which its grace is most
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -266,7 +266,7 @@ def test_sigterm_on_one_node_reaches_every_rank(
     began = time.monotonic()
     nodes[victim].process.send_signal(signal.SIGTERM)
     assert [node.end()[0] for node in nodes] == [143, 143, 143]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # 1 s on a quiet machine
 
 
 def test_a_checkpoint_on_sigterm_may_end_well(start: Start, script: Callable[[str], str]) -> None:

@@ -65,7 +65,7 @@ def torchbake(*words: str, env: dict[str, str] | None = None, prefix: tuple[str,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
@@ -175,7 +175,7 @@ def test_two_setups_at_once_start_one_engine(second: Second) -> None:
         subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=60)[0] for process in both]
+    outputs = [process.communicate(timeout=180)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert outputs[0] == outputs[1]
     assert len([line for line in _command_lines() if f"--pidfile={second.paths.pidfile}" in line]) == 1
