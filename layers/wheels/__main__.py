@@ -1,9 +1,10 @@
 """The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`:
 
-split LOCK FOLDER                    one list for each layer of a lock
+split LOCK FOLDER [--needs NAME...]  one list for each layer of a lock
 layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
-site LOCK VENV [--path FOLDER]...    into a virtual environment
-    --start PROGRAM                  which runs where Python starts without the entrypoint
+site LOCK VENV                       into a virtual environment
+    [--path FOLDER]...               which finds what stands there
+    [--start PROGRAM]                which runs where Python starts without the entrypoint
     both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
 bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
 beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
@@ -29,7 +30,7 @@ START = "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path({!r}
 
 def _command_split(args: argparse.Namespace) -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
-    for name, text in split_lock(args.lock.read_text()).items():
+    for name, text in split_lock(args.lock.read_text(), args.needs).items():
         (args.folder / f"{name}.lock").write_text(text)
 
 
@@ -52,7 +53,8 @@ def _command_site(args: argparse.Namespace) -> None:
     install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
     site = next((args.venv / "lib").glob("python3.*/site-packages"))
     trim(site, read_trim(args.trim), HEADERS)
-    (site / "torchbake.pth").write_text("\n".join((*args.path, START.format(args.start), "")))
+    if args.start:
+        (site / "torchbake.pth").write_text("\n".join((*args.path, START.format(args.start), "")))
     compile_bytecode(site, site)
     normalise(args.venv)
 
@@ -75,6 +77,7 @@ def main(argv: list[str]) -> None:
     split.set_defaults(run=_command_split)
     split.add_argument("lock", type=Path)
     split.add_argument("folder", type=Path)
+    split.add_argument("--needs", nargs="+", default=[])
     layers = commands.add_parser("layers")
     layers.set_defaults(run=_command_layers)
     layers.add_argument("lock", type=Path)
@@ -84,7 +87,7 @@ def main(argv: list[str]) -> None:
     site.add_argument("lock", type=Path)
     site.add_argument("venv", type=Path)
     site.add_argument("--path", action="append", default=[])
-    site.add_argument("--start", required=True)
+    site.add_argument("--start")
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
         command.add_argument("--index", nargs="+", default=[])

@@ -1,12 +1,15 @@
 """A lock, split into one list for each layer."""
 
 import re
+from collections.abc import Collection
 
 _LINE = re.compile(r"(?:[a-z0-9-]+==[0-9][0-9A-Za-z.!+]*|    --hash=sha256:[0-9a-f]{64})(?: \\)?")
 
 
-def split_lock(text: str) -> dict[str, str]:
+def split_lock(text: str, needs: Collection[str] = ()) -> dict[str, str]:
     """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew.
+
+    Those of the site that are named in ``needs`` are a part of their own, of that name.
 
     Raises ValueError for a line that is no pin and no hash, such as an option, which the installer would obey.
     """
@@ -18,4 +21,8 @@ def split_lock(text: str) -> dict[str, str]:
         if strange is not None:
             raise ValueError(f"a lock holds no such line: {strange!r}")
         parts[name] = "".join(f"{line}\n" for line in lines)
+    if needs:
+        pins = re.findall(r"^\S.*\n(?: .*\n)*", parts["site"], flags=re.MULTILINE)
+        parts["needs"] = "".join(pin for pin in pins if pin.partition("==")[0] in needs)
+        parts["site"] = "".join(pin for pin in pins if pin.partition("==")[0] not in needs)
     return parts

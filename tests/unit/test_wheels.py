@@ -28,7 +28,7 @@ from layers.wheels.tree import EPOCH, normalise, separate
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
 from tests.libraries import library
-from tests.unit.conftest import cuda_pins, image, lock_for
+from tests.unit.conftest import cuda_pins, image, lock_for, pin
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
@@ -135,6 +135,17 @@ def test_a_lock_is_split_into_its_layers_without_comments() -> None:
     assert "#" not in "".join(parts.values())
 
 
+def test_what_torch_needs_is_a_part_of_its_own() -> None:
+    pins = [*cuda_pins(), pin("numpydoc"), pin("torchvision")]
+    text = format_lock(lock_for(image(), pins))
+    whole, parts = split_lock(text), split_lock(text, ["numpy"])
+    assert [pin.name for pin in parse_pins(parts["needs"])] == ["numpy"]
+    assert sorted(parts["needs"].splitlines() + parts["site"].splitlines()) == sorted(whole["site"].splitlines())
+    assert {name: parts[name] for name in ("nvidia", "torch", "devel")} == {
+        name: whole[name] for name in ("nvidia", "torch", "devel")
+    }
+
+
 def test_a_reworded_comment_changes_no_part() -> None:
     text = format_lock(lock_for(image(), cuda_pins()))
     assert split_lock(text.replace("# via torch", "# via another")) == split_lock(text)
@@ -142,8 +153,8 @@ def test_a_reworded_comment_changes_no_part() -> None:
 
 def test_the_split_command_writes_a_list_for_each_layer(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text(format_lock(lock_for(image(), cuda_pins())))
-    wheels.main(["split", str(tmp_path / "lock"), str(tmp_path / "locks")])
-    assert {path.name for path in (tmp_path / "locks").iterdir()} == {f"{layer}.lock" for layer in LAYERS}
+    wheels.main(["split", str(tmp_path / "lock"), str(tmp_path / "locks"), "--needs", "filelock", "numpy"])
+    assert {path.stem for path in (tmp_path / "locks").iterdir()} == {*LAYERS, "needs"}
     assert "torch==2.10.0" in (tmp_path / "locks/torch.lock").read_text()
 
 
@@ -365,6 +376,14 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
     assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {EPOCH}
     rows = {row[0] for _, _, rows in records(site) for row in rows}
     assert ("thing/__init__.pyi" in rows) != trim
+
+
+def test_a_part_of_a_site_leads_python_nowhere(builder: Path) -> None:
+    site = site_of(builder)
+    site.mkdir(parents=True)
+    wheels.main(["site", str(builder / "list.lock"), str(builder / "venv"), *words_of(builder, trim=True)])
+    assert (site / "thing/__init__.py").exists()
+    assert not list(site.glob("*.pth"))
 
 
 def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
 from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text, make_lock, read_lock
-from torchbake.lock.lockfile import Lock, Pin
+from torchbake.lock.lockfile import Lock
+from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
@@ -86,12 +87,11 @@ class Preparation:
     def with_wheels(self, job: Job) -> Job:
         """The job with the wheels that folders of this host hold for it."""
         lock = find_lock(self.project.root, job.spec)
-        if lock is None:
+        if lock is None or not isinstance(job.spec, ImageSpec):
             return job
         builder = read_builder_lock(self.project.root)
-        layers: dict[str, tuple[Pin, ...]] = {"builder": tuple(builder.pins.values())}
-        layers |= {str(layer): pins for layer, pins in lock.layers.items()}
-        folder = stage_wheels(layers, self.pip.local_folders, job.spec.base.python, self.project.state)
+        stages = {"builder": tuple(builder.pins.values()), **wheels_by_stage(job.spec, lock)}
+        folder = stage_wheels(stages, self.pip.local_folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
     def _image(self, spec: Spec, base: Base | TorchbakeError) -> Prepared:

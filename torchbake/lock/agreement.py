@@ -1,5 +1,7 @@
 """Does a lock agree with the row that it is for? As far as the lock alone can tell. Pure."""
 
+from collections.abc import Iterable
+
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -24,7 +26,7 @@ def check_agreement(spec: ImageSpec, lock: Lock) -> None:
     torch = lock.pins.get("torch")
     if torch is None or Version(torch.version).public != str(Version(spec.torch).public):
         raise _disagreement(spec, f"torch {spec.torch}", f"torch {torch.version if torch else 'none'}")
-    missing = sorted(_names(spec) - lock.pins.keys())
+    missing = sorted(names_of(spec.pip) - lock.pins.keys())
     if missing:
         raise _disagreement(spec, missing[0], f"no {missing[0]}")
     _check_accelerator(spec, lock)
@@ -55,9 +57,9 @@ def _check_requirements(spec: ImageSpec, lock: Lock) -> None:
         raise _disagreement(spec, f"nothing of {foreign[0]}", f"{foreign[0]}, which nothing asks for")
 
 
-def _names(spec: ImageSpec) -> set[str]:
-    """What the row itself asks for, on every platform."""
-    requirements = [Requirement(text) for text in spec.pip]
+def names_of(asked: Iterable[str]) -> set[str]:
+    """The packages that are asked for on every platform."""
+    requirements = [Requirement(text) for text in asked]
     return {canonicalize_name(requirement.name) for requirement in requirements if not requirement.marker}
 
 

@@ -91,6 +91,7 @@ class _Expander:
             apt=packages.apt,
             apt_of_all=defaults.packages.apt,
             pip=packages.pip,
+            pip_of_all=defaults.packages.pip,
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
             own=add(Own(), (defaults, kind, row)),

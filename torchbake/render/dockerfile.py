@@ -7,6 +7,7 @@ from typing import Any
 
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
+from torchbake.lock.needs import NEEDS, wheels_by_stage
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
@@ -53,6 +54,13 @@ _DEVEL = Group(
 )
 
 
+# Stages that make one virtual environment together.
+_SITES = {
+    NEEDS: "what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base",
+    "site": "everything else, in a virtual environment that finds the layers above",
+}
+
+
 def dockerfile_path(root: Path, spec: Spec) -> Path:
     return root / "images" / spec.id / "Dockerfile"
 
@@ -76,6 +84,8 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     groups, first, package = _groups(lock), _first_packages(spec), spec.base.python_package
+    stages = wheels_by_stage(spec, lock)
+    sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
         "summary": summary(spec, lock),
         "first_packages": first,
@@ -88,7 +98,9 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "toolbox": TOOLBOX,
         "groups": groups,
         "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
-        "wheel_folders": ["builder", *(group.layer for group in groups), "site"],
+        "needs": [pin.name for pin in stages.get(NEEDS, ())],
+        "sites": list(sites.items()),
+        "wheel_folders": ["builder", *(group.layer for group in groups), *sites],
         "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],

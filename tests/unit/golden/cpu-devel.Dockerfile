@@ -14,6 +14,7 @@ COPY layers /layers
 FROM scratch AS wheels
 WORKDIR /builder
 WORKDIR /torch
+WORKDIR /needs
 WORKDIR /site
 
 # --- python: the base's own interpreter, certificates, an init for PID 1, what the matrix adds to all, and the user
@@ -47,7 +48,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.co
 FROM builder AS locks
 COPY images/2.13.0-cpu-devel-debian12/requirements.lock /tmp/requirements.lock
 RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
-    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks
+    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks --needs filelock
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
@@ -58,6 +59,16 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
     PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml
+
+# --- needs: what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base
+FROM builder AS needs
+COPY --from=locks /locks/needs.lock /locks/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=wheels,source=/needs,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/needs.lock /opt/venv --trim /run/trim.toml
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
@@ -85,6 +96,7 @@ RUN --mount=type=secret,id=ca \
     /run/apt-install g++ git
 COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=torch /headers /pytorch
+COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt

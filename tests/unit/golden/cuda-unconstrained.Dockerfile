@@ -15,6 +15,7 @@ FROM scratch AS wheels
 WORKDIR /builder
 WORKDIR /nvidia
 WORKDIR /torch
+WORKDIR /needs
 WORKDIR /site
 
 # --- python: the base's own interpreter, certificates, an init for PID 1, what the matrix adds to all, and the user
@@ -48,7 +49,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.co
 FROM builder AS locks
 COPY images/2.10.0-cuda12.8-cudnn9-runtime-debian12/requirements.lock /tmp/requirements.lock
 RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
-    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks
+    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks --needs filelock
 
 # --- nvidia: CUDA's libraries, as torch's wheels ask for them
 FROM builder AS nvidia
@@ -69,6 +70,16 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
     PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml
+
+# --- needs: what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base
+FROM builder AS needs
+COPY --from=locks /locks/needs.lock /locks/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=wheels,source=/needs,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/needs.lock /opt/venv --trim /run/trim.toml
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
@@ -100,6 +111,7 @@ COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
 COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=torch /layers/triton /pytorch
 COPY --link --from=beside /links /pytorch
+COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 ENV BASH_ENV="/opt/torchbake/profile" \

@@ -244,6 +244,20 @@ def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own(name: str) -> Non
     assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in found.layers[layer]]
 
 
+def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_own_part_of_the_lock() -> None:
+    text = text_of("cuda-runtime")
+    assert re.findall(r"^COPY --link --from=(\w+) /opt/venv /opt/venv$", final_stage(text), flags=re.MULTILINE) == [
+        "needs",
+        "site",
+    ]
+    for stage in ("needs", "site"):
+        steps = text.partition(f"FROM builder AS {stage}\n")[2].partition("\n\n")[0]
+        assert f"from=wheels,source=/{stage}," in steps
+        assert f"-m wheels site /locks/{stage}.lock /opt/venv" in steps
+        assert f"WORKDIR /{stage}\n" in text
+        assert ("--start" in steps) == (stage == "site")
+
+
 def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> None:
     one, other = image(apt=("libgl1", "ffmpeg")), image(apt=("ffmpeg", "libgl1"))
     assert render(one, lock("cuda")) == render(other, lock("cuda"))
