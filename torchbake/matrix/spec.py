@@ -94,8 +94,8 @@ class ImageSpec:
 
     ``apt_of_all`` and ``pip_of_all`` are those that each image of the matrix has: the former are installed below the
     wheels, the latter in a layer that many images share. ``constraints``: pip and uv inside it are told to keep torch.
-    ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may fail,
-    each with the reason. ``own`` is what the user adds beside packages.
+    ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
+    fail, each with the reason. ``own`` is what the user adds beside packages.
     """
 
     torch: str
