@@ -81,6 +81,13 @@ def test_placeholders_are_the_images_own_versions() -> None:
     assert spec.pip[-2:] == ("torchaudio==2.9.1", "cuda-python==12.8.*")
 
 
+def test_what_all_images_have_is_told_from_what_changes_with_a_row() -> None:
+    text = edited("    pip: [numpy]\n", '    apt: [git]\n    pip: [numpy, "torchaudio=={torch}"]\n')
+    spec = the(expand_text(text), "2.13.0-cpu-devel-debian12")
+    assert (spec.apt_of_all, spec.pip_of_all) == (("git",), ("numpy",))
+    assert spec.pip == ("numpy", "torchaudio==2.13.0", "ninja")
+
+
 def test_a_package_that_is_named_twice_is_there_once() -> None:
     expansion = with_images('  "*": {packages: {pip: [numpy, einops]}}', '  "2.10*": {packages: {pip: [einops]}}')
     assert the(expansion, "2.10.0-cuda12.8-cudnn9-runtime-debian12").pip == ("numpy", "einops")
