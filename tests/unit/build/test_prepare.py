@@ -188,7 +188,7 @@ def test_wheels_of_this_host_go_to_the_layer_that_installs_them(project: Project
     pip = wheels(tmp_path / "host", {wheel: data, wheel.replace("2.4.6", "2.4.7"): b"a newer one"})
     found = preparation_of(project, pip=pip).with_wheels(job(project))
     folder = Path(found.contexts["wheels"])
-    assert {str(path.relative_to(folder)) for path in folder.rglob("*.whl")} == {f"site/{wheel}"}
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.whl")} == {f"needs/{wheel}"}
     assert {path.name for path in folder.iterdir()} >= {"builder", "site", "torch"}
 
 
