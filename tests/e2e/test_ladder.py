@@ -4,6 +4,7 @@ Prints the table that docs/ddp.md keeps. Times are measured from the fault to th
 engine's own clock; for faults that are there from the start, from the start of the last container.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from docker.models.containers import Container
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import SLOW, Job, new_job
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.entrypoints
 
@@ -199,6 +201,14 @@ def test_sigterm_reaches_every_rank(job: Job, ladder: Callable[..., None], victi
     assert seconds < 10 + LOADED
 
 
+def _paused(container: Container) -> bool:
+    """Whether it could be paused: on a machine with much else to do the kernel may be too slow for runc."""
+    with contextlib.suppress(docker.errors.APIError):
+        container.pause()
+        return True
+    return False
+
+
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -> None:
     job.start_all("/job/steps.py", "none", "0", STEPS=500, GROUP_TIMEOUT=600)
@@ -206,7 +216,7 @@ def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -
     began = time.time()
     gone = job.containers.pop(1)
     try:
-        gone.kill() if how == "kill" else gone.pause()
+        gone.kill() if how == "kill" else until(lambda: _paused(gone))
         codes = job.ends()
         seconds = _last_end(job) - began
         ladder(f"a container: {how}", seconds, codes, _cause(job.containers[0]))
