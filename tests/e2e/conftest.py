@@ -20,8 +20,9 @@ from docker.models.volumes import Volume
 from tests.e2e.bare import Bare
 from tests.e2e.forked import run_forked
 from tests.e2e.once import once
-from tests.e2e.owned import OURS, remove_what_was_left
+from tests.e2e.owned import OURS, OWNER
 from torchbake.engine.client import Engine
+from torchbake.engine.leftovers import remove_leftovers
 from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +71,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     with contextlib.closing(docker.from_env()) as engine:
-        remove_what_was_left(engine)
+        remove_leftovers(Engine(engine), OWNER)
 
 
 @pytest.hookimpl(trylast=True)

@@ -20,7 +20,8 @@ from docker.models.containers import Container
 
 from tests.e2e.beside import is_anothers
 from tests.e2e.conftest import CPU, ROOT, Completed, ref_of, torchbake
-from tests.e2e.owned import OURS, remove_what_was_left
+from tests.e2e.owned import OURS
+from tests.e2e.owned import OWNER as OF_A_TEST
 from tests.e2e.waiting import until
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine.client import Engine
@@ -328,14 +329,14 @@ def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engin
 
 
 def test_what_a_killed_run_of_these_tests_left_goes_with_the_next(engine: docker.DockerClient) -> None:
-    (label, mine), subnet = *OURS.items(), "10.249.50.0/24"
-    boot, space, pid, started = mine.split("/")
+    subnet = "10.249.50.0/24"
+    boot, space, pid, started = OURS[OF_A_TEST].split("/")
     pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)])
-    dead = {label: f"{boot}/{space}/{pid}/{int(started) + 1}"}
+    dead = {OF_A_TEST: f"{boot}/{space}/{pid}/{int(started) + 1}"}
     for labels in (dead, OURS):
         network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", ipam=pool, labels=labels)
         volume = engine.volumes.create(labels=labels)
-        assert remove_what_was_left(engine) == (2 if labels == dead else 0)
+        assert remove_leftovers(Engine(engine), OF_A_TEST) == (2 if labels == dead else 0)
     network.remove()
     volume.remove()
 

@@ -43,6 +43,11 @@ class Second(NamedTuple):
     def run(self, *words: str) -> Outcome:
         return torchbake(*words, env=self.env, prefix=ALONE)
 
+    def start(self, *words: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+        command = [*ALONE, sys.executable, "-m", "torchbake", *words]
+        env = {**_environment(), **self.env}
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
     def leftovers(self) -> list[str]:
         """Processes and mounts that name the folder."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -169,12 +174,7 @@ def test_a_second_engine_lives_and_dies_alone(second: Second) -> None:
 
 @needs_root
 def test_two_setups_at_once_start_one_engine(second: Second) -> None:
-    command = [*ALONE, sys.executable, "-m", "torchbake", "setup"]
-    env = {**_environment(), **second.env}
-    both = [
-        subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for _ in range(2)
-    ]
+    both = [second.start("setup") for _ in range(2)]
     outputs = [process.communicate(timeout=180)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert outputs[0] == outputs[1]
@@ -187,9 +187,7 @@ def test_an_engine_that_another_setup_is_starting_is_waited_for(second: Second) 
     pid = leftovers.daemon(second.paths)
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # it listens and does not answer, as while it loads
-    command = [*ALONE, sys.executable, "-m", "torchbake", "setup"]
-    env = {**_environment(), **second.env}
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+    with second.start("setup", stderr=subprocess.PIPE) as it:
         assert it.stdout is not None
         assert it.stderr is not None
         try:

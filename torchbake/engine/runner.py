@@ -217,14 +217,14 @@ def remove(engine: Engine, label: str, value: str) -> int:
     return len(containers) + len(networks) + len(volumes)
 
 
-def owners(engine: Engine) -> set[str]:
-    """Whose containers, networks and volumes there are."""
-    filters = {"label": OWNER}
+def owners(engine: Engine, label: str = OWNER) -> set[str]:
+    """Whose containers, networks and volumes there are, by the label that says so."""
+    filters = {"label": label}
     with answering():
         api = engine.client.api
         entries = [*api.containers(all=True, filters=filters), *api.networks(filters=filters)]
         entries += api.volumes(filters=filters)["Volumes"] or []
-    return {(entry.get("Labels") or {}).get(OWNER, "") for entry in entries}
+    return {(entry.get("Labels") or {}).get(label, "") for entry in entries}
 
 
 @contextlib.contextmanager

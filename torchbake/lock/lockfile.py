@@ -1,7 +1,7 @@
 """``requirements.lock``: what it says, and in which layer each wheel goes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -94,7 +94,7 @@ def assign_layers(pins: Iterable[Pin]) -> dict[Layer, tuple[Pin, ...]]:
     NVIDIA wheels that only the row asks for (nvcc) would break that, so they go to ``devel``.
     """
     pins = tuple(pins)
-    needed = needed_by("torch", pins)
+    needed = needed_by({"torch"}, pins)
     layers: dict[Layer, list[Pin]] = {layer: [] for layer in LAYERS}
     for pin in sorted(pins, key=lambda pin: pin.name):
         layers[_layer(pin, needed)].append(pin)
@@ -188,7 +188,7 @@ def _is_version(text: str) -> bool:
 def unasked(lock: Lock, asked: Iterable[str]) -> list[str]:
     """The packages that none of ``asked`` needs, directly or through others, as far as the lock itself tells."""
     pins = lock.pins
-    return sorted(pins.keys() - set().union(*(needed_by(name, pins.values()) for name in asked if name in pins)))
+    return sorted(pins.keys() - needed_by(pins.keys() & asked, pins.values()))
 
 
 def _layer(pin: Pin, needed: set[str]) -> Layer:
@@ -199,9 +199,9 @@ def _layer(pin: Pin, needed: set[str]) -> Layer:
     return "site"
 
 
-def needed_by(root: str, pins: Iterable[Pin]) -> set[str]:
-    """The names of a package and of all that it needs, directly or through others."""
-    needed, grown = {root}, True
+def needed_by(roots: Iterable[str], pins: Collection[Pin]) -> set[str]:
+    """The names of some packages and of all that they need, directly or through others."""
+    needed, grown = {*roots}, True
     while grown:
         more = {pin.name for pin in pins if needed & set(pin.via)} - needed
         needed |= more

@@ -15,8 +15,7 @@ def wheels_by_stage(spec: ImageSpec, lock: Lock) -> dict[str, tuple[Pin, ...]]:
     what else the row asks for.
     """
     pins, of_all = lock.pins, names_of(spec.pip_of_all)
-    roots = (BUILT_PER_ACCELERATOR | of_all) & pins.keys()
-    needed = set().union(*(needed_by(name, pins.values()) for name in roots))
+    needed = needed_by((BUILT_PER_ACCELERATOR | of_all) & pins.keys(), pins.values())
     needed -= BUILT_PER_ACCELERATOR | (names_of(spec.pip) - of_all)
     found = tuple(pin for pin in lock.layers["site"] if pin.name in needed and not pin.name.startswith("cuda-"))
     stages: dict[str, tuple[Pin, ...]] = {str(layer): pins for layer, pins in lock.layers.items()}

@@ -91,9 +91,8 @@ class _Expander:
             apt=packages.apt,
             apt_of_all=defaults.packages.apt,
             pip=packages.pip,
-            pip_of_all=tuple(
-                text for text in defaults.packages.pip if "{" not in text
-            ),  # the rest is another in each row
+            # What has a placeholder is another in each row.
+            pip_of_all=tuple(text for text in defaults.packages.pip if "{" not in text),
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
             own=add(Own(), (defaults, kind, row)),
