@@ -16,13 +16,13 @@ WORKDIR /
 FROM ${BASE}
 
 # All of Debian's packages in one step, without recommended ones, and without lists that are out of date tomorrow: what a
-# later step deletes stays in the layer below. The user is made here too, as a layer of its own would gain nothing.
+# later step deletes stays in the layer below. Descriptions of packages are not fetched, as Docker's own bases have it. The user is made here too, as a layer of its own would gain nothing.
 ARG APT="ca-certificates python3 tini"
 # hadolint ignore=DL3008,SC2086
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
-    apt-get update \
+    apt-get update -o Acquire::Languages=none \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${APT} \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1001 --gid 0 --create-home --no-log-init torch

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, TypeAlias
 
-from torchbake.build.zip_member import METHODS, open_member
+from torchbake.build.zip_member import METHODS, open_member, read_member
 from torchbake.oci.layer_archive import write_layer
 from torchbake.oci.layer_tree import Member
 
@@ -113,7 +113,7 @@ def contents_of(wheel: zipfile.ZipFile, found: Trimmed, strip: Callable[[bytes],
 def _stripped(wheel: zipfile.ZipFile, library: Content, strip: Callable[[bytes], bytes]) -> Written:
     assert isinstance(library, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
     assert wheel.fp
-    data = strip(open_member(wheel.fp, library).read(library.file_size))
+    data = strip(read_member(wheel.fp, library))
     return Written(data=data, executable=bool(library.external_attr >> 16 & _EXECUTABLE))
 
 

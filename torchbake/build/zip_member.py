@@ -12,17 +12,26 @@ from isal import isal_zlib
 
 _HEADER = 30  # bytes of a file's own header, before its name and what is extra
 _CHUNK = 2**20
+_PACKED = 2**18  # of a chunk: inflated it is seldom more than one, of which a rest would be copied
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
-    """What a file holds, one at a time of an archive; its method is one of METHODS. Where the archive ends, it ends."""
+    """What a file holds, one at a time of an archive; its method is one of METHODS. Where the archive ends, it ends.
+
+    To read it gives at most as many bytes as were asked for, and fewer before the end too.
+    """
     archive.seek(info.header_offset)
     header = archive.read(_HEADER)
     name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
     archive.seek(name + extra, io.SEEK_CUR)
     part = _Part(archive, info.compress_size)
     return cast(IO[bytes], part if info.compress_type == zipfile.ZIP_STORED else _Inflated(part))
+
+
+def read_member(archive: IO[bytes], info: zipfile.ZipInfo) -> bytes:
+    """All that a file holds."""
+    return b"".join(iter(open_member(archive, info).read, b""))
 
 
 class _Part(io.RawIOBase):
@@ -44,13 +53,11 @@ class _Inflated(io.RawIOBase):
         self._packed, self._inflater = packed, isal_zlib.decompressobj(-15)
 
     def read(self, size: int = _CHUNK, /) -> bytes:
-        """As many bytes as that, but at the end: an archive's writer asks for no less."""
-        pieces: list[bytes] = []
-        while size > 0 and not self._inflater.eof:
-            packed = self._inflater.unconsumed_tail or self._packed.read()
+        """None at the end alone."""
+        data = b""
+        while not data and not self._inflater.eof:
+            packed = self._inflater.unconsumed_tail or self._packed.read(_PACKED)
             data = self._inflater.decompress(packed, size)
             if not data and not packed:
                 break
-            pieces.append(data)
-            size -= len(data)
-        return b"".join(pieces)
+        return data

@@ -37,12 +37,7 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int, trees:
         compressed = Digested(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
             archive = Digested(compressor)
-            with tarfile.open(
-                fileobj=cast(IO[bytes], archive), mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT, encoding="utf-8"
-            ) as tar:
-                tar.copybufsize = _CHUNK  # type: ignore[attr-defined]
-                for info, opened in tree.passing(members) if tree else members:
-                    _add(tar, info, opened)
+            _write_archive(archive, tree.passing(members) if tree else members)
     if tree:
         tree.keep(archive.digest)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
@@ -57,12 +52,26 @@ def _compressor(threads: int) -> zstandard.ZstdCompressor:
     )
 
 
-def _add(tar: tarfile.TarFile, info: tarfile.TarInfo, opened: Callable[[], IO[bytes]] | None) -> None:
-    if opened is None:
-        tar.addfile(info)
-        return
+def _write_archive(archive: Digested, members: Iterable[Member]) -> None:
+    """The bytes that `tarfile` writes, each as it was read: it would copy them three times first."""
+    for info, opened in members:
+        archive.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        if opened:
+            archive.write(bytes(-_add(archive, info, opened) % tarfile.BLOCKSIZE))
+    archive.write(bytes(2 * tarfile.BLOCKSIZE))
+    archive.write(bytes(-archive.size % tarfile.RECORDSIZE))
+
+
+def _add(archive: Digested, info: tarfile.TarInfo, opened: Callable[[], IO[bytes]]) -> int:
+    """Write what a file holds; its size. Raises OSError unless it is the one that its entry says."""
+    before = archive.size
     with opened() as file:
-        tar.addfile(info, file)
+        while piece := file.read(_CHUNK):
+            archive.write(piece)
+    size = archive.size - before
+    if size != info.size:
+        raise OSError(f"{info.name} has {size} bytes in place of {info.size}")
+    return size
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -37,25 +37,26 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install ca-certificates python3-venv
-COPY images/builder.lock /tmp/builder.lock
-RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
-    python3 -m venv /opt/uv \
-    && /opt/uv/bin/pip install --no-cache-dir --find-links /run/wheels --require-hashes -r /tmp/builder.lock \
+    --mount=type=bind,source=images/builder.lock,target=/run/builder.lock \
+    /run/apt-install --scratch ca-certificates python3-venv \
+    && python3 -m venv /opt/uv \
+    && /opt/uv/bin/pip install --no-cache-dir --find-links /run/wheels --require-hashes -r /run/builder.lock \
     && python3 -m venv --without-pip /opt/venv
 
-# One list for each layer, so that a change of one does not build the others again.
+# One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied:
+# all that installs wheels then starts from one file system, which an engine that hashes it hashes once.
 FROM builder AS locks
-COPY images/2.10.0-cuda12.8-cudnn9-runtime-debian12/requirements.lock /tmp/requirements.lock
 RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
-    PYTHONPATH=/run/layers python3 -m wheels split /tmp/requirements.lock /locks --needs filelock
+    --mount=type=bind,source=images/2.10.0-cuda12.8-cudnn9-runtime-debian12/requirements.lock,target=/run/requirements.lock \
+    PYTHONPATH=/run/layers python3 -m wheels split /run/requirements.lock /locks --needs filelock
 
 # --- nvidia: CUDA's libraries, as torch's wheels ask for them
 FROM builder AS nvidia
-COPY --from=locks /locks/nvidia.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/nvidia.lock,target=/locks/nvidia.lock \
     --mount=type=bind,from=wheels,source=/nvidia,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
@@ -63,9 +64,9 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
-COPY --from=locks /locks/torch.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/torch.lock,target=/locks/torch.lock \
     --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
@@ -73,9 +74,9 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
 
 # --- needs: what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base
 FROM builder AS needs
-COPY --from=locks /locks/needs.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/needs.lock,target=/locks/needs.lock \
     --mount=type=bind,from=wheels,source=/needs,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
@@ -83,9 +84,9 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
 
 # --- site: everything else, in a virtual environment that finds the layers above
 FROM builder AS site
-COPY --from=locks /locks/site.lock /locks/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
     --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/site.lock,target=/locks/site.lock \
     --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \

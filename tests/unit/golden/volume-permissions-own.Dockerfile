@@ -16,7 +16,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install musl-tools
+    /run/apt-install --scratch musl-tools
 RUN --mount=type=bind,from=toolkit,source=/entrypoints/init,target=/run/entrypoints \
     cp -r /run/entrypoints /entrypoints \
     && sed -i 's/\b1001\b/2000/g' /entrypoints/volume-permissions/options.c \
