@@ -1,13 +1,17 @@
 """A layer's archive: what its compression finds again, what a decoder needs for it, and who may write it."""
 
+import hashlib
 import io
 import random
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import unpack, write_layer
@@ -44,6 +48,35 @@ def test_any_number_of_threads_makes_the_same_archive(tmp_path: Path, threads: i
     contents = (noise(1), bytes(_MANY), noise(2), noise(1), noise(3))
     one = write_layer(tmp_path / "one", members(*contents), threads=1)
     assert write_layer(tmp_path / "more", members(*contents), threads=threads) == one
+
+
+@given(
+    names=st.lists(st.text("aé/.", min_size=1, max_size=260), max_size=5),
+    contents=st.lists(st.binary(max_size=1500), min_size=5, max_size=5),
+    link=st.text("bø/", min_size=1, max_size=160),
+)
+def test_the_archive_is_the_one_that_tarfile_writes(names: list[str], contents: list[bytes], link: str) -> None:
+    symlink = tarfile.TarInfo("link")
+    symlink.type, symlink.linkname = tarfile.SYMTYPE, link
+    files = [(tarfile.TarInfo(name), data) for name, data in zip(names, contents, strict=False)]
+    theirs = io.BytesIO()
+    with tarfile.open(fileobj=theirs, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar:
+        for info, data in files:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        tar.addfile(symlink)
+    entries: list[Member] = [(info, lambda data=data: io.BytesIO(data)) for info, data in files]  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as folder:
+        ours = write_layer(Path(folder, "layer"), [*entries, (symlink, None)], threads=1)
+    assert ours.diff_id == f"sha256:{hashlib.sha256(theirs.getvalue()).hexdigest()}"
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_file_of_another_size_than_its_entry_says_is_no_layer(tmp_path: Path, more: int) -> None:
+    ((info, opened),) = members(b"a file")
+    info.size += more
+    with pytest.raises(OSError, match=f"lib/0.so has 6 bytes in place of {6 + more}"):
+        write_layer(tmp_path / "layer", [(info, opened)], threads=1)
 
 
 def test_what_was_written_is_unpacked_as_it_was(tmp_path: Path) -> None:
