@@ -17,8 +17,9 @@ from torchbake.matrix.yaml_source import parse_document
 from torchbake.render.dockerfile import render
 
 APT = "    /run/apt-install "
-FIRST, BUILDER = f"{APT}ca-certificates python3 python3-pip-whl tini \\", f"{APT}ca-certificates python3-venv"
-PIP, VENV = "    python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
+FIRST = f"{APT}ca-certificates python3 python3-pip-whl tini \\"
+BUILDER = f"{APT}--scratch ca-certificates python3-venv \\"
+PIP, VENV = "    && python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
 SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/ubuntu.sources \\"
 
 
@@ -38,7 +39,7 @@ def test_ubuntu_has_its_own_sources_and_no_user_of_its_own() -> None:
 def test_a_program_on_ubuntu_is_assembled_by_binutils() -> None:
     text = render(replace(init_image(), base=replace(DEBIAN12, distribution="ubuntu")), None)
     assert SOURCES in text
-    assert "/run/apt-install binutils musl-tools\n" in text
+    assert "/run/apt-install --scratch binutils musl-tools\n" in text
 
 
 def test_a_python_of_the_image_comes_in_no_package() -> None:
@@ -46,7 +47,7 @@ def test_a_python_of_the_image_comes_in_no_package() -> None:
     lines = added(replace(DEBIAN12, interpreter=own))
     assert lines[:4] == [
         FIRST.replace("python3 ", ""),
-        BUILDER.removesuffix(" python3-venv"),
+        BUILDER.replace(" python3-venv", ""),
         PIP.replace("python3", own),
         VENV.replace("python3", own),
     ]
