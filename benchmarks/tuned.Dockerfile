@@ -16,7 +16,8 @@ WORKDIR /
 FROM ${BASE}
 
 # All of Debian's packages in one step, without recommended ones, and without lists that are out of date tomorrow: what a
-# later step deletes stays in the layer below. Descriptions of packages are not fetched, as Docker's own bases have it. The user is made here too, as a layer of its own would gain nothing.
+# later step deletes stays in the layer below. Descriptions of packages are not fetched, as Docker's own bases have it.
+# The user is made here too, as a layer of its own would gain nothing.
 ARG APT="ca-certificates python3 tini"
 # hadolint ignore=DL3008,SC2086
 RUN --mount=type=secret,id=ca \

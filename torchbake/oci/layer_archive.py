@@ -1,8 +1,9 @@
 """A layer's archive, compressed and hashed in one stream as it is written."""
 
+import contextlib
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
@@ -14,6 +15,7 @@ from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
 from torchbake.oci.layer_tree import LayerTree, Member
 from torchbake.oci.manifest import Blob
+from torchbake.oci.tar_member import member
 
 # zstd finds again what it has seen in the last 64 MB, not in the last 2 alone: a CUDA library has nearly the same
 # kernels for many GPUs, and gets a tenth smaller by it. A decoder needs memory for one window; all take 128 MB and more
@@ -22,7 +24,6 @@ _LEVEL = 3  # as BuildKit's own, and zstd's: more than twice as fast as gzip, an
 _WINDOW = 26  # the power of two
 _MATCH = 32  # bytes, the least that is looked for so far back
 _PIECE = 2**24  # that one thread compresses
-_CHUNK = 2**20
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
@@ -53,25 +54,12 @@ def _compressor(threads: int) -> zstandard.ZstdCompressor:
 
 
 def _write_archive(archive: Digested, members: Iterable[Member]) -> None:
-    """The bytes that `tarfile` writes, each as it was read: it would copy them three times first."""
     for info, opened in members:
-        archive.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
-        if opened:
-            archive.write(bytes(-_add(archive, info, opened) % tarfile.BLOCKSIZE))
+        with opened() if opened else contextlib.nullcontext() as file:
+            for piece in member(info, file, tarfile.PAX_FORMAT):
+                archive.write(piece)
     archive.write(bytes(2 * tarfile.BLOCKSIZE))
     archive.write(bytes(-archive.size % tarfile.RECORDSIZE))
-
-
-def _add(archive: Digested, info: tarfile.TarInfo, opened: Callable[[], IO[bytes]]) -> int:
-    """Write what a file holds; its size. Raises OSError unless it is the one that its entry says."""
-    before = archive.size
-    with opened() as file:
-        while piece := file.read(_CHUNK):
-            archive.write(piece)
-    size = archive.size - before
-    if size != info.size:
-        raise OSError(f"{info.name} has {size} bytes in place of {info.size}")
-    return size
 
 
 def unpack(archive: Path, folder: Path) -> None:

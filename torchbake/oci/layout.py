@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
 from torchbake.oci.compression import Compression
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError
+from torchbake.oci.tar_member import member
 
-_CHUNK = 2**20
 _EXPORTS = ".exports-"
 
 
@@ -161,11 +162,8 @@ def _frame(manifests: Iterable[Manifest]) -> dict[str, str]:
     }
 
 
-def _member(name: str, file: "io.BufferedIOBase", size: int) -> Iterator[bytes]:
+def _member(name: str, file: IO[bytes], size: int) -> Iterator[bytes]:
     """One member of a tar archive."""
     info = tarfile.TarInfo(name)
     info.size = size
-    yield info.tobuf(tarfile.GNU_FORMAT)
-    while piece := file.read(_CHUNK):
-        yield piece
-    yield bytes(-size % tarfile.BLOCKSIZE)
+    yield from member(info, file, tarfile.GNU_FORMAT)
