@@ -19,7 +19,8 @@ from torchbake.render.dockerfile import render
 APT = "    /run/apt-install "
 FIRST = f"{APT}ca-certificates python3 python3-pip-whl tini \\"
 BUILDER = f"{APT}--scratch ca-certificates python3-venv \\"
-PIP, VENV = "    && python3 -m venv /opt/uv \\", "    && python3 -m venv --without-pip /opt/venv"
+PIP = "    && PIP_ROOT_USER_ACTION=ignore python3 /run/bundled_pip.py install --require-hashes -r /run/builder.lock \\"
+VENV = "    && python3 -m venv --without-pip /opt/venv"
 SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/ubuntu.sources \\"
 
 
@@ -51,7 +52,7 @@ def test_a_python_of_the_image_comes_in_no_package() -> None:
         PIP.replace("python3", own),
         VENV.replace("python3", own),
     ]
-    assert all(f"{own} -m " in line for line in lines[2:])
+    assert all(f"{own} -m " in line for line in lines[3:])
 
 
 def test_a_python_of_another_package_is_the_one_that_is_called_python3() -> None:

@@ -28,6 +28,7 @@ _WINDOW = 26  # the power of two
 _FAR_MATCH = 16  # bytes, the least that is looked for so far back
 _FAR_BUCKET = 3  # the power of two, places that are kept of one hash
 _PIECE = 2**24  # that one thread compresses
+_OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
@@ -53,6 +54,7 @@ def _compressor(threads: int) -> zstandard.ZstdCompressor:
     parameters = zstandard.ZstdCompressionParameters.from_level(
         _LEVEL, threads=threads, hash_log=_TABLE, min_match=_MATCH, window_log=_WINDOW,
         enable_ldm=True, ldm_min_match=_FAR_MATCH, ldm_bucket_size_log=_FAR_BUCKET, job_size=_PIECE,
+        overlap_log=_OVERLAP,
     )  # fmt: skip
     return zstandard.ZstdCompressor(compression_params=parameters)
 

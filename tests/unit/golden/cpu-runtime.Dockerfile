@@ -39,9 +39,10 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
     --mount=type=bind,source=images/builder.lock,target=/run/builder.lock \
+    --mount=type=bind,from=toolkit,source=/layers/bundled_pip.py,target=/run/bundled_pip.py \
     /run/apt-install --scratch ca-certificates python3-venv \
-    && python3 -m venv /opt/uv \
-    && /opt/uv/bin/pip install --no-cache-dir --find-links /run/wheels --require-hashes -r /run/builder.lock \
+    && PIP_ROOT_USER_ACTION=ignore python3 /run/bundled_pip.py install --require-hashes -r /run/builder.lock \
+        --find-links /run/wheels --no-cache-dir --no-compile --target /opt/uv \
     && python3 -m venv --without-pip /opt/venv
 
 # One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied:
