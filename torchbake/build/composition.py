@@ -161,8 +161,7 @@ def _link(layers: Mapping[str, Sequence[Made]], store: LayerStore, layout: Layou
 def _lowest(layout: Layout, layers: Mapping[str, Sequence[Made]]) -> str:
     """The digest of an image of these layers of a layout alone, from the lowest up. Others stand on it as they are."""
     manifest, config = image_of([*chain(*layers.values())])
-    layout.path(manifest.config.digest).write_bytes(config)
-    layout.path(manifest.digest).write_bytes(manifest.data)
+    layout.write(manifest, config)
     return manifest.digest
 
 
@@ -179,8 +178,7 @@ def compose(
         raise BuildError(f"BuildKit did not export all of {digest}.", hint="Build it again.")
     new, config = ordered(manifest, export.path(manifest.config.digest).read_bytes(), rank, layers)
     _link(layers, store, export)
-    export.path(new.config.digest).write_bytes(config)
-    export.path(new.digest).write_bytes(new.data)
+    export.write(new, config)
     if export.find(new.digest) is None:
         raise BuildError("the store of layers changed meanwhile.", hint="Build it again.")
     return new.digest

@@ -51,6 +51,11 @@ class Layout:
             return None
         return manifest if manifest.digest == digest and sizes == {True} else None
 
+    def write(self, manifest: Manifest, config: bytes) -> None:
+        """Write an image's manifest and config; its layers come from elsewhere."""
+        self.path(manifest.config.digest).write_bytes(config)
+        self.path(manifest.digest).write_bytes(manifest.data)
+
     def lacks(self, digest: str, compression: Compression) -> str:
         """Why an image must be exported once more; empty when it is here and compressed so."""
         manifest = self.find(digest)
