@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from . import ddp
 from .group import Group
-from .verdict import Checks, expect
+from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
     from .cli import Options
@@ -24,15 +24,14 @@ def check(checks: Checks, options: "Options") -> None:
 
 def _bandwidth(checks: Checks, group: Group) -> None:
     with checks("bandwidth"):
+        if group.size == 1:
+            raise NotRun("there is one rank: nothing goes from GPU to GPU")
         for size in _MEGABYTES:
             checks.figures[f"all-reduce-{size}mb-gbs"] = _all_reduce_rate(group, size * 2**20)
 
 
 def _all_reduce_rate(group: Group, size: int) -> float:
-    """Bus bandwidth in GB/s: bytes / seconds * 2(n-1)/n, as nccl-tests counts it (doc/PERFORMANCE.md there).
-
-    For one rank the factor would be 0, so that it is left out: that is the rate of a copy on the GPU.
-    """
+    """Bus bandwidth in GB/s: bytes / seconds * 2(n-1)/n, as nccl-tests counts it (doc/PERFORMANCE.md there)."""
     values = torch.ones(size // 4, device=group.device)
     for _ in range(2):  # the first calls connect
         dist.all_reduce(values)
@@ -48,4 +47,4 @@ def _all_reduce_rate(group: Group, size: int) -> float:
         right = abs(found - wanted) <= 1e-5 * wanted
         expect(right, f"ones, summed {2 + _ROUNDS} times, are {found:g} and not {wanted:g}")
     n = group.size
-    return size / seconds * (2 * (n - 1) / n if n > 1 else 1) / 1e9
+    return size / seconds * 2 * (n - 1) / n / 1e9
