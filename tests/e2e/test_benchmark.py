@@ -19,7 +19,7 @@ from tests.e2e.registries import registry
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
 from torchbake.engine.runner import owners
-from torchbake.errors import NoisyError, PublishError, SlowerError
+from torchbake.errors import EngineError, NoisyError, PublishError, SlowerError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
@@ -77,6 +77,12 @@ def test_a_dry_run_prints_every_command_of_the_example_and_runs_none() -> None:
     assert len(commands) == 4
     assert all("--shm-size=1g" in line and " bench --model " in line for line in commands)
     assert done.stdout.count("excluded takes minutes on a CPU") == 2
+
+
+def test_without_the_docker_command_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
+    done = torchbake("benchmark", *words_of(folder, str(folder / "plan.yaml")), env={"PATH": str(tmp_path)})
+    assert done.returncode == EngineError.exit_code
+    assert done.stderr == "error: The docker command is not installed.\n  next: Run: nox -s setup\n"
 
 
 def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engine: docker.DockerClient) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -180,13 +181,17 @@ def is_local(engine: Engine) -> bool:
     return engine.client.api.base_url in names
 
 
+def check_command() -> None:
+    """Whether there is a docker command; an engine may be there without. Raises EngineError."""
+    if shutil.which("docker") is None:
+        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup")
+
+
 def check_buildx() -> str:
     """Buildx's version. Raises EngineError when it is missing or too old."""
+    check_command()
     hint = "Install docker-buildx, or run: nox -s setup"
-    try:
-        done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
+    done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
     if done.returncode or not match:
         raise EngineError("docker has no buildx, which builds the images.", hint=hint)

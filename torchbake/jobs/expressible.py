@@ -28,8 +28,12 @@ class Cannot:
 
 
 def restarts_unless_elastic(why: str) -> Cannot:
-    """The ranks of an elastic job are started again by torchrun; any other's script would be by the launcher."""
-    return Cannot(key="restarts", why=why, when=lambda job: not job.elastic, only="of a job that is not elastic")
+    """The ranks of an elastic job are started again by torchrun; any other's script would be by the launcher, if ever.
+
+    So a job that is never to be started again is just what the launcher does.
+    """
+    when, only = (lambda job: bool(job.restarts) and not job.elastic), "more than 0, of a job that is not elastic"
+    return Cannot(key="restarts", why=why, when=when, only=only)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,11 @@ import pytest
 from tests.unit.jobs.cases import LEAST, job_of
 from torchbake.jobs.expressible import Cannot, Needs, impossible, known_keys, said, sayable, unsaid
 from torchbake.jobs.model import job_problems
+from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import parse_document
+
+GO_ON = {"openpai", "openpai-v1"}
 
 
 class Toy:
@@ -62,6 +65,18 @@ def test_a_key_that_it_cannot_say(text: str, message: str) -> None:
 def test_a_key_that_it_needs() -> None:
     problems = impossible(job_of("name: a\nimage: b\nscript: c\n"), Toy())
     assert problems == [(("resources", "cpu"), "is missing, and toy needs it: it counts")]
+
+
+@pytest.mark.parametrize("target", sorted({*TARGETS} - GO_ON))
+def test_every_launcher_can_leave_a_job_alone_that_is_never_to_be_started_again(target: str) -> None:
+    places = [place for place, _ in unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])]
+    assert ("restarts",) not in places
+
+
+@pytest.mark.parametrize("target", sorted(GO_ON))
+def test_openpai_goes_on_after_a_lost_node_whatever_a_job_says(target: str) -> None:
+    ((place, _),) = unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])
+    assert place == ("restarts",)
 
 
 def test_what_it_can_say_is_all_else() -> None:

@@ -4,7 +4,7 @@ import shlex
 from math import ceil
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
+from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.targets.shell_text import export
@@ -41,8 +41,11 @@ CANNOT = (
     ),
     Cannot(key="port", why="OpenPAI reserves a port of each host, and `run` takes that one"),
     Cannot(key="timeouts.job", why="OpenPAI stops nothing after a time"),
-    restarts_unless_elastic(
-        "OpenPAI goes on after lost nodes by itself, and more retries would start a script again that failed"
+    Cannot(
+        key="restarts",
+        why="OpenPAI goes on after lost nodes by itself, and more retries would start a script again that failed",
+        when=lambda job: not job.elastic,
+        only="of a job that is not elastic",
     ),
     Cannot(key="priority", why="it is a setting of its schedulers, by virtual cluster"),
     Cannot(key="nodeSelector", why=_OF_KUBERNETES),

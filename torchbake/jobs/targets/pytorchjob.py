@@ -7,7 +7,7 @@ processes a node has, so an elastic job says that by the image's own variable.
 from typing import Any
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, variables
@@ -18,11 +18,8 @@ MOST_NODES = model.MOST_NODES
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
     _pod.named("NAME-worker-NUMBER", lambda job: f"{job.name}-worker-{job.most_nodes}"),
-    Cannot(
-        key="restarts",
-        why="the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic",
-        when=lambda job: not job.elastic,
-        only="of a job that is not elastic",
+    restarts_unless_elastic(
+        "the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic"
     ),
 )
 NEEDS: tuple[Needs, ...] = ()
