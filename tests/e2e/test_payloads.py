@@ -139,6 +139,26 @@ def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, 
     assert said.line["reason"].startswith(reason)
 
 
+# What the payload of NCCL makes of a group of one rank: that needs no GPU.
+ONE_RANK = """
+import sys
+from types import SimpleNamespace
+
+sys.path.insert(0, "/opt/torchbake")
+from payloads import nccl
+from payloads.verdict import Checks
+
+checks = Checks()
+nccl._bandwidth(checks, SimpleNamespace(size=1))
+print(checks.figures, checks.failures, checks.not_run)
+"""
+
+
+def test_one_rank_has_no_bandwidth(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
+    said = engine.containers.run(built[CPU]["ref"], ["python", "-c", ONE_RANK], remove=True, labels=OURS)
+    assert said.decode().splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
+
+
 # What is sabotaged, in which image and on how many ranks; which payload must fail, and words of its reason, which names
 # three checks at most: what sets off different ones is sabotaged together, as torch is loaded anew for each of these.
 SABOTAGES = [
