@@ -29,7 +29,7 @@ from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_tree import Member
 from torchbake.oci.manifest import Blob
 
-_FORMAT = "3"  # of a layer: another one is packed anew
+_FORMAT = "4"  # of a layer: another one is packed anew
 _LIMIT = 3600.0  # seconds, of a download
 _PATIENT = 19  # the lowest priority
 _THREADS = 2  # that compress a layer, of several at once

@@ -18,18 +18,18 @@ from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
 
 # zstd's level 2 with a table of level 3's size and shorter matches: CUDA's libraries get as small as by level 3 in a
-# quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 64 MB, not in the last
-# 2 alone: a CUDA library has nearly the same kernels for many GPUs, and gets a tenth smaller by it. A decoder needs
-# memory for one window; all take 128 MB and more (`zstd -d`'s own limit,
-# https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md). Measured: docs/performance.md.
+# quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 16 MB, not in the last
+# 2 alone: a CUDA library has nearly the same kernels for many GPUs. Of 64 MB it would find 3% more, and be unpacked at
+# half the speed: the decoder of containerd, written in Go, takes longer for each byte the larger the window is.
+# Measured: docs/performance.md.
 _LEVEL = 2
 _TABLE = 17  # the power of two
 _MATCH = 5  # bytes, the least that is looked for nearby
-_WINDOW = 26  # the power of two
+_WINDOW = 24  # the power of two
 _FAR_MATCH = 16  # bytes, the least that is looked for so far back
 _FAR_BUCKET = 3  # the power of two, places that are kept of one hash
 _PIECE = 2**24  # that one thread compresses
-_OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
+_OVERLAP = 5  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 

@@ -36,11 +36,11 @@ def test_what_comes_again_far_behind_is_stored_once(tmp_path: Path) -> None:
     assert layer.blob.size < 2.1 * _MANY
 
 
-def test_a_decoder_needs_no_more_memory_than_those_in_use_take(tmp_path: Path) -> None:
-    """`zstd -d` refuses a window of more than 128 MB."""
+def test_a_node_unpacks_it_without_moving_a_large_window_again_and_again(tmp_path: Path) -> None:
+    """containerd's decoder took twice as long for a window of 64 MB as for one of 16: docs/performance.md."""
     write_layer(tmp_path / "layer", members(noise(1)), threads=2)
     window = zstandard.get_frame_parameters((tmp_path / "layer").read_bytes()).window_size
-    assert window <= 2**27
+    assert window <= 2**24
 
 
 @pytest.mark.parametrize("threads", [2, 3, -1])
