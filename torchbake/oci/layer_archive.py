@@ -18,18 +18,21 @@ from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
 
 # zstd's level 2 with a table of level 3's size and shorter matches: CUDA's libraries get as small as by level 3 in a
-# quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 16 MB, not in the last
-# 2 alone: a CUDA library has nearly the same kernels for many GPUs. Of 64 MB it would find 3% more, and be unpacked at
-# half the speed: the decoder of containerd, written in Go, takes longer for each byte the larger the window is.
-# Measured: docs/performance.md.
+# quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 64 MB, not in the last
+# 2 alone: a CUDA library has nearly the same kernels for many GPUs. A decoder needs memory for one window; all take
+# 128 MB and more (`zstd -d`'s own limit, https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md).
+#
+# A frame ends where its window is full. Decoders keep a window and little more, and containerd's moves all of it for
+# each further megabyte: without another frame it would take five times as long. Measured: docs/performance.md.
 _LEVEL = 2
 _TABLE = 17  # the power of two
 _MATCH = 5  # bytes, the least that is looked for nearby
-_WINDOW = 24  # the power of two
+_WINDOW = 26  # the power of two
+_FRAME = 2**_WINDOW
 _FAR_MATCH = 16  # bytes, the least that is looked for so far back
 _FAR_BUCKET = 3  # the power of two, places that are kept of one hash
 _PIECE = 2**24  # that one thread compresses
-_OVERLAP = 5  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
+_OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
@@ -43,12 +46,29 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int, trees:
     with target.open("wb") as file:
         compressed = Digested(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
-            archive = Digested(compressor)
+            archive = Digested(_Frames(compressor))
             _write_archive(archive, tree.passing(members) if tree else members)
     if tree:
         tree.keep(archive.digest)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
     return Layer(blob=blob, diff_id=archive.digest)
+
+
+class _Frames:
+    """Hands on what is written to it, and has a compressor begin another frame whenever a window is full."""
+
+    def __init__(self, compressor: zstandard.ZstdCompressionWriter) -> None:
+        self._compressor, self._left = compressor, _FRAME
+
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            piece, rest = rest[: self._left], rest[self._left :]
+            self._compressor.write(piece)
+            self._left -= len(piece)
+            if not self._left:
+                self._compressor.flush(zstandard.FLUSH_FRAME)
+                self._left = _FRAME
 
 
 def _compressor(threads: int) -> zstandard.ZstdCompressor:
@@ -71,10 +91,11 @@ def _write_archive(archive: Digested, members: Iterable[Member]) -> None:
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack what this toolkit wrote, and nobody else, into a folder. Raises BuildError where it is damaged."""
+    unpacker = zstandard.ZstdDecompressor(max_window_size=2**_WINDOW)
     try:
         with (
             archive.open("rb") as file,
-            zstandard.ZstdDecompressor(max_window_size=2**_WINDOW).stream_reader(file) as stream,
+            unpacker.stream_reader(file, read_across_frames=True) as stream,
             tarfile.open(fileobj=stream, mode="r|") as tar,
         ):
             tar.extractall(folder, filter="fully_trusted")
