@@ -10,6 +10,7 @@ from torchbake.benchmark.commands import limits
 from torchbake.benchmark.field_types import Docker
 from torchbake.benchmark.outcome import DOCKER, refusal_of
 from torchbake.core.processes import run_to_end
+from torchbake.engine.client import starting_docker
 from torchbake.engine.runner import run_words
 from torchbake.errors import BenchmarkError
 from torchbake.matrix.spec import TOOLBOX
@@ -29,14 +30,15 @@ class Trial:
 
 
 def try_image(image: str, docker: Docker, labels: Mapping[str, str], stopping: threading.Event) -> Trial:
-    """Start it once, and once more for each limit that is refused. Raises BenchmarkError where it does not start.
+    """Start it once, and once more for each limit that is refused; one that the plan itself asks for is never left out.
 
-    A limit that the plan itself asks for is never left out.
+    Raises BenchmarkError where it does not start, and EngineError where there is no docker command.
     """
     without = frozenset[str]()
     while True:
         words = [*run_words(labels), *limits(docker, without), image, "test", "-x", f"{TOOLBOX}/bench"]
-        done = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
+        with starting_docker():
+            done = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
         if done.code != DOCKER:
             return Trial(has_bench=done.code == 0, without=without)
         refused = _RLIMITS.get(match[1]) if (match := _REFUSED.search(done.stderr)) else None

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torchbake.build.buildkit_progress import Progress, Step, events
 from torchbake.core.files import write_text
-from torchbake.errors import EngineError
+from torchbake.engine.client import starting_docker
 
 _PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
 
@@ -103,14 +103,12 @@ class Builder:
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
-            try:
+            with starting_docker():
                 # A session of its own: Ctrl-C reaches only us, and we end the builds in order.
                 process = subprocess.Popen(
                     [*command, target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True, env=_environment(),
                 )  # fmt: skip
-            except FileNotFoundError:
-                raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
             self._processes.add(process)
         return process
 

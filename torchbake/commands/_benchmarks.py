@@ -15,7 +15,7 @@ from torchbake.benchmark.sources import demand_files
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
-from torchbake.engine.client import Engine, check_command, connect, is_local
+from torchbake.engine.client import Engine, connect, is_local
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
 from torchbake.matrix.project import Project
@@ -45,20 +45,14 @@ def image_place(finder: Finder, word: str, project: Project | None) -> Place:
 
 
 def engine_of(*, dry: bool) -> Engine | None:
-    """None where none answers a dry run, which shows commands without one too. Raises EngineError.
-
-    Experiments are started by the docker command, in the very words that a dry run shows.
-    """
+    """None where none answers a dry run, which shows commands without one too. Raises EngineError."""
     try:
-        engine = connect()
+        return connect()
     except EngineError as error:
         if not dry:
             raise
         console.say(f"{error.message} Commands are shown as if it had the images.", style="yellow")
         return None
-    if not dry:
-        check_command()
-    return engine
 
 
 def clean_up(engine: Engine) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -181,17 +180,20 @@ def is_local(engine: Engine) -> bool:
     return engine.client.api.base_url in names
 
 
-def check_command() -> None:
-    """Whether there is a docker command; an engine may be there without. Raises EngineError."""
-    if shutil.which("docker") is None:
-        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup")
+@contextlib.contextmanager
+def starting_docker() -> Iterator[None]:
+    """Around what starts the docker command: raises EngineError where there is none, as with an engine alone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
 
 
 def check_buildx() -> str:
     """Buildx's version. Raises EngineError when it is missing or too old."""
-    check_command()
     hint = "Install docker-buildx, or run: nox -s setup"
-    done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
+    with starting_docker():
+        done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
     if done.returncode or not match:
         raise EngineError("docker has no buildx, which builds the images.", hint=hint)
