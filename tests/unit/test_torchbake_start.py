@@ -1,0 +1,164 @@
+"""What an image's Python does about garbage while it imports torch: a torch of a few lines."""
+
+import gc
+import importlib.machinery
+import importlib.util
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from layers.wheels import torchbake_start as start
+
+# To import the module is all that an image does: no other test's torch is found by it.
+sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not start.TorchFinder]
+
+TORCH = """\
+import gc
+COLLECTED = gc.isenabled()
+LOADER = __loader__
+ring = []
+ring.append(ring)
+"""
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """No object of the tests stays permanent, and the collector is on again."""
+    yield
+    gc.unfreeze()
+    gc.enable()
+    sys.modules.pop("torch", None)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The objects of a program that begins, and none of a prompt: pytest has more."""
+    monkeypatch.setattr(start, "MANY", 10_000_000)
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+
+
+@pytest.fixture
+def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a torch that the next import finds by `TorchFinder`."""
+    file = tmp_path / "torch.py"
+    file.write_text(TORCH)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "meta_path", [start.TorchFinder, *sys.meta_path])
+    importlib.invalidate_caches()
+    return file
+
+
+def import_torch() -> ModuleType:
+    return importlib.import_module("torch")
+
+
+@pytest.mark.usefixtures("torch", "few")
+def test_the_collector_pauses_during_the_import_and_what_was_made_is_permanent() -> None:
+    before = gc.get_freeze_count()
+    torch = import_torch()
+    assert not torch.COLLECTED
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > before + 1000
+    assert not any(one is torch.ring for one in gc.get_objects())
+    later: list[object] = []
+    assert any(one is later for one in gc.get_objects()), "what a program makes afterwards is collected"
+
+
+@pytest.mark.usefixtures("torch", "few")
+def test_garbage_from_before_is_collected_and_not_kept() -> None:
+    class Garbage:
+        pass
+
+    one = Garbage()
+    one.itself = one  # type: ignore[attr-defined]
+    seen = weakref.ref(one)
+    del one
+    import_torch()
+    assert seen() is None
+
+
+@pytest.mark.usefixtures("few")
+def test_torch_has_its_own_loader_and_no_finder_stays(torch: Path) -> None:
+    found = import_torch()
+    assert found.__file__ == str(torch)
+    assert type(found.LOADER) is importlib.machinery.SourceFileLoader
+    assert "exec_module" not in vars(found.LOADER)
+    assert start.TorchFinder not in sys.meta_path
+
+
+@pytest.mark.usefixtures("torch", "few")
+def test_to_look_for_torch_changes_nothing_of_a_later_import() -> None:
+    assert importlib.util.find_spec("torch")
+    assert "torch" not in sys.modules
+    assert not import_torch().COLLECTED
+
+
+@pytest.mark.usefixtures("few")
+def test_a_torch_that_cannot_be_imported_says_so_and_leaves_the_collector_on(torch: Path) -> None:
+    torch.write_text("raise OSError('libtorch.so: cannot open shared object file')")
+    with pytest.raises(OSError, match="cannot open shared object file"):
+        import_torch()
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("few")
+def test_where_no_torch_is_the_import_fails_as_ever(torch: Path) -> None:
+    torch.unlink()
+    sys.path[:] = [str(torch.parent)]
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match="No module named 'torch'"):
+        import_torch()
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("what", ["a prompt", "a notebook", "a program at work"])
+def test_nothing_is_permanent_where_a_programs_own_objects_may_be(
+    what: str, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if what == "a prompt":
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    elif what == "a notebook":
+        monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    else:
+        monkeypatch.setattr(start, "MANY", 1000)
+    assert not import_torch().COLLECTED, "the pause does no harm there either"
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("torch", "few")
+def test_a_program_that_has_turned_the_collector_off_finds_it_off_and_nothing_permanent() -> None:
+    gc.disable()
+    import_torch()
+    assert not gc.isenabled()
+    assert not gc.get_freeze_count()
+
+
+def test_a_loader_that_keeps_nothing_is_left_alone() -> None:
+    class Loader:
+        __slots__ = ()
+
+        def exec_module(self, module: ModuleType) -> None:
+            """As a loader in C would."""
+
+    spec = importlib.machinery.ModuleSpec("torch", Loader())  # type: ignore[arg-type]
+    start._wrap(spec)
+    assert isinstance(spec.loader, Loader)
+
+
+@pytest.mark.parametrize(("value", "there"), [("0", False), ("1", True), (None, True)])
+def test_a_variable_leaves_all_to_python(value: str | None, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHBAKE_FREEZE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TORCHBAKE_FREEZE", value)
+    monkeypatch.setattr(sys, "meta_path", [])
+    space: dict[str, object] = {"__name__": "torchbake_start"}
+    exec(compile(Path(start.__file__).read_text(), start.__file__, "exec"), space)
+    assert bool(sys.meta_path) is there
