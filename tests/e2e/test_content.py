@@ -164,6 +164,18 @@ def test_banner_is_one_line_on_stderr_and_can_be_silenced(engine: docker.DockerC
     assert silent == b""
 
 
+@pytest.mark.parametrize(("environment", "permanent"), [({}, True), ({"TORCHBAKE_FREEZE": "0"}, False)])
+def test_what_the_import_of_torch_makes_is_no_work_for_the_collector(
+    built: Built, run: Run, environment: dict[str, str], permanent: bool
+) -> None:
+    script = (
+        "import gc; before = gc.get_stats()[0]['collections']; import torch;"
+        "paused = gc.get_stats()[0]['collections'] == before;"
+        "print(paused, gc.get_freeze_count() > 100_000, gc.isenabled())"
+    )
+    assert run(built[CPU]["ref"], "python", "-c", script, environment=environment) == f"{permanent} {permanent} True"
+
+
 def test_any_uid_of_group_0_is_at_home_on_a_read_only_root(built: Built, run: Run) -> None:
     script = (
         "import getpass, os, pathlib, torch, torch._inductor.runtime.cache_dir_utils as c;"
