@@ -99,14 +99,19 @@ class Cold(Plans):
 
     def one_more(self, package: str) -> Project:
         """The same images with one more package in each, locked: a project of its own, on the same bases."""
-        root = self.folder / "one-more"
-        (root / ".torchbake").mkdir(parents=True)
-        (root / ".torchbake/bases").symlink_to(state_of(TOOLKIT) / "bases")
-        (root / "images").mkdir()
+        bases = self.folder / "one-more/.torchbake/bases"
+        bases.parent.mkdir(parents=True)
+        bases.symlink_to(state_of(TOOLKIT) / "bases")
+        return self.other("one-more", with_package((TOOLKIT / "matrix.yaml").read_text(), package))
+
+    def other(self, name: str, text: str) -> Project:
+        """The image in a project of its own, of this matrix, locked."""
+        root = self.folder / name
+        (root / "images").mkdir(parents=True, exist_ok=True)
         shutil.copy2(TOOLKIT / "images/builder.lock", root / "images")
         shutil.copytree(TOOLKIT / "images" / self.spec.id, root / "images" / self.spec.id)
         matrix = root / "matrix.yaml"
-        matrix.write_text(with_package((TOOLKIT / "matrix.yaml").read_text(), package))
+        matrix.write_text(text)
         torchbake("lock", self.spec.id, "--matrix", str(matrix))
         return load_project(matrix)
 

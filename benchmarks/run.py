@@ -13,12 +13,14 @@
     nox -s bench -- push ID              a release against `docker push` of the same image
     nox -s bench -- pull ID [NEXT]       a pull into an empty engine, then of a next image, and torch's first tensor
                                          there, against the same two Dockerfiles, as root
+    nox -s bench -- update ID            another release of its base below an image: the next build, and the next pull,
+                                         against the tuned Dockerfile, as root
     nox -s bench -- start ID             `run` of a script that does nothing, against `python` and `torchrun`
     nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
 
-`cold`, `matrix` and `pull` empty the engine's images and build cache: use an engine of its own. The goals are parts of
-what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one `cold` builds each once more, with one more
-package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
+`cold`, `matrix`, `pull` and `update` empty the engine's images and build cache: use an engine of its own. The goals are
+parts of what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one `cold` builds each once more, with
+one more package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
 with --no-cache every step runs.
 """
 
@@ -38,6 +40,7 @@ from benchmarks.pull import pull
 from benchmarks.push import push
 from benchmarks.start import start
 from benchmarks.trace import trace
+from benchmarks.update import update
 from benchmarks.volumes import volumes
 from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
@@ -184,6 +187,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "sharing": sharing,
     "push": push,
     "pull": pull,
+    "update": update,
     "start": start,
     "volumes": volumes,
 }

@@ -1,0 +1,129 @@
+"""An update of the base below an image: what it costs to build the image again, and what a node pulls of it."""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from benchmarks.cold import OURS, TUNED, Cold, in_turn
+from benchmarks.measure import command, seconds, torchbake
+from benchmarks.plans import made
+from benchmarks.pull import Round, measured
+from tests.e2e.registries import Running, registry
+from torchbake.build.base_image import find_base
+from torchbake.core.paths import TOOLKIT, cache_folder
+from torchbake.matrix.project import Project
+from torchbake.ui import console
+
+REPOSITORY = "torchbake-bench/updated"
+# As an official base is: one layer, all of which another release of it replaces.
+BASE = """\
+FROM base AS before
+RUN echo updated > /etc/torchbake-bench
+FROM scratch
+COPY --from=before / /
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+CMD ["bash"]
+"""
+GOALS = ("goal", "", "", "0.35", "", "", "", "0.30", "")
+_HEAD = ("way", "cold", "base updated", "of its cold", "of tuned", "pull", "base updated", "of its first", "of tuned")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builds:
+    """Seconds of a build from nothing, and of the next one, on the updated base with all that the first one left."""
+
+    cold: float
+    updated: float
+
+
+def update(args: argparse.Namespace) -> None:
+    """Build each way's image and its successor, and hand both to new engines in turn. Only root can."""
+    if os.geteuid():
+        sys.exit("`update` starts an engine of its own and empties the page cache: run it as root.")
+    found: dict[str, list[Round]] = {}
+    with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
+        bench = Cold(args.selectors[0], Path(folder))
+        builds, served = _built(bench, updated(bench, there), there)
+        bench.empty()
+        for number in range(args.rounds):
+            for way, refs in in_turn(served, number):
+                found.setdefault(way, []).append(measured(refs, there))
+                console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s, then in {found[way][-1].following:.1f} s")
+    console.show_table(_HEAD, rows(builds, found), title=f"{args.selectors[0]}, {args.rounds} rounds of pulls")
+
+
+def updated(bench: Cold, there: Running) -> Project:
+    """The image in a project whose base is another image of the same Debian, in the registry."""
+    base, image = find_base(bench.spec.base, bench.project.state), f"{there.host}/bench/base:updated"
+    assert base
+    context = bench.folder / "base"
+    context.mkdir()
+    (context / "Dockerfile").write_text(BASE)
+    words = (
+        "--provenance=false",
+        "--push",
+        f"--tag={image}",
+        f"--build-context=base={base.context(bench.project.state)}",
+    )
+    command("docker", "buildx", "build", *words, str(context))
+    project = bench.other("updated", with_base((TOOLKIT / "matrix.yaml").read_text(), bench.spec.base.name, image))
+    torchbake("base", bench.spec.id, "--matrix", str(project.root / "matrix.yaml"))
+    return project
+
+
+def with_base(matrix: str, name: str, image: str) -> str:
+    """The matrix with another image for one base. Its images get names of their own."""
+    document = yaml.safe_load(matrix)
+    document["repository"] = REPOSITORY
+    document["bases"][name]["image"] = image
+    return str(yaml.safe_dump(document, sort_keys=False))
+
+
+def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Builds], dict[str, list[str]]]:
+    """The times of each way, and what its two images are called in the registry."""
+    matrix = str(after.root / "matrix.yaml")
+    ways = {
+        TUNED: ((bench.tuned, made("tuned")), (lambda: bench.tuned(after), made("tuned"))),
+        OURS: (
+            (bench.build, bench.ref),
+            (
+                lambda: seconds(lambda: torchbake("build", bench.spec.id, "--matrix", matrix)),
+                f"{REPOSITORY}:{bench.spec.id}",
+            ),
+        ),
+    }
+    times, served = dict[str, Builds](), dict[str, list[str]]()
+    for way, steps in ways.items():
+        bench.empty()
+        took = []
+        for place, (make, ref) in enumerate(steps):
+            took.append(make())
+            console.say(f"{way}: {took[-1]:.1f} s")
+            target = f"{there.host}/bench/{way.split()[0]}:{place}"
+            command("docker", "tag", ref, target)
+            command("docker", "push", "--quiet", target)
+            served.setdefault(way, []).append(target)
+        times[way] = Builds(cold=took[0], updated=took[1])
+    return times, served
+
+
+def rows(builds: Mapping[str, Builds], found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+    """Each way's seconds, medians of its pulls; the goals come last."""
+    first = {way: statistics.median(one.pull for one in found[way]) for way in builds}
+    next_one = {way: statistics.median(one.following or 0 for one in found[way]) for way in builds}
+    table = [
+        (
+            way, f"{took.cold:.1f} s", f"{took.updated:.1f} s", f"{took.updated / took.cold:.2f}",
+            f"{took.updated / builds[TUNED].updated:.2f}", f"{first[way]:.1f} s", f"{next_one[way]:.1f} s",
+            f"{next_one[way] / first[way]:.2f}", f"{next_one[way] / next_one[TUNED]:.2f}",
+        )
+        for way, took in builds.items()
+    ]  # fmt: skip
+    return [*table, GOALS]
