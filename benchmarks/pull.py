@@ -21,7 +21,7 @@ NAIVE = "naive Dockerfile, gzip"
 GOALS = ("goal", "", "0.45", "0.80", "", "0.30")
 START_GOALS = ("goal", "", "0.90", "", "1.00", "", "")
 _PULLS = ("way", "pull", "of naive", "of tuned", "the next image", "of its first")
-_STARTS = (
+STARTS = (
     "way", "to the first tensor, cold", "of tuned", "warm", "of tuned", "of it torch, cold", "torch, warm"
 )  # fmt: skip
 _TENSOR = "import time; t = time.perf_counter(); import torch; torch.ones(1).sum(); print(time.perf_counter() - t)"
@@ -62,7 +62,7 @@ def pull(args: argparse.Namespace) -> None:
                 console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s")
     title = f"{' and '.join(args.selectors[:2])}, {args.rounds} rounds"
     console.show_table(_PULLS, pull_rows(found), title=title)
-    console.show_table(_STARTS, start_rows(found), title=f"docker run, {title}")
+    console.show_table(STARTS, start_rows(found), title=f"docker run, {title}")
 
 
 def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ import yaml
 from benchmarks.cold import OURS, TUNED, Cold, in_turn
 from benchmarks.measure import command, seconds, torchbake
 from benchmarks.plans import made
-from benchmarks.pull import Round, measured
+from benchmarks.pull import STARTS, Round, measured, start_rows
 from tests.e2e.registries import Running, registry
 from torchbake.build.base_image import find_base
 from torchbake.core.paths import TOOLKIT, cache_folder
@@ -56,7 +56,9 @@ def update(args: argparse.Namespace) -> None:
             for way, refs in in_turn(served, number):
                 found.setdefault(way, []).append(measured(refs, there))
                 console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s, then in {found[way][-1].following:.1f} s")
-    console.show_table(_HEAD, rows(builds, found), title=f"{args.selectors[0]}, {args.rounds} rounds of pulls")
+    title = f"{args.selectors[0]}, {args.rounds} rounds of pulls"
+    console.show_table(_HEAD, rows(builds, found), title=title)
+    console.show_table(STARTS, start_rows(found), title=f"docker run, {title}")
 
 
 def updated(bench: Cold, there: Running) -> Project:
