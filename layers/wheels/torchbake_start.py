@@ -32,8 +32,10 @@ class TorchFinder:
     ) -> "ModuleSpec | None":
         if name != "torch":
             return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not cls else None
+        place = sys.meta_path.index(cls) if cls in sys.meta_path else -1
+        for finder in sys.meta_path[place + 1 :]:
+            find = getattr(finder, "find_spec", None)  # Python 3.11 has finders of the old kind
+            spec: "ModuleSpec | None" = find(name, path, target) if find else None
             if spec is not None:
                 _wrap(spec)
                 return spec

@@ -99,6 +99,15 @@ def test_to_look_for_torch_changes_nothing_of_a_later_import() -> None:
     assert not import_torch().COLLECTED
 
 
+@pytest.mark.usefixtures("torch", "few")
+def test_finders_of_the_old_kind_and_another_copy_of_this_one_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(start.TorchFinder):
+        pass
+
+    monkeypatch.setattr(sys, "meta_path", [Other, start.TorchFinder, object(), *sys.meta_path[1:]])
+    assert not import_torch().COLLECTED
+
+
 @pytest.mark.usefixtures("few")
 def test_a_torch_that_cannot_be_imported_says_so_and_leaves_the_collector_on(torch: Path) -> None:
     torch.write_text("raise OSError('libtorch.so: cannot open shared object file')")
