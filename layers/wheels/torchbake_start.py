@@ -35,7 +35,7 @@ class TorchFinder:
         place = sys.meta_path.index(cls) if cls in sys.meta_path else -1
         for finder in sys.meta_path[place + 1 :]:
             find = getattr(finder, "find_spec", None)  # Python 3.11 has finders of the old kind
-            spec: "ModuleSpec | None" = find(name, path, target) if find else None
+            spec: ModuleSpec | None = find(name, path, target) if find else None
             if spec is not None:
                 _wrap(spec)
                 return spec
