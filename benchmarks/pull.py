@@ -21,7 +21,7 @@ NAIVE = "naive Dockerfile, gzip"
 GOALS = ("goal", "", "0.45", "0.80", "", "0.30")
 START_GOALS = ("goal", "", "0.90", "", "1.00", "", "")
 _PULLS = ("way", "pull", "of naive", "of tuned", "the next image", "of its first")
-STARTS = (
+_STARTS = (
     "way", "to the first tensor, cold", "of tuned", "warm", "of tuned", "of it torch, cold", "torch, warm"
 )  # fmt: skip
 _TENSOR = "import time; t = time.perf_counter(); import torch; torch.ones(1).sum(); print(time.perf_counter() - t)"
@@ -51,18 +51,18 @@ class Round:
 
 def pull(args: argparse.Namespace) -> None:
     """Make each way's image, put it into a registry, and hand it to new engines in turn. Only root can."""
-    if os.geteuid():
-        sys.exit("`pull` starts an engine of its own and empties the page cache: run it as root.")
-    found: dict[str, list[Round]] = {}
+    only_as_root("pull")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         served = _serve(args.selectors[:2], Path(folder), there)
-        for number in range(args.rounds):
-            for way, refs in in_turn(served, number):
-                found.setdefault(way, []).append(measured(refs, there))
-                console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s")
+        found = pulled(served, args.rounds, there)
     title = f"{' and '.join(args.selectors[:2])}, {args.rounds} rounds"
     console.show_table(_PULLS, pull_rows(found), title=title)
-    console.show_table(STARTS, start_rows(found), title=f"docker run, {title}")
+    show_starts(found, title)
+
+
+def only_as_root(name: str) -> None:
+    if os.geteuid():
+        sys.exit(f"`{name}` starts an engine of its own and empties the page cache: run it as root.")
 
 
 def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list[str]]:
@@ -74,10 +74,7 @@ def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list
         for way, (make, ref) in _ways(bench).items():
             bench.empty()
             make()
-            target = f"{there.host}/bench/{place}:{way.split()[0]}"
-            command("docker", "tag", ref, target)
-            command("docker", "push", "--quiet", target)
-            served.setdefault(way, []).append(target)
+            served.setdefault(way, []).append(put(ref, way, place, there))
             console.say(f"{way}: {name} is in the registry")
         bench.empty()
     return served
@@ -89,6 +86,24 @@ def _ways(bench: Cold) -> Mapping[str, tuple[Callable[[], float], str]]:
         TUNED: (bench.tuned, made("tuned")),
         OURS: (bench.build, bench.ref),
     }
+
+
+def put(ref: str, way: str, place: int, there: Running) -> str:
+    """What the image of this way is called in the registry, which has it then."""
+    target = f"{there.host}/bench/{place}:{way.split(maxsplit=1)[0]}"
+    command("docker", "tag", ref, target)
+    command("docker", "push", "--quiet", target)
+    return target
+
+
+def pulled(served: Mapping[str, Sequence[str]], rounds: int, there: Running) -> dict[str, list[Round]]:
+    """The ways take turns."""
+    found: dict[str, list[Round]] = {}
+    for number in range(rounds):
+        for way, refs in in_turn(served, number):
+            found.setdefault(way, []).append(measured(refs, there))
+            console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s")
+    return found
 
 
 def measured(refs: Sequence[str], there: Running) -> Round:
@@ -128,6 +143,10 @@ def pull_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
              "" if after is None else f"{after:.1f} s", "" if after is None else f"{after / first[way]:.2f}")
         )  # fmt: skip
     return [*table, GOALS]
+
+
+def show_starts(found: Mapping[str, Sequence[Round]], title: str) -> None:
+    console.show_table(_STARTS, start_rows(found), title=f"docker run, {title}")
 
 
 def start_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:

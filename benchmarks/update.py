@@ -1,20 +1,18 @@
 """An update of the base below an image: what it costs to build the image again, and what a node pulls of it."""
 
 import argparse
-import os
 import statistics
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from benchmarks.cold import OURS, TUNED, Cold, in_turn
-from benchmarks.measure import command, seconds, torchbake
+from benchmarks.cold import OURS, TUNED, Cold
+from benchmarks.measure import command, torchbake
 from benchmarks.plans import made
-from benchmarks.pull import STARTS, Round, measured, start_rows
+from benchmarks.pull import Round, only_as_root, pulled, put, show_starts
 from tests.e2e.registries import Running, registry
 from torchbake.build.base_image import find_base
 from torchbake.core.paths import TOOLKIT, cache_folder
@@ -45,20 +43,15 @@ class Builds:
 
 def update(args: argparse.Namespace) -> None:
     """Build each way's image and its successor, and hand both to new engines in turn. Only root can."""
-    if os.geteuid():
-        sys.exit("`update` starts an engine of its own and empties the page cache: run it as root.")
-    found: dict[str, list[Round]] = {}
+    only_as_root("update")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         bench = Cold(args.selectors[0], Path(folder))
         builds, served = _built(bench, updated(bench, there), there)
         bench.empty()
-        for number in range(args.rounds):
-            for way, refs in in_turn(served, number):
-                found.setdefault(way, []).append(measured(refs, there))
-                console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s, then in {found[way][-1].following:.1f} s")
+        found = pulled(served, args.rounds, there)
     title = f"{args.selectors[0]}, {args.rounds} rounds of pulls"
     console.show_table(_HEAD, rows(builds, found), title=title)
-    console.show_table(STARTS, start_rows(found), title=f"docker run, {title}")
+    show_starts(found, title)
 
 
 def updated(bench: Cold, there: Running) -> Project:
@@ -90,16 +83,9 @@ def with_base(matrix: str, name: str, image: str) -> str:
 
 def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Builds], dict[str, list[str]]]:
     """The times of each way, and what its two images are called in the registry."""
-    matrix = str(after.root / "matrix.yaml")
-    ways = {
+    ways: Mapping[str, Sequence[tuple[Callable[[], float], str]]] = {
         TUNED: ((bench.tuned, made("tuned")), (lambda: bench.tuned(after), made("tuned"))),
-        OURS: (
-            (bench.build, bench.ref),
-            (
-                lambda: seconds(lambda: torchbake("build", bench.spec.id, "--matrix", matrix)),
-                f"{REPOSITORY}:{bench.spec.id}",
-            ),
-        ),
+        OURS: ((bench.build, bench.ref), (lambda: bench.build(after), f"{REPOSITORY}:{bench.spec.id}")),
     }
     times, served = dict[str, Builds](), dict[str, list[str]]()
     for way, steps in ways.items():
@@ -108,10 +94,7 @@ def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Build
         for place, (make, ref) in enumerate(steps):
             took.append(make())
             console.say(f"{way}: {took[-1]:.1f} s")
-            target = f"{there.host}/bench/{way.split()[0]}:{place}"
-            command("docker", "tag", ref, target)
-            command("docker", "push", "--quiet", target)
-            served.setdefault(way, []).append(target)
+            served.setdefault(way, []).append(put(ref, way, place, there))
         times[way] = Builds(cold=took[0], updated=took[1])
     return times, served
 
