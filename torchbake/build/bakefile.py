@@ -79,13 +79,20 @@ COPY --from=rest /headers /headers
 """
 # By the image's own Python: another one's bytecode is of no use.
 _BYTECODE = """\
-FROM python AS compiler
+FROM interpreter AS compiler
 RUN --mount=type=bind,from=layers,source=/wheels,target=/run/layers/wheels \\
     --mount=type=bind,from=sources,target=/run/sources \\
     PYTHONPATH=/run/layers {python} -m wheels bytecode /run/sources /bytecode {root}
 
 FROM scratch
 COPY --from=compiler /bytecode /
+"""
+_PYTHON = """\
+FROM interpreter AS asked
+RUN {python} -c "import sys; print(sys.implementation.cache_tag, sys.version)" > /python
+
+FROM scratch
+COPY --from=asked /python /
 """
 _CACHE_ONLY = ["type=cacheonly"]
 _NO_PROVENANCE = ("type=provenance,disabled=true",)  # one of the time of day would make every build another image
@@ -109,19 +116,39 @@ def bytecode_file(
     ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it. ``sources`` is
     in a folder that is named by what it is of, since all in it may have one time.
     """
-    name = target_name(job.spec)
-    python = _inner(_target(job, options, root, secrets)) | {"target": "python"}
-    layers = str(TOOLKIT / "layers")
-    own: dict[str, Any] = {
+    own = {
         "context": str(sources.parent),
-        "contexts": {"python": f"target:{name}-python", "sources": str(sources), "layers": layers},
+        "contexts": {"sources": str(sources), "layers": str(TOOLKIT / "layers")},
         "dockerfile-inline": _BYTECODE.format(python=job.spec.base.python_command, root=final),
+    }
+    return _by_interpreter(job, options, root, secrets, word="bytecode", own=own, folder=folder)
+
+
+def python_file(job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, folder: Path) -> dict[str, Any]:
+    """The bake file of what an image's Python says of itself, in a folder as the file ``python``.
+
+    Builds of Python that may compile otherwise say otherwise: https://docs.python.org/3/library/sys.html#sys.version
+    """
+    own = {"context": str(folder), "dockerfile-inline": _PYTHON.format(python=job.spec.base.python_command)}
+    return _by_interpreter(job, options, root, secrets, word="python", own=own, folder=folder)
+
+
+def _by_interpreter(
+    job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
+    folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """A bake file with one target, named by a word, that stands on an image's Python and is written into a folder."""
+    name = target_name(job.spec)
+    interpreter = _inner(_target(job, options, root, secrets)) | {"target": "interpreter"}
+    target = {
+        **own,
+        "contexts": {"interpreter": f"target:{name}-interpreter", **own.get("contexts", {})},
         "args": {},
         "output": [f"type=local,dest={folder}"],
         "attest": list(_NO_PROVENANCE),
         **({"no-cache": True} if options.no_cache else {}),
     }
-    return _file({f"{name}-bytecode": own, f"{name}-python": python}, [f"{name}-bytecode"], options)
+    return _file({f"{name}-{word}": target, f"{name}-interpreter": interpreter}, [f"{name}-{word}"], options)
 
 
 def _file(targets: dict[str, Any], default: list[str], options: Options) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What BuildKit does for one image: its build, and the bytecode of what is packed beside it."""
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, target_name
+from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, python_file, target_name
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.core.files import write_text
@@ -47,10 +48,23 @@ class Bakery:
         file = bytecode_file(
             job, self.options, self.root, self.secrets, sources=sources, final=final, folder=folder
         )  # fmt: skip
-        log = self.log.with_name(f"{self.log.stem}-{folder.name}-bytecode.log")
-        outcome = self._built(file, f"{target_name(job.spec)}-bytecode", log, lambda progress, steps: None)
+        outcome = self._beside(job, file, "bytecode", f"{folder.name}-bytecode")
         if not outcome.ok:
             raise BuildError(f"bytecode cannot be made: {outcome.errors[0].strip()}")
+
+    def python(self, job: Job) -> str:
+        """What the image's Python says of itself. Raises BuildError."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = python_file(job, self.options, self.root, self.secrets, folder=Path(folder))
+            outcome = self._beside(job, file, "python", "python")
+            if not outcome.ok:
+                raise BuildError(f"its Python cannot be asked: {outcome.errors[0].strip()}")
+            return Path(folder, "python").read_text()
+
+    def _beside(self, job: Job, file: Mapping[str, Any], word: str, name: str) -> Outcome:
+        """Run the target of a word, with a log of its own that ends in ``name``."""
+        log = self.log.with_name(f"{self.log.stem}-{name}.log")
+        return self._built(file, f"{target_name(job.spec)}-{word}", log, lambda progress, steps: None)
 
     def _built(self, file: Mapping[str, Any], target: str, log: Path, on_step: OnStep) -> Outcome:
         """Run a target, once more where BuildKit fails by a fault of its own."""

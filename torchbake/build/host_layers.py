@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast
@@ -37,6 +37,8 @@ _URGENT = 4  # torch's bytecode, and handing over, of two images: who hands over
 
 class Compiling(Protocol):
     """What compiles modules in a build of an image; see `Bakery.bytecode`."""
+
+    def python(self, job: Job) -> str: ...
 
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None: ...
 
@@ -136,7 +138,7 @@ class HostLayers:
 
     def _keys(self, job: Job, stage: Stage, pin: Pin) -> tuple[str, ...]:
         packer = self._packer(job, stage)
-        more = (packer.bytecode_key(pin, _compiler(job, _nothing)),) if stage.bytecode else ()
+        more = (packer.bytecode_key(pin, _compiler_id(job)),) if stage.bytecode else ()
         return (packer.key(pin), *more)
 
     def _parts(self, job: Job) -> tuple[Part, ...]:
@@ -152,7 +154,9 @@ class HostLayers:
         begun = [wheel(pin=pin, packed=self.pool.submit(packer.packed, pin)) for pin in part.pins]
         if not part.stage.bytecode:
             return begun
-        compiler = _compiler(job, partial(compiling.bytecode, job))
+        compiler = Compiler(
+            id=_compiler_id(job), python=_once(partial(compiling.python, job)), compile=partial(compiling.bytecode, job)
+        )
         compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in begun]
         return begun + [
             wheel(pin=pin, bytecode=True, packed=packed) for pin, packed in zip(part.pins, compiled, strict=True)
@@ -214,10 +218,17 @@ def _compiled(packer: WheelPacker, files: Wheel, compiler: Compiler) -> Packed:
     return packer.compiled(files.pin, compiler)
 
 
-def _compiler(job: Job, compile_: Callable[[Path, str, Path], None]) -> Compiler:
+def _compiler_id(job: Job) -> str:
     base = cast(ImageSpec, job.spec).base
-    return Compiler(id=f"{base.python} {base.interpreter} {job.base.digest}", compile=compile_)
+    return f"{base.python} {base.interpreter} {job.base.digest}"
 
 
-def _nothing(sources: Path, final: str, folder: Path) -> None:
-    """In place of a compiler where a layer is looked for, and none is packed."""
+def _once(ask: Callable[[], str]) -> Callable[[], str]:
+    """The same question, which is asked once; several threads may."""
+    turn, answer = threading.Lock(), cache(ask)
+
+    def answered() -> str:
+        with turn:
+            return answer()
+
+    return answered

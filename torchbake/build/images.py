@@ -15,7 +15,7 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.build.unchanged import Question
-from torchbake.core.paths import layers_folder
+from torchbake.core.paths import builder_folder, layers_folder
 from torchbake.engine.ahead import Asked
 from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
 from torchbake.engine.image import Image
@@ -70,8 +70,9 @@ class ImageBuild:
         store = self._store(self.asked.engine.result())  # first: without an engine nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         preparation = Preparation(
-            project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say
-        )
+            project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say,
+            kept=builder_folder(),
+        )  # fmt: skip
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
         prepared = preparation.images(specs, self._bases(specs))

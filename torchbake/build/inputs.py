@@ -9,7 +9,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.spec import Spec
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
-_LAYERS = {"pytorch": ("apt-install", "bundled_pip.py", "trim.toml", "wheels"), "init": ("apt-install",)}
+_LAYERS = {"pytorch": ("apt-install", "install_uv.py", "trim.toml", "wheels"), "init": ("apt-install",)}
 _OWN_FILES = "layers/own-files"  # of images that have such files alone
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 
 from torchbake.build.bakefile import Job
@@ -30,13 +31,17 @@ from torchbake.render.written import stale, write
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How images of one run are prepared. With ``locked`` a missing or stale lock is an error."""
+    """How images of one run are prepared. With ``locked`` a missing or stale lock is an error.
+
+    ``kept`` is a folder for the builder's own wheels, which are then fetched once; without it each builder does.
+    """
 
     project: Project
     pip: PipConfig
     locked: bool
     dry_run: bool
     say: Callable[[str], None]
+    kept: Path | None = None
 
     @classmethod
     def to_ask(cls, project: Project, say: Callable[[str], None]) -> Self:
@@ -85,13 +90,19 @@ class Preparation:
             return True
 
     def with_wheels(self, job: Job) -> Job:
-        """The job with the wheels that folders of this host hold for it."""
+        """The job with the wheels that folders of this host hold for it, and its builder's."""
         lock = find_lock(self.project.root, job.spec)
         if lock is None or not isinstance(job.spec, ImageSpec):
             return job
-        builder = read_builder_lock(self.project.root)
-        stages = {"builder": tuple(builder.pins.values()), **wheels_by_stage(job.spec, lock)}
-        folder = stage_wheels(stages, self.pip.local_folders, job.spec.base.python, self.project.state)
+        builder, python = tuple(read_builder_lock(self.project.root).pins.values()), job.spec.base.python
+        folders = self.pip.local_folders
+        if self.kept:
+            from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - where nothing is built it is not needed
+
+            keep(builder, self.pip, python, self.kept)
+            folders = (*folders, self.kept)
+        stages = {"builder": builder, **wheels_by_stage(job.spec, lock)}
+        folder = stage_wheels(stages, folders, python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
     def _image(self, spec: Spec, base: Base | TorchbakeError) -> Prepared:

@@ -3,18 +3,21 @@
 import contextlib
 import hashlib
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import requests
 
 from torchbake.build.index_page import hash_of, links_of
 from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
 from torchbake.core.digest import file_digest
+from torchbake.core.files import replacing
 from torchbake.core.memory import spare_memory
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.lockfile import Pin
@@ -78,6 +81,25 @@ def fetched(
             file = kept.enter_context(_new_file(target, int(answer.headers.get("Content-Length", 0)), spare))
             whole = _written(answer, file, stopping) == archive.digest
         yield target if whole else None
+
+
+def keep(pins: Iterable[Pin], pip: PipConfig, python: str, folder: Path) -> None:
+    """Fetch into ``folder`` the wheels that neither it nor a folder of this host has; not those that nobody offers."""
+    for pin in pins:
+        if find_wheel(pin, (*pip.local_folders, folder), python):
+            continue
+        archive = find_archive(pin, pip, python)
+        if archive:
+            with contextlib.suppress(OSError):
+                _keep(archive, pip, folder)
+
+
+def _keep(archive: Archive, pip: PipConfig, folder: Path) -> None:
+    name = unquote(urlsplit(archive.url).path.rpartition("/")[2])
+    with tempfile.TemporaryDirectory() as beside, fetched(archive, pip, Path(beside, name), threading.Event()) as file:
+        if file:
+            with replacing(folder / name) as new:
+                shutil.copyfile(file, new)
 
 
 def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:

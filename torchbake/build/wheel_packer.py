@@ -82,11 +82,13 @@ Made = TypeVar("Made", Packed, Packed | None)
 class Compiler:
     """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another.
 
-    ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. It raises
+    ``python`` says the same of Python alone: that of another release of a base is often the same. To ask takes a while.
+    ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. Both raise
     BuildError.
     """
 
     id: str
+    python: Callable[[], str]
     compile: Callable[[Path, str, Path], None]
 
 
@@ -118,9 +120,9 @@ class WheelPacker:
         aside = ["modules"] if self.modules else []
         return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
 
-    def bytecode_key(self, pin: Pin, compiler: Compiler) -> str:
+    def bytecode_key(self, pin: Pin, compiler: str) -> str:
         """The digest of all that decides the layer of a wheel's bytecode."""
-        return digest((self.key(pin), compiler.id))
+        return digest((self.key(pin), compiler))
 
     def packed(self, pin: Pin) -> Packed:
         """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
@@ -128,7 +130,11 @@ class WheelPacker:
 
     def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
         """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
-        return self._kept(self.bytecode_key(pin, compiler), lambda work: self._compile(pin, compiler, work))
+        return self._kept(self.bytecode_key(pin, compiler.id), lambda _: self._by_python(pin, compiler))
+
+    def _by_python(self, pin: Pin, compiler: Compiler) -> Packed:
+        key = self.bytecode_key(pin, compiler.python())
+        return self._kept(key, lambda work: self._compile(pin, compiler, work))
 
     def _kept(self, key: str, make: Callable[[Path], Made]) -> Packed | Made:
         """What the store has under a key; else it is made in a folder, as files of the names of its blobs.

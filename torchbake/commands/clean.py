@@ -52,7 +52,7 @@ def run(args: Arguments) -> int:
 
 def _folders(project: Project) -> dict[str, Path]:
     return {
-        "layers of wheels, of all projects": layers_folder(),
+        "layers of wheels and the builder's uv, of all projects": layers_folder(),
         "stand-ins for those layers": project.state / "stand-ins",
         "wheels of this host's folders": project.state / "wheels",
         "images that were packed for `publish`": project.layout,

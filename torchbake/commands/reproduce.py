@@ -15,6 +15,7 @@ from torchbake.build.source_date import content_epoch, created, revision
 from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
+from torchbake.core.paths import builder_folder
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import check_buildx, connect
 from torchbake.errors import ReproduceError, UsageError
@@ -79,7 +80,14 @@ def run(args: Arguments) -> int:
 def _reproduction(args: Arguments, project: Project) -> Reproduction:
     builders = args.builder or (None,)
     return Reproduction(
-        preparation=Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say),
+        preparation=Preparation(
+            project=project,
+            pip=read_pip_config(),
+            locked=True,
+            dry_run=False,
+            say=console.say,
+            kept=builder_folder(),
+        ),
         options=Options(
             output="",
             created=created(project.root),

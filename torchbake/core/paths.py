@@ -30,6 +30,11 @@ def layers_folder() -> Path:
     return Path(named).absolute() if named else cache_folder() / "packed-layers"
 
 
+def builder_folder() -> Path:
+    """Where the builder's own wheels are kept, beside the layers."""
+    return layers_folder() / "builder"
+
+
 def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:

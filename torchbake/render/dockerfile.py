@@ -83,17 +83,18 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups, first, package = _groups(lock), _first_packages(spec), spec.base.python_package
+    groups, system, added = _groups(lock), *_first_packages(spec)
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
         "summary": summary(spec, lock),
-        "first_packages": first,
-        "builder_packages": ["ca-certificates", *([f"{package}-venv"] if package else [])],
+        "system_packages": system,
+        "added_packages": added,
+        "builder_packages": _builder_packages(spec.base),
         "python": spec.base.python_command,
         "python_named": _python_named(spec.base),
         "users_gone": _USERS_GONE if spec.base.distribution == "ubuntu" else "",
-        "packages": sorted({*spec.apt} - {*first}),
+        "packages": sorted({*spec.apt} - {*system, *added}),
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
@@ -114,15 +115,25 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     }
 
 
-def _first_packages(spec: ImageSpec) -> list[str]:
-    """Debian packages below the wheels; a version that the image asks for later would be a downgrade."""
+def _first_packages(spec: ImageSpec) -> tuple[list[str], list[str]]:
+    """Debian packages below the wheels: those of every image on its base, and what the matrix adds to all.
+
+    They come in the versions that the image asks for: later that would be a downgrade.
+    """
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
-    return sorted({versions.get(name, name) for name in (*system_packages(spec.base), *spec.apt_of_all)})
+    system, added = system_packages(spec.base), spec.apt_of_all
+    first = {versions.get(name, name) for name in system}
+    return sorted(first), sorted({versions.get(name, name) for name in added} - first)
 
 
 def system_packages(base: BaseSpec) -> tuple[str, ...]:
     """Those of every image on this base."""
     return ("ca-certificates", *filter(None, [base.python_package]), "python3-pip-whl", "tini")
+
+
+def _builder_packages(base: BaseSpec) -> list[str]:
+    """What a builder's Python needs to make environments: the suite's own has it; one of an archive may not."""
+    return [f"{base.python_package}-venv"] if base.interpreter and base.python_package else []
 
 
 def _python_named(base: BaseSpec) -> str:

@@ -141,5 +141,8 @@ class Build:
         digest = put(Layout(folder=self.export), *layers, config={"history": history})
         return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
 
+    def python(self, job: Job) -> str:
+        raise BuildError("there is no builder here")
+
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
         raise BuildError("there is no builder here")

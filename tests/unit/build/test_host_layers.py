@@ -177,13 +177,13 @@ def test_bytecode_is_made_by_the_images_python_and_comes_as_files(packing: Proje
     )
     name = target_name(job.spec)
     assert plan["group"]["default"]["targets"] == [f"{name}-bytecode"]
-    own, python = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-python"]
-    assert own["contexts"]["python"] == f"target:{name}-python"
+    own, interpreter = plan["target"][f"{name}-bytecode"], plan["target"][f"{name}-interpreter"]
+    assert own["contexts"]["interpreter"] == f"target:{name}-interpreter"
     assert own["contexts"]["sources"] == str(tmp_path / "from/modules")
     assert own["context"] == str(tmp_path / "from")
     assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
     assert " python3 -m wheels bytecode /run/sources /bytecode /pytorch" in own["dockerfile-inline"]
-    assert (python["target"], python["output"]) == ("python", ["type=cacheonly"])
+    assert (interpreter["target"], interpreter["output"]) == ("interpreter", ["type=cacheonly"])
 
 
 def test_bytecode_is_made_by_the_python_that_a_base_brings(packing: Project, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import marshal
 import shutil
 import tarfile
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -243,7 +244,7 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
         given.append(sorted(path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()))
         compile_(sources, final, folder)
 
-    compiler = Compiler(id="this one", compile=compile_these)
+    compiler = compiler_of("this one", compile_these)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     bytecode, blob = packs.compiled(pin, compiler), packs.packed(pin).layer.blob.digest
     assert given == [["torch/__init__.py"]]
@@ -260,6 +261,11 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
     assert f"bin/torchrun,sha256={digest},{len(script)}" in record.splitlines()
 
 
+def compiler_of(base: str, compile_: Callable[[Path, str, Path], None], *, python: str = "") -> Compiler:
+    """On a base, with a Python of its own unless one is named."""
+    return Compiler(id=base, python=lambda: python or f"of {base}", compile=compile_)
+
+
 def same(one: tarfile.TarInfo, other: tarfile.TarInfo) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in ("mode", "mtime", "uid", "gid", "type"))
 
@@ -268,7 +274,7 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
     files = {"torch/__init__.py": b"x = 1\n"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    packs.compiled(pin, Compiler(id="this one", compile=compile_))
+    packs.compiled(pin, compiler_of("this one", compile_))
     shutil.rmtree(tmp_path / "wheels")
     calls = list[str]()
 
@@ -276,17 +282,36 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
         calls.append(final)
         compile_(sources, "/other", folder)
 
-    other = Compiler(id="another", compile=compile_otherwise)
+    other = compiler_of("another", compile_otherwise)
     assert packs.compiled(pin, other) == packs.compiled(pin, other)
-    assert packs.compiled(pin, other) != packs.compiled(pin, Compiler(id="this one", compile=compile_otherwise))
+    assert packs.compiled(pin, other) != packs.compiled(pin, compiler_of("this one", compile_otherwise))
     assert calls == ["/pytorch"]
+
+
+def test_the_same_python_in_another_base_compiles_nothing_again_and_is_asked_once(tmp_path: Path) -> None:
+    pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n"})
+    packs, asked = replace(packer(tmp_path), root="/pytorch", modules=True), list[str]()
+
+    def python() -> str:
+        asked.append("cpython-311 3.11.2 (main, Apr 28 2025)")
+        return asked[0]
+
+    def fail(sources: Path, final: str, folder: Path) -> None:
+        raise BuildError("compiled again")
+
+    first = packs.compiled(pin, compiler_of("a base", compile_, python="cpython-311 3.11.2 (main, Apr 28 2025)"))
+    updated = Compiler(id="its next release", python=python, compile=fail)
+    assert packs.compiled(pin, updated) == packs.compiled(pin, updated) == first
+    assert len(asked) == 1
+    with pytest.raises(BuildError, match="compiled again"):
+        packs.compiled(pin, compiler_of("another", fail, python="cpython-311 3.11.2 (main, Jun 30 2026)"))
 
 
 def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
     files = {"torch/lib/libtorch.so": b"\x7fELF"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    bytecode = packs.compiled(pin, Compiler(id="this one", compile=compile_))
+    bytecode = packs.compiled(pin, compiler_of("this one", compile_))
     assert [info.name for info in members(packs, bytecode.layer.blob.digest)] == ["pytorch"]
 
 
@@ -297,10 +322,10 @@ def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -
     def fail(sources: Path, final: str, folder: Path) -> None:
         raise BuildError("no builder")
 
-    packs, compiler = replace(packer(tmp_path), root="/pytorch", modules=True), Compiler(id="none", compile=fail)
+    packs, compiler = replace(packer(tmp_path), root="/pytorch", modules=True), compiler_of("none", fail)
     with pytest.raises(BuildError, match="no builder"):
         packs.compiled(pin, compiler)
-    assert packs.store.find(packs.bytecode_key(pin, compiler)) is None
+    assert packs.store.find(packs.bytecode_key(pin, "none")) is None
 
 
 @pytest.mark.parametrize("made", [(), ("triton/other.py",), ("torch/__init__.py", "triton/other.py")])
@@ -317,8 +342,8 @@ def test_bytecode_that_is_not_of_the_wheels_modules_is_refused_and_not_kept(
 
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     with pytest.raises(BuildError, match=r"the bytecode of torch is not its own: (there is none|triton/other\.py)"):
-        packs.compiled(pin, Compiler(id="others", compile=compile_others))
-    assert packs.store.find(packs.bytecode_key(pin, Compiler(id="others", compile=compile_others))) is None
+        packs.compiled(pin, compiler_of("others", compile_others))
+    assert packs.store.find(packs.bytecode_key(pin, "others")) is None
 
 
 def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

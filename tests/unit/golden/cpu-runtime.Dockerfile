@@ -17,32 +17,30 @@ WORKDIR /torch
 WORKDIR /needs
 WORKDIR /site
 
-# --- python: the base's own interpreter, certificates, an init for PID 1, what the matrix adds to all, and the user
-FROM base AS python
+# --- interpreter: the base's own Python, certificates, an init for PID 1. The image and all that installs wheels stand
+# on it, so that what the matrix says of users and other Debian packages does not change the wheels' layers.
+FROM base AS interpreter
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
-    /run/apt-install ca-certificates python3 python3-pip-whl tini \
-    && echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
+    /run/apt-install ca-certificates python3 python3-pip-whl tini
+
+# --- python: with what the matrix adds to all, and the user
+FROM interpreter AS python
+RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
     && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
     && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 
-# --- builder: uv, which installs the wheels; nothing of it reaches the image. It is made beside the stage above, and
-# what the matrix says of users and Debian packages does not change it, nor the wheels' layers.
-FROM base AS builder
+# --- builder: uv, which installs the wheels; nothing of it reaches the image. It is made beside the stage above.
+FROM interpreter AS builder
 RUN --mount=type=secret,id=ca \
-    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
-    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
-    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
     --mount=type=bind,source=images/builder.lock,target=/run/builder.lock \
-    --mount=type=bind,from=toolkit,source=/layers/bundled_pip.py,target=/run/bundled_pip.py \
-    /run/apt-install --scratch ca-certificates python3-venv \
-    && PIP_ROOT_USER_ACTION=ignore python3 /run/bundled_pip.py install --require-hashes -r /run/builder.lock \
-        --find-links /run/wheels --no-cache-dir --no-compile --target /opt/uv \
+    --mount=type=bind,from=toolkit,source=/layers/install_uv.py,target=/run/install_uv.py \
+    python3 /run/install_uv.py /run/builder.lock /run/wheels /opt/uv \
     && python3 -m venv --without-pip /opt/venv
 
 # One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied:
