@@ -8,12 +8,15 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier
 
+import pytest
+
 from tests.unit.build.packing import CUDA, job_of
 from torchbake.build.bakefile import Options, exported
 from torchbake.build.bakery import Bakery
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.core.files import write_text
+from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
 
 OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
@@ -44,10 +47,7 @@ class AtOnce(Builder):
 
 def test_two_wheels_that_are_compiled_at_once_are_each_their_own(packing: Project, tmp_path: Path) -> None:
     builder = AtOnce(Barrier(2))
-    bakery = Bakery(
-        builder=builder, root=packing.root, options=OPTIONS, secrets={}, log=tmp_path / "image.log",
-        on_step=lambda progress, steps: None, again=lambda why: None,
-    )  # fmt: skip
+    bakery = bakery_of(builder, packing, tmp_path)
     names = ("torch", "triton")
     compile_ = partial(bakery.bytecode, job_of(packing, CUDA))
     with ThreadPoolExecutor() as pool:
@@ -56,3 +56,41 @@ def test_two_wheels_that_are_compiled_at_once_are_each_their_own(packing: Projec
         f"{tmp_path}/of/{name}: type=local,dest={tmp_path}/to/{name}" for name in names
     ]  # fmt: skip
     assert sorted(path.name for path in builder.logs) == [f"image-{name}-bytecode.log" for name in names]
+
+
+@dataclass
+class Says(Builder):
+    """A builder whose images' Python says this, or that fails."""
+
+    words: str
+
+    @property
+    def stopped(self) -> bool:
+        return False
+
+    def build(
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
+    ) -> Outcome:
+        plan = json.loads(bake_file.read_text())["target"][target]
+        folder = Path(plan["output"][0].removeprefix("type=local,dest="))
+        if self.words:
+            (folder / "python").write_text(self.words)
+        errors = () if self.words else ("no space left on device",)
+        return Outcome(seconds=1.0, digests=(), errors=errors, tail=())
+
+
+def bakery_of(builder: Builder, packing: Project, folder: Path) -> Bakery:
+    return Bakery(
+        builder=builder, root=packing.root, options=OPTIONS, secrets={}, log=folder / "image.log",
+        on_step=lambda progress, steps: None, again=lambda why: None,
+    )  # fmt: skip
+
+
+def test_an_images_python_says_what_it_is(packing: Project, tmp_path: Path) -> None:
+    said = "cpython-311 3.11.2 (main, Apr 28 2025, 14:11:48) [GCC 12.2.0]\n"
+    assert bakery_of(Says(words=said), packing, tmp_path).python(job_of(packing, CUDA)) == said
+
+
+def test_a_python_that_cannot_be_asked_is_told(packing: Project, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="its Python cannot be asked: no space left"):
+        bakery_of(Says(words=""), packing, tmp_path).python(job_of(packing, CUDA))

@@ -1,12 +1,15 @@
 """Which of the wheels that an index has is the one that uv would install."""
 
+import io
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive, best_archive, fetched, find_archive
+from torchbake.build.wheel_fetch import Archive, best_archive, fetched, find_archive, keep
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -64,3 +67,45 @@ def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> 
     found.file.write_bytes(b"another file")
     with fetched(found, pip, target, threading.Event()) as wheel:
         assert wheel is None
+
+
+class Index:
+    """An index of one wheel, which counts how often it is asked for it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(folder, PIN.name, PIN.version, {}),))
+        (self.wheel,) = folder.glob("*.whl")
+        self.served, self.fetched = self.wheel.read_bytes(), 0
+        monkeypatch.setattr(requests.Session, "get", lambda _, url, **words: self._answer(url, words))
+
+    def _answer(self, url: str, words: Mapping[str, object]) -> requests.Response:
+        self.fetched += url.endswith(".whl")
+        answer = requests.Response()
+        link = f'<a href="{self.wheel.name}#{self.pin.hashes[0].replace(":", "=")}">it</a>'
+        answer.status_code, answer.url = 200, url
+        answer.raw = io.BytesIO(self.served if url.endswith(".whl") else link.encode())
+        return answer
+
+
+def test_a_wheel_is_fetched_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, kept = Index(tmp_path / "index", monkeypatch), tmp_path / "kept"
+    for _ in range(2):
+        keep([index.pin], PipConfig(), "3.11", kept)
+    assert [path.name for path in kept.iterdir()] == [index.wheel.name]
+    assert (kept / index.wheel.name).read_bytes() == index.served
+    assert index.fetched == 1
+
+
+def test_a_wheel_that_this_host_has_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    keep([index.pin], PipConfig(find_links=(str(index.wheel.parent),)), "3.11", tmp_path / "kept")
+    assert index.fetched == 0
+    assert not (tmp_path / "kept").exists()
+
+
+def test_other_bytes_than_the_locked_ones_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    index.served += b"more"
+    keep([index.pin], PipConfig(), "3.11", tmp_path / "kept")
+    assert index.fetched == 1
+    assert not (tmp_path / "kept").exists()
