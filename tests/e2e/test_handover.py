@@ -25,10 +25,11 @@ from torchbake.oci.layer_archive import write_layer
 from torchbake.oci.layer_order import Layer, image_of
 from torchbake.oci.layer_tree import Member, tree_of
 from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Blob
+from torchbake.oci.manifest import Blob, sha256
 
 pytestmark = pytest.mark.engine
 
+_TAR = "application/vnd.oci.image.layer.v1.tar"
 _MUCH = 3_000_000  # bytes of a file that nobody can compress
 KILLED = """\
 import sys, time
@@ -184,6 +185,74 @@ def test_a_layer_on_other_lower_ones_has_the_same_files_there_too(
     assert upper_file(engine, mixed, name)[1] == content(f"{name}-2")
     engine.api.remove_image(mixed, force=True)
     until(lambda: not unpacked(ours, name), 30)
+
+
+def test_a_layer_that_the_engine_unpacked_is_linked_above_other_layers_as_it_is(
+    tmp_path: Path, handover: Handover, engine: docker.DockerClient, name: str
+) -> None:
+    """With the owners of its folders, its links, and what it hides of the layers below."""
+    layout, ours = Layout(folder=tmp_path), handover.trees()
+    assert ours
+    layout.blobs.mkdir(parents=True)
+    lower = [packed(layout, [folder("d"), file(f"d/{each}", b"below"), file("gone", b"")]) for each in ("one", "other")]
+    upper = packed(
+        layout,
+        [
+            folder("d", uid=1001), file("d/.wh..wh..opq", b""), file(".wh.gone", b""),
+            folder(f"{name}-2", uid=1001), file(f"{name}-2/file", content(name)), link(f"{name}-2/link", "file"),
+        ],
+    )  # fmt: skip
+    images = [put_together(layout, (each, upper)) for each in lower]
+    alone = [put_together(layout, (each,)) for each in lower]
+    for digest in (*alone, *images):
+        with handover.put(layout, digest):
+            connect().load(layout.archive(digest, has_blob(connect())))
+    inodes = unpacked(ours, name)
+    assert (len(inodes), len({*inodes})) == (2, 1)
+    for digest in images:
+        container = engine.api.create_container(digest, ["true"])["Id"]
+        try:
+            with tarfile.open(fileobj=io.BytesIO(b"".join(engine.api.export(container)))) as archive:
+                found = {info.name: info for info in archive}
+        finally:
+            engine.api.remove_container(container, force=True)
+        assert "gone" not in found
+        assert [path for path in found if path.startswith("d/")] == []
+        assert {path: (found[path].uid, found[path].mode) for path in ("d", f"{name}-2")} == dict.fromkeys(
+            ("d", f"{name}-2"), (1001, 0o750)
+        )
+        assert found[f"{name}-2/link"].linkname == "file"
+    connect().remove([*alone, *images])
+    until(lambda: not unpacked(ours, name), 30)
+
+
+def packed(layout: Layout, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> Layer:
+    """A layer of these, in a layout."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for info, held in entries:
+            archive.addfile(info, io.BytesIO(held))
+    blob = Blob(digest=sha256(data.getvalue()), size=len(data.getvalue()), media_type=_TAR)
+    layout.path(blob.digest).write_bytes(data.getvalue())
+    return Layer(blob=blob, diff_id=blob.digest)
+
+
+def folder(path: str, *, uid: int = 0) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(path)
+    info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, 0o750, uid, uid
+    return info, b""
+
+
+def file(path: str, held: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(path)
+    info.size = len(held)
+    return info, held
+
+
+def link(path: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(path)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info, b""
 
 
 def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, handover: Handover, name: str) -> None:

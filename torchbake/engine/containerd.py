@@ -116,6 +116,12 @@ class Containerd:
         command = self._snapshots("mounts", "/", key).split()  # mount -t bind FOLDER / -o rw,rbind
         return Path(command[3])
 
+    def committed_folder(self, name: str, key: str) -> Path:
+        """The folder of a layer's own files, seen from a snapshot on it, ``key``, which goes again."""
+        mounts = json.loads(self._snapshots("prepare", "--mounts", key, name))
+        self.remove(key)
+        return _lower_folder(mounts)
+
     def names(self) -> list[str]:
         """The names of all snapshots."""
         return [line.split()[0] for line in self._snapshots("ls").splitlines()[1:] if line.strip()]
@@ -189,6 +195,13 @@ def _own_folder(mounts: list[dict[str, Any]]) -> Path:
         return Path(mount["Source"])
     upper = [word.removeprefix("upperdir=") for word in mount["Options"] if word.startswith("upperdir=")]
     return Path(upper[0])
+
+
+def _lower_folder(mounts: list[dict[str, Any]]) -> Path:
+    """The folder of the uppermost layer that a snapshot stands on, as its mounts tell."""
+    (mount,) = mounts
+    (lower,) = (word.removeprefix("lowerdir=") for word in mount["Options"] if word.startswith("lowerdir="))
+    return Path(lower.partition(":")[0])
 
 
 def _is(file: Path, name: str) -> bool:

@@ -93,6 +93,7 @@ class Handover:
         self._asked = False
         self._there: set[str] = set()
         self._folders: dict[str, Path] = {}  # of layers that were put, by their digests
+        self._unpacked: dict[str, str] = {}  # by the engine: the names of snapshots, by the digests of their layers
 
     def trees(self) -> Path | None:
         """Where the files of layers may be written, by `layer_tree`; None where only the engine can unpack."""
@@ -103,7 +104,7 @@ class Handover:
     def put(self, layout: Layout, digest: str) -> Iterator[None]:
         """Put an image's layers in their places while somebody loads it: it keeps them, and what it does not keep goes.
 
-        Snapshots are made from the lowest as far as their files are here.
+        Snapshots are made from the lowest as far as their files are here, or are unpacked above other layers.
         """
         manifest = layout.find(digest)
         begun = self._begin() if manifest else None
@@ -120,6 +121,7 @@ class Handover:
                 self._put_unpacked(begun, dict(zip(names, diff_ids, strict=True)), held)
         try:
             yield
+            self._unpacked.update(zip(diff_ids, names, strict=True))
         finally:
             if held:
                 # The engine does not do so by itself where it had nothing to unpack.
@@ -167,9 +169,11 @@ class Handover:
 
     def _filler(self, begun: _Begun, diff_id: str) -> Callable[[Path], None] | None:
         """What fills a folder with a layer's files; None where they are not here."""
-        tree, put = tree_of(begun.folder, diff_id), self._folders.get(diff_id)
+        tree, put, unpacked = tree_of(begun.folder, diff_id), self._folders.get(diff_id), self._unpacked.get(diff_id)
         if tree.is_dir():
             return partial(_move, tree)
+        if put is None and unpacked:
+            put = begun.containerd.committed_folder(unpacked, f"{begun.key}{_NUMBER}{next(begun.numbers)}")
         return partial(_link, put) if put else None
 
 
@@ -211,9 +215,24 @@ def _move(tree: Path, folder: Path) -> None:
 
 def _link(put: Path, folder: Path) -> None:
     """Give the files of a layer, which nobody writes any more, other names: it stands on other layers here."""
-    shutil.copytree(put, folder, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+    _link_below(put, folder)
     if not put.is_dir():  # it is renamed before it is emptied
         raise FileNotFoundError(put)
+
+
+def _link_below(put: Path, folder: Path) -> None:
+    """Folders are made as they are there, with their owners and what overlayfs notes of them; all else is linked."""
+    with os.scandir(put) as entries:
+        for entry in entries:
+            new = folder / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                new.mkdir()
+                _link_below(Path(entry.path), new)
+            else:
+                os.link(entry.path, new, follow_symlinks=False)
+    status = put.stat()
+    os.chown(folder, status.st_uid, status.st_gid)
+    shutil.copystat(put, folder)  # last: it sets the time
 
 
 def _remove_leftovers(containerd: Containerd) -> None:
