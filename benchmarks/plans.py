@@ -12,7 +12,7 @@ from torchbake.build.bakefile import Options, bake_file, target_name
 from torchbake.build.base_image import find_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import created, revision
-from torchbake.core.paths import TOOLKIT
+from torchbake.core.paths import TOOLKIT, builder_folder
 from torchbake.engine.client import connect
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.build_secrets import secret_files
@@ -38,8 +38,9 @@ class Plans:
         base = find_base(spec.base, project.state)
         assert base
         preparation = Preparation(
-            project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None
-        )
+            project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None,
+            kept=builder_folder(),
+        )  # fmt: skip
         job = preparation.with_wheels(preparation.job(spec, base))
         options = Options(
             output="type=image,compression=zstd,oci-mediatypes=true",

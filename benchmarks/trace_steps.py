@@ -12,7 +12,7 @@ from typing import Any
 KINDS = {
     "context": r"\[internal\]|\[context ",
     "wheels": r"wheels(?:\.py)? (?:layers|site)|uv pip install|pip install --break-system-packages",
-    "installer": r"/opt/uv\b.* install|bundled_pip\.py install",
+    "installer": r"/opt/uv\b.* install|install_uv\.py",
     "apt": r"apt-install|apt-get",
     "bytecode": r"compileall",
     "copy": r"\] (?:LINK )?(?:COPY|ADD|WORKDIR)\b",

@@ -19,7 +19,7 @@ PROGRAM = ".data/scripts/uv"  # https://packaging.python.org/en/latest/specifica
 
 
 def main(lock: str, wheels: str, target: str) -> None:
-    """Raises SystemExit where a wheel is damaged, or where there is neither a wheel nor a pip."""
+    """Raises SystemExit where a locked wheel has no program, or where there is neither a wheel nor a pip."""
     wheel = handed_over(Path(lock).read_text(), Path(wheels))
     if wheel:
         unpack(wheel, Path(target, "bin/uv"))
@@ -42,7 +42,7 @@ def unpack(wheel: Path, program: Path) -> None:
         name = next((name for name in archive.namelist() if name.endswith(PROGRAM)), None)
         if name is None:
             sys.exit(f"{wheel.name} has no program uv.")
-        program.parent.mkdir(parents=True)
+        program.parent.mkdir(parents=True, exist_ok=True)
         program.write_bytes(archive.read(name))
     program.chmod(0o755)
 

@@ -32,8 +32,16 @@ def added(base: BaseSpec) -> list[str]:
 
 def test_ubuntu_has_its_own_sources_and_no_user_of_its_own() -> None:
     lines = added(replace(DEBIAN12, distribution="ubuntu"))
-    assert lines[:-1] == [SOURCES]
-    assert lines[-1].startswith("RUN if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && echo ")
+    gone = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && /run/apt-install "
+    assert lines == [SOURCES, SYSTEM.replace("/run/apt-install ", gone)]  # which removes what userdel leaves
+
+
+def test_what_a_matrix_adds_to_all_stands_above_python_but_for_versions_that_would_be_downgrades() -> None:
+    spec = image("2.13.0", "cpu", apt_of_all=("git", "libssl3"), apt=("git", "libssl3=3.0.2", "tini=0.19"))
+    text = render(spec, lock("cpu"))
+    assert f"{APT}ca-certificates libssl3=3.0.2 python3 python3-pip-whl tini=0.19\n" in text
+    assert f"{APT}git \\\n    && echo " in text
+    assert text.count(APT) == 2
 
 
 def test_a_program_on_ubuntu_is_assembled_by_binutils() -> None:

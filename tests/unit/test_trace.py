@@ -113,7 +113,7 @@ def test_bytes_of_the_last_stage_are_those_of_its_layers() -> None:
         ("[internal] load build context", "context"),
         ("[python 1/1] RUN /run/apt-install tini", "apt"),
         ("[builder 3/3] RUN python3 -m venv /opt/uv     && /opt/uv/bin/pip install uv", "installer"),
-        ("[builder 1/1] RUN python3 /run/bundled_pip.py install --target /opt/uv", "installer"),
+        ("[builder 1/1] RUN python3 /run/install_uv.py /run/builder.lock /run/wheels /opt/uv", "installer"),
         ("[locks 2/2] RUN PYTHONPATH=/run/layers python3 -m wheels split a b", "other"),
         ("[torch 2/2] RUN PYTHONPATH=/run/layers python3 -m wheels layers a b", "wheels"),
         ("[stage-2 2/3] RUN uv venv /opt/venv     && uv pip install -r lock", "wheels"),

@@ -89,7 +89,8 @@ COPY --from=compiler /bytecode /
 """
 _PYTHON = """\
 FROM interpreter AS asked
-RUN {python} -c "import sys; print(sys.implementation.cache_tag, sys.version)" > /python
+RUN {python} -c "import os, sys; print(sys.version, [each for each in sorted(os.environ.items()) \
+    if 'PYTHON' in each[0]])" > /python
 
 FROM scratch
 COPY --from=asked /python /
@@ -125,7 +126,7 @@ def bytecode_file(
 
 
 def python_file(job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, folder: Path) -> dict[str, Any]:
-    """The bake file of what an image's Python says of itself, in a folder as the file ``python``.
+    """The bake file of what an image's Python says of itself and of its settings, in a folder as the file ``python``.
 
     Builds of Python that may compile otherwise say otherwise: https://docs.python.org/3/library/sys.html#sys.version
     """

@@ -48,22 +48,27 @@ class Bakery:
         file = bytecode_file(
             job, self.options, self.root, self.secrets, sources=sources, final=final, folder=folder
         )  # fmt: skip
-        outcome = self._beside(job, file, "bytecode", f"{folder.name}-bytecode")
+        outcome = self._beside(job, file, "bytecode", of=f"{folder.name}-")
         if not outcome.ok:
             raise BuildError(f"bytecode cannot be made: {outcome.errors[0].strip()}")
 
     def python(self, job: Job) -> str:
-        """What the image's Python says of itself. Raises BuildError."""
+        """What the image's Python says of itself. Raises BuildError.
+
+        Where nothing of before is used, its base stands for it.
+        """
+        if self.options.no_cache:
+            return job.base.digest
         with tempfile.TemporaryDirectory() as folder:
             file = python_file(job, self.options, self.root, self.secrets, folder=Path(folder))
-            outcome = self._beside(job, file, "python", "python")
+            outcome = self._beside(job, file, "python")
             if not outcome.ok:
                 raise BuildError(f"its Python cannot be asked: {outcome.errors[0].strip()}")
             return Path(folder, "python").read_text()
 
-    def _beside(self, job: Job, file: Mapping[str, Any], word: str, name: str) -> Outcome:
-        """Run the target of a word, with a log of its own that ends in ``name``."""
-        log = self.log.with_name(f"{self.log.stem}-{name}.log")
+    def _beside(self, job: Job, file: Mapping[str, Any], word: str, *, of: str = "") -> Outcome:
+        """Run the target that a word names, with a log of its own; ``of`` tells apart several of an image."""
+        log = self.log.with_name(f"{self.log.stem}-{of}{word}.log")
         return self._built(file, f"{target_name(job.spec)}-{word}", log, lambda progress, steps: None)
 
     def _built(self, file: Mapping[str, Any], target: str, log: Path, on_step: OnStep) -> Outcome:

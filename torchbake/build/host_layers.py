@@ -138,7 +138,7 @@ class HostLayers:
 
     def _keys(self, job: Job, stage: Stage, pin: Pin) -> tuple[str, ...]:
         packer = self._packer(job, stage)
-        more = (packer.bytecode_key(pin, _compiler_id(job)),) if stage.bytecode else ()
+        more = (packer.bytecode_key(pin, _base_id(job)),) if stage.bytecode else ()
         return (packer.key(pin), *more)
 
     def _parts(self, job: Job) -> tuple[Part, ...]:
@@ -155,7 +155,9 @@ class HostLayers:
         if not part.stage.bytecode:
             return begun
         compiler = Compiler(
-            id=_compiler_id(job), python=_once(partial(compiling.python, job)), compile=partial(compiling.bytecode, job)
+            base_id=_base_id(job),
+            python_id=once(partial(compiling.python, job)),
+            compile=partial(compiling.bytecode, job),
         )
         compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in begun]
         return begun + [
@@ -218,12 +220,12 @@ def _compiled(packer: WheelPacker, files: Wheel, compiler: Compiler) -> Packed:
     return packer.compiled(files.pin, compiler)
 
 
-def _compiler_id(job: Job) -> str:
+def _base_id(job: Job) -> str:
     base = cast(ImageSpec, job.spec).base
     return f"{base.python} {base.interpreter} {job.base.digest}"
 
 
-def _once(ask: Callable[[], str]) -> Callable[[], str]:
+def once(ask: Callable[[], str]) -> Callable[[], str]:
     """The same question, which is asked once; several threads may."""
     turn, answer = threading.Lock(), cache(ask)
 

@@ -19,7 +19,7 @@ from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
 from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text, make_lock, read_lock
-from torchbake.lock.lockfile import Lock
+from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
@@ -94,15 +94,9 @@ class Preparation:
         lock = find_lock(self.project.root, job.spec)
         if lock is None or not isinstance(job.spec, ImageSpec):
             return job
-        builder, python = tuple(read_builder_lock(self.project.root).pins.values()), job.spec.base.python
-        folders = self.pip.local_folders
-        if self.kept:
-            from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - where nothing is built it is not needed
-
-            keep(builder, self.pip, python, self.kept)
-            folders = (*folders, self.kept)
-        stages = {"builder": builder, **wheels_by_stage(job.spec, lock)}
-        folder = stage_wheels(stages, folders, python, self.project.state)
+        stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, lock)}
+        folders = (*self.pip.local_folders, *self._kept)
+        folder = stage_wheels(stages, folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
     def _image(self, spec: Spec, base: Base | TorchbakeError) -> Prepared:
@@ -141,6 +135,19 @@ class Preparation:
             base_digest=base.digest,
             own=own_inputs(self.project.root, own_sources(dockerfile)),
         )
+
+    @cached_property
+    def _builder_pins(self) -> tuple[Pin, ...]:
+        return tuple(read_builder_lock(self.project.root).pins.values())
+
+    @cached_property
+    def _kept(self) -> tuple[Path, ...]:
+        """The folder of the builder's wheels, which are fetched once a run; none where it cannot be used."""
+        if self.kept is None:
+            return ()
+        from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - where nothing is built it is not needed
+
+        return (self.kept,) if keep(self._builder_pins, self.pip, self.kept, self.say) else ()
 
     @cached_property
     def _builder_lock(self) -> str:

@@ -24,6 +24,7 @@ from torchbake.lock.lockfile import Pin
 
 _CHUNK = 2**20
 _PLENTY = 8  # times what is kept in memory: several are, and files that are read again want to be there too
+_ANY_PYTHON = "3.11"
 _PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
@@ -83,15 +84,22 @@ def fetched(
         yield target if whole else None
 
 
-def keep(pins: Iterable[Pin], pip: PipConfig, python: str, folder: Path) -> None:
-    """Fetch into ``folder`` the wheels that neither it nor a folder of this host has; not those that nobody offers."""
-    for pin in pins:
-        if find_wheel(pin, (*pip.local_folders, folder), python):
-            continue
-        archive = find_archive(pin, pip, python)
-        if archive:
-            with contextlib.suppress(OSError):
+def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str], None]) -> bool:
+    """Fetch into ``folder`` the wheels that neither it nor this host's folders have; not those that nobody offers.
+
+    They are of programs, which fit every Python. Returns whether the folder can be read; who cannot does without.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        folder.mkdir(parents=True, exist_ok=True)
+        for pin in pins:
+            if find_wheel(pin, (*pip.local_folders, folder), _ANY_PYTHON) or not os.access(folder, os.W_OK):
+                continue
+            archive = find_archive(pin, pip, _ANY_PYTHON)
+            if archive:
+                say(f"fetching {pin.name} {pin.version} for the builders")
                 _keep(archive, pip, folder)
+        return True
+    return False
 
 
 def _keep(archive: Archive, pip: PipConfig, folder: Path) -> None:

@@ -80,15 +80,16 @@ Made = TypeVar("Made", Packed, Packed | None)
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """Makes bytecode by an image's own Python. ``id`` tells apart those that may make another.
+    """Makes bytecode by an image's own Python, of which there are two names.
 
-    ``python`` says the same of Python alone: that of another release of a base is often the same. To ask takes a while.
+    ``base_id`` is known beforehand, and another on each base. ``python_id`` has to be asked for, and is the same for one
+    build of Python wherever it is. Compilers that may make another bytecode have two other names.
     ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. Both raise
     BuildError.
     """
 
-    id: str
-    python: Callable[[], str]
+    base_id: str
+    python_id: Callable[[], str]
     compile: Callable[[Path, str, Path], None]
 
 
@@ -130,10 +131,10 @@ class WheelPacker:
 
     def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
         """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
-        return self._kept(self.bytecode_key(pin, compiler.id), lambda _: self._by_python(pin, compiler))
+        return self._kept(self.bytecode_key(pin, compiler.base_id), lambda _: self._by_python(pin, compiler))
 
     def _by_python(self, pin: Pin, compiler: Compiler) -> Packed:
-        key = self.bytecode_key(pin, compiler.python())
+        key = self.bytecode_key(pin, compiler.python_id())
         return self._kept(key, lambda work: self._compile(pin, compiler, work))
 
     def _kept(self, key: str, make: Callable[[Path], Made]) -> Packed | Made:

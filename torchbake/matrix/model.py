@@ -111,7 +111,7 @@ class Defaults(Model):
     )
     packages: Packages = Field(
         Packages(),
-        description="added to each image but init containers; `apt` in one step with Python",
+        description="added to each image but init containers; `apt` below the wheels, above Python",
         examples=[{"pip": ["numpy", "setuptools"]}],
     )
     env: Environment

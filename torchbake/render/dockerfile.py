@@ -83,7 +83,8 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups, system, added = _groups(lock), *_first_packages(spec)
+    groups = _groups(lock)
+    system, added = _packages_below(spec)
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
@@ -115,15 +116,16 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     }
 
 
-def _first_packages(spec: ImageSpec) -> tuple[list[str], list[str]]:
+def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str]]:
     """Debian packages below the wheels: those of every image on its base, and what the matrix adds to all.
 
-    They come in the versions that the image asks for: later that would be a downgrade.
+    A version that the image asks for would be a downgrade later, so what the matrix pins for all is among the first:
+    a library of Python's, say.
     """
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
-    system, added = system_packages(spec.base), spec.apt_of_all
-    first = {versions.get(name, name) for name in system}
-    return sorted(first), sorted({versions.get(name, name) for name in added} - first)
+    added = {versions.get(name, name) for name in spec.apt_of_all}
+    first = {versions.get(name, name) for name in system_packages(spec.base)} | {name for name in added if "=" in name}
+    return sorted(first), sorted(added - first)
 
 
 def system_packages(base: BaseSpec) -> tuple[str, ...]:

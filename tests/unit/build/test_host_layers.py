@@ -1,5 +1,6 @@
 """Which layers this machine packs beside a build, and what the build gets in their place."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from tests.unit.build.packing import (
 )
 from tests.unit.conftest import pin
 from tests.unit.layouts import sha256
-from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, target_name
-from torchbake.build.host_layers import HostLayers, Wheel, packed_layers
+from torchbake.build.bakefile import Options, bake_file, bytecode_file, exported, python_file, target_name
+from torchbake.build.host_layers import HostLayers, Wheel, once, packed_layers
 from torchbake.build.packable import has_folder_of_its_own
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -192,3 +193,33 @@ def test_bytecode_is_made_by_the_python_that_a_base_brings(packing: Project, tmp
     job = replace(job, spec=replace(job.spec, base=base))
     plan = bytecode_file(job, OPTIONS, packing.root, {}, sources=tmp_path / "a/b", final="/pytorch", folder=tmp_path)
     assert f" {base.interpreter} -m wheels" in plan["target"][f"{target_name(job.spec)}-bytecode"]["dockerfile-inline"]
+
+
+@pytest.mark.parametrize("interpreter", ["", "/opt/python/bin/python3.11"])
+def test_the_python_that_is_asked_is_the_images(packing: Project, tmp_path: Path, interpreter: str) -> None:
+    job = job_of(packing, CPU)
+    job = replace(job, spec=replace(job.spec, base=replace(job.spec.base, interpreter=interpreter)))
+    plan, name = python_file(job, OPTIONS, packing.root, {}, folder=tmp_path / "to"), target_name(job.spec)
+    assert plan["group"]["default"]["targets"] == [f"{name}-python"]
+    own = plan["target"][f"{name}-python"]
+    assert own["contexts"] == {"interpreter": f"target:{name}-interpreter"}
+    assert own["output"] == [f"type=local,dest={tmp_path / 'to'}"]
+    assert f'\nRUN {interpreter or "python3"} -c "import os, sys; print(sys.version, ' in own["dockerfile-inline"]
+
+
+def test_a_question_is_asked_once_by_however_many_and_again_where_it_failed() -> None:
+    asked, answers = list[str](), iter([BuildError("no builder"), "3.11.2"])
+
+    def ask() -> str:
+        asked.append("again" if asked else "first")
+        answer = next(answers)
+        if isinstance(answer, BuildError):
+            raise answer
+        return answer
+
+    answered = once(ask)
+    with pytest.raises(BuildError, match="no builder"):
+        answered()
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(lambda _: answered(), range(4))] == ["3.11.2"] * 4
+    assert asked == ["first", "again"]

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of, write_lock
-from tests.unit.conftest import cpu_pins, lock_for
+from tests.unit.conftest import cpu_pins, lock_for, pin
+from tests.wheels import write_wheel
 from torchbake.build import prepare
 from torchbake.build.bakefile import Job
+from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BaseError, LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, read_builder_lock
 from torchbake.lock.image_lock import format_checked, lock_path, read_lock
-from torchbake.lock.lockfile import Lock
+from torchbake.lock.lockfile import Lock, assign_layers, format_lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.render.dockerfile import dockerfile_path, render
@@ -196,6 +198,18 @@ def test_a_host_whose_wheels_are_others_hands_over_none(project: Project, tmp_pa
     pip = wheels(tmp_path / "host", {"numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl": b"not the locked one"})
     made = job(project, DEVEL)
     assert preparation_of(project, pip=pip).with_wheels(made) == made
+
+
+def test_a_builders_wheel_that_is_kept_is_handed_over(project: Project, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    uv = replace(pin("uv", "0.9.1"), hashes=(write_wheel(kept, "uv", "0.9.1", {}),))
+    write_text(builder_lock_path(project.root), format_lock(Lock(inputs="uv==0.9.1", layers=assign_layers([uv]))))
+    found = preparation_of(project, kept=kept).with_wheels(job(project))
+    folder = Path(found.contexts["wheels"])
+    (wheel,) = kept.glob("*.whl")
+    assert [path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")] == [f"builder/{wheel.name}"]
+    (tmp_path / "file").write_text("")
+    assert preparation_of(project, kept=tmp_path / "file/kept").with_wheels(job(project)) == job(project)
 
 
 def test_the_builders_lock_is_the_one_that_decides(project: Project) -> None:

@@ -88,9 +88,10 @@ class Index:
 
 
 def test_a_wheel_is_fetched_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, kept = Index(tmp_path / "index", monkeypatch), tmp_path / "kept"
+    index, kept, said = Index(tmp_path / "index", monkeypatch), tmp_path / "kept", list[str]()
     for _ in range(2):
-        keep([index.pin], PipConfig(), "3.11", kept)
+        assert keep([index.pin], PipConfig(), kept, said.append)
+    assert said == [f"fetching {PIN.name} {PIN.version} for the builders"]
     assert [path.name for path in kept.iterdir()] == [index.wheel.name]
     assert (kept / index.wheel.name).read_bytes() == index.served
     assert index.fetched == 1
@@ -98,14 +99,21 @@ def test_a_wheel_is_fetched_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_wheel_that_this_host_has_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(tmp_path / "index", monkeypatch)
-    keep([index.pin], PipConfig(find_links=(str(index.wheel.parent),)), "3.11", tmp_path / "kept")
+    assert keep([index.pin], PipConfig(find_links=(str(index.wheel.parent),)), tmp_path / "kept", print)
     assert index.fetched == 0
-    assert not (tmp_path / "kept").exists()
+    assert [*(tmp_path / "kept").iterdir()] == []
 
 
 def test_other_bytes_than_the_locked_ones_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(tmp_path / "index", monkeypatch)
     index.served += b"more"
-    keep([index.pin], PipConfig(), "3.11", tmp_path / "kept")
+    assert keep([index.pin], PipConfig(), tmp_path / "kept", print)
     assert index.fetched == 1
-    assert not (tmp_path / "kept").exists()
+    assert [*(tmp_path / "kept").iterdir()] == []
+
+
+def test_a_folder_that_is_none_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    (tmp_path / "file").write_text("")
+    assert not keep([index.pin], PipConfig(), tmp_path / "file/kept", print)
+    assert index.fetched == 0

@@ -263,7 +263,7 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
 
 def compiler_of(base: str, compile_: Callable[[Path, str, Path], None], *, python: str = "") -> Compiler:
     """On a base, with a Python of its own unless one is named."""
-    return Compiler(id=base, python=lambda: python or f"of {base}", compile=compile_)
+    return Compiler(base_id=base, python_id=lambda: python or f"of {base}", compile=compile_)
 
 
 def same(one: tarfile.TarInfo, other: tarfile.TarInfo) -> bool:
@@ -300,7 +300,7 @@ def test_the_same_python_in_another_base_compiles_nothing_again_and_is_asked_onc
         raise BuildError("compiled again")
 
     first = packs.compiled(pin, compiler_of("a base", compile_, python="cpython-311 3.11.2 (main, Apr 28 2025)"))
-    updated = Compiler(id="its next release", python=python, compile=fail)
+    updated = Compiler(base_id="its next release", python_id=python, compile=fail)
     assert packs.compiled(pin, updated) == packs.compiled(pin, updated) == first
     assert len(asked) == 1
     with pytest.raises(BuildError, match="compiled again"):
