@@ -82,8 +82,8 @@ Made = TypeVar("Made", Packed, Packed | None)
 class Compiler:
     """Makes bytecode by an image's own Python, of which there are two names.
 
-    ``base_id`` is known beforehand, and another on each base. ``python_id`` has to be asked for, and is the same for one
-    build of Python wherever it is. Compilers that may make another bytecode have two other names.
+    ``base_id`` is known beforehand, and another on each base. ``python_id`` has to be asked for, and is the same for
+    one build of Python wherever it is. Compilers that may make another bytecode have two other names.
     ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. Both raise
     BuildError.
     """
