@@ -159,6 +159,8 @@ class HostLayers:
             python_id=once(partial(compiling.python, job)),
             compile=partial(compiling.bytecode, job),
         )
+        if not all(self.store.find(packer.bytecode_key(pin, compiler.base_id)) for pin in part.pins):
+            self.urgent.submit(compiler.python_id)  # beside the packing; where it fails, who needs it asks again
         compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in begun]
         return begun + [
             wheel(pin=pin, bytecode=True, packed=packed) for pin, packed in zip(part.pins, compiled, strict=True)
