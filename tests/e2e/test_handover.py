@@ -75,9 +75,9 @@ def image(folder: Path, handover: Handover, name: str) -> Made:
     return Made(layout=layout, digest=put_together(layout, layers), layers=tuple(layers), inode=inode)
 
 
-def put_together(layout: Layout, layers: Sequence[Layer]) -> str:
+def put_together(layout: Layout, layers: Sequence[Layer], *, say: str = "layer") -> str:
     """The digest of an image of layers that a layout has, from the lowest up."""
-    manifest, config = image_of([(f"layer {number}", layer) for number, layer in enumerate(layers)])
+    manifest, config = image_of([(f"{say} {number}", layer) for number, layer in enumerate(layers)])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
     return manifest.digest
@@ -224,6 +224,24 @@ def test_a_layer_that_the_engine_unpacked_is_linked_above_other_layers_as_it_is(
         assert found[f"{name}-2/link"].linkname == "file"
     connect().remove([*alone, *images])
     until(lambda: not unpacked(ours, name), 30)
+
+
+def test_an_image_keeps_the_layers_that_another_had_before_when_that_one_goes(
+    tmp_path: Path, handover: Handover, engine: docker.DockerClient, name: str
+) -> None:
+    layout, ours = Layout(folder=tmp_path), handover.trees()
+    assert ours
+    layout.blobs.mkdir(parents=True)
+    layers = [packed(layout, [folder(f"{name}-{number}"), file(f"{name}-{number}/file", b"")]) for number in (1, 2)]
+    one, same = put_together(layout, layers), put_together(layout, layers, say="the same layers, another image")
+    collected = put_together(layout, layers[:1] + [packed(layout, [folder(f"{name}-other")])])
+    for digest in (one, same, collected):
+        with handover.put(layout, digest):
+            connect().load(layout.archive(digest, has_blob(connect())))
+    connect().remove([one, collected])
+    until(lambda: not [*ours.parent.parent.glob(f"*/fs/{name}-other")], 30)
+    assert len(engine.api.history(same)) == 2  # a container would have them unpacked again
+    connect().remove([same])
 
 
 def packed(layout: Layout, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> Layer:

@@ -123,12 +123,11 @@ class Handover:
             yield
             self._unpacked.update(zip(diff_ids, names, strict=True))
         finally:
-            if held:
-                # The engine does not do so by itself where it had nothing to unpack.
-                with _unless_refused():
-                    begun.containerd.let_stand(manifest.config.digest, names[-1])
-                for one in held:
-                    begun.let_go(one)
+            # The engine does not do so by itself where it had nothing to unpack: what is here, or another image's too.
+            with _unless_refused():
+                begun.containerd.let_stand(manifest.config.digest, names[-1])
+            for one in held:
+                begun.let_go(one)
 
     def close(self) -> None:
         """Remove what was written and not used."""
