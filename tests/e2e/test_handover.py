@@ -234,13 +234,14 @@ def test_an_image_keeps_the_layers_that_another_had_before_when_that_one_goes(
     layout.blobs.mkdir(parents=True)
     layers = [packed(layout, [folder(f"{name}-{number}"), file(f"{name}-{number}/file", b"")]) for number in (1, 2)]
     one, same = put_together(layout, layers), put_together(layout, layers, say="the same layers, another image")
-    collected = put_together(layout, layers[:1] + [packed(layout, [folder(f"{name}-other")])])
+    collected = put_together(layout, [*layers[:1], packed(layout, [folder(f"{name}-other")])])
     for digest in (one, same, collected):
         with handover.put(layout, digest):
             connect().load(layout.archive(digest, has_blob(connect())))
     connect().remove([one, collected])
     until(lambda: not [*ours.parent.parent.glob(f"*/fs/{name}-other")], 30)
-    assert len(engine.api.history(same)) == 2  # a container would have them unpacked again
+    # A container would have them unpacked again.
+    assert len(engine.images.get(same).history()) == 2
     connect().remove([same])
 
 
