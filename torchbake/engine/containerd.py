@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -84,8 +84,7 @@ class Containerd:
 
     def prepare(self, key: str, parent: str = "") -> Path:
         """A new snapshot to be written, on a committed one or on nothing; returns the folder of its own files."""
-        mounts = json.loads(self._snapshots("prepare", "--mounts", key, *([parent] if parent else [])))
-        return _own_folder(mounts)
+        return _own_folder(self._prepared(key, parent))
 
     def commit(self, key: str, name: str) -> None:
         """Make a snapshot that was written a layer of this name. It stays, until it is `let_go`."""
@@ -118,13 +117,19 @@ class Containerd:
 
     def committed_folder(self, name: str, key: str) -> Path:
         """The folder of a layer's own files, seen from a snapshot on it, ``key``, which goes again."""
-        mounts = json.loads(self._snapshots("prepare", "--mounts", key, name))
+        mount = self._prepared(key, name)
         self.remove(key)
-        return _lower_folder(mounts)
+        return Path(_option(mount, "lowerdir").partition(":")[0])  # the uppermost comes first
 
     def names(self) -> list[str]:
         """The names of all snapshots."""
         return [line.split()[0] for line in self._snapshots("ls").splitlines()[1:] if line.strip()]
+
+    def _prepared(self, key: str, parent: str) -> dict[str, Any]:
+        """The mount of a new snapshot."""
+        told = self._snapshots("prepare", "--mounts", key, *([parent] if parent else []))
+        (mount,) = json.loads(told)
+        return dict(mount)
 
     def _snapshots(self, *words: str) -> str:
         return self._ask("snapshots", "--snapshotter", _OVERLAY, *words)
@@ -185,23 +190,20 @@ def _root_of(address: str) -> Path | None:
     return Path(folders[0]).parent if folders else None
 
 
-def _own_folder(mounts: list[dict[str, Any]]) -> Path:
-    """The folder of a snapshot's own files, as its mounts tell: the upper of an overlay, or all there is.
+def _own_folder(mount: Mapping[str, Any]) -> Path:
+    """The folder of a snapshot's own files, as its mount tells: the upper of an overlay, or all there is.
 
     Source: https://github.com/containerd/containerd/blob/main/core/diff/apply/apply_linux.go
     """
-    (mount,) = mounts
     if mount["Type"] == "bind":
         return Path(mount["Source"])
-    upper = [word.removeprefix("upperdir=") for word in mount["Options"] if word.startswith("upperdir=")]
-    return Path(upper[0])
+    return Path(_option(mount, "upperdir"))
 
 
-def _lower_folder(mounts: list[dict[str, Any]]) -> Path:
-    """The folder of the uppermost layer that a snapshot stands on, as its mounts tell."""
-    (mount,) = mounts
-    (lower,) = (word.removeprefix("lowerdir=") for word in mount["Options"] if word.startswith("lowerdir="))
-    return Path(lower.partition(":")[0])
+def _option(mount: Mapping[str, Any], name: str) -> str:
+    """An option of an overlay's mount. Raises LookupError where it has none."""
+    options = dict(word.partition("=")[::2] for word in mount["Options"])
+    return str(options[name])
 
 
 def _is(file: Path, name: str) -> bool:
