@@ -97,6 +97,16 @@ def container_names(engine: docker.DockerClient) -> set[str]:
     return {name.removeprefix("/") for each in engine.api.containers(all=True) for name in each["Names"] or ()}
 
 
+@contextlib.contextmanager
+def container_of(engine: docker.DockerClient, image: str) -> Iterator[str]:
+    """A container of an image that is never started."""
+    container = str(engine.api.create_container(image, ["true"])["Id"])
+    try:
+        yield container
+    finally:
+        engine.api.remove_container(container, force=True)
+
+
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
     """Run a command as a user would, and return how it ended."""
     return run_forked("torchbake", *arguments, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout)

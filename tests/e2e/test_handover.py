@@ -15,8 +15,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, container_of
 from tests.e2e.waiting import until
+from tests.unit.layouts import Entry, archive, file, put
 from torchbake.engine.client import connect
 from torchbake.engine.containerd import STORE, find_containerd
 from torchbake.engine.content_store import has_blob
@@ -25,11 +26,11 @@ from torchbake.oci.layer_archive import write_layer
 from torchbake.oci.layer_order import Layer, image_of
 from torchbake.oci.layer_tree import Member, tree_of
 from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Blob, sha256
+from torchbake.oci.manifest import Blob
 
 pytestmark = pytest.mark.engine
 
-_TAR = "application/vnd.oci.image.layer.v1.tar"
+PLATFORM = {"architecture": "amd64", "os": "linux"}
 _MUCH = 3_000_000  # bytes of a file that nobody can compress
 KILLED = """\
 import sys, time
@@ -75,9 +76,9 @@ def image(folder: Path, handover: Handover, name: str) -> Made:
     return Made(layout=layout, digest=put_together(layout, layers), layers=tuple(layers), inode=inode)
 
 
-def put_together(layout: Layout, layers: Sequence[Layer], *, say: str = "layer") -> str:
+def put_together(layout: Layout, layers: Sequence[Layer]) -> str:
     """The digest of an image of layers that a layout has, from the lowest up."""
-    manifest, config = image_of([(f"{say} {number}", layer) for number, layer in enumerate(layers)])
+    manifest, config = image_of([(f"layer {number}", layer) for number, layer in enumerate(layers)])
     layout.path(manifest.config.digest).write_bytes(config)
     layout.path(manifest.digest).write_bytes(manifest.data)
     return manifest.digest
@@ -153,16 +154,17 @@ def test_the_engine_has_the_files_that_were_written_and_keeps_them_for_its_image
 
 def upper_file(engine: docker.DockerClient, digest: str, name: str) -> tuple[tarfile.TarInfo, bytes]:
     """The file of an upper layer as a container of the image has it."""
-    container = engine.api.create_container(digest, ["true"])["Id"]
-    try:
+    with container_of(engine, digest) as container:
         pieces, _ = engine.api.get_archive(container, f"/{name}-2/file")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
-            (member,) = archive
-            file = archive.extractfile(member)
-            assert file is not None
-            return member, file.read()
-    finally:
-        engine.api.remove_container(container, force=True)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as copied:
+            (member,) = copied
+            opened = copied.extractfile(member)
+            assert opened is not None
+            return member, opened.read()
+
+
+def folder_of(name: str, *, uid: int = 0) -> Entry:
+    return file(name, type=tarfile.DIRTYPE, mode=0o750, uid=uid, gid=uid)
 
 
 def test_a_layer_on_other_lower_ones_has_the_same_files_there_too(
@@ -193,29 +195,24 @@ def test_a_layer_that_the_engine_unpacked_is_linked_above_other_layers_as_it_is(
     """With the owners of its folders, its links, and what it hides of the layers below."""
     layout, ours = Layout(folder=tmp_path), handover.trees()
     assert ours
-    layout.blobs.mkdir(parents=True)
-    lower = [packed(layout, [folder("d"), file(f"d/{each}", b"below"), file("gone", b"")]) for each in ("one", "other")]
-    upper = packed(
-        layout,
-        [
-            folder("d", uid=1001), file("d/.wh..wh..opq", b""), file(".wh.gone", b""),
-            folder(f"{name}-2", uid=1001), file(f"{name}-2/file", content(name)), link(f"{name}-2/link", "file"),
-        ],
+    lower = [archive(folder_of("d"), file(f"d/{each}", b"below"), file("gone")) for each in ("one", "other")]
+    upper = archive(
+        folder_of("d", uid=1001), file("d/.wh..wh..opq"), file(".wh.gone"),
+        folder_of(f"{name}-2", uid=1001), file(f"{name}-2/file", content(name)),
+        file(f"{name}-2/link", type=tarfile.SYMTYPE, linkname="file"),
     )  # fmt: skip
-    images = [put_together(layout, (each, upper)) for each in lower]
-    alone = [put_together(layout, (each,)) for each in lower]
+    images = [put(layout, each, upper, config=PLATFORM) for each in lower]
+    alone = [put(layout, each, config=PLATFORM) for each in lower]
     for digest in (*alone, *images):
         with handover.put(layout, digest):
             connect().load(layout.archive(digest, has_blob(connect())))
     inodes = unpacked(ours, name)
     assert (len(inodes), len({*inodes})) == (2, 1)
     for digest in images:
-        container = engine.api.create_container(digest, ["true"])["Id"]
-        try:
-            with tarfile.open(fileobj=io.BytesIO(b"".join(engine.api.export(container)))) as archive:
-                found = {info.name: info for info in archive}
-        finally:
-            engine.api.remove_container(container, force=True)
+        with container_of(engine, digest) as container:
+            exported = b"".join(engine.api.export(container))
+        with tarfile.open(fileobj=io.BytesIO(exported)) as whole:
+            found = {info.name: info for info in whole}
         assert "gone" not in found
         assert [path for path in found if path.startswith("d/")] == []
         assert {path: (found[path].uid, found[path].mode) for path in ("d", f"{name}-2")} == dict.fromkeys(
@@ -231,10 +228,9 @@ def test_an_image_keeps_the_layers_that_another_had_before_when_that_one_goes(
 ) -> None:
     layout, ours = Layout(folder=tmp_path), handover.trees()
     assert ours
-    layout.blobs.mkdir(parents=True)
-    layers = [packed(layout, [folder(f"{name}-{number}"), file(f"{name}-{number}/file", b"")]) for number in (1, 2)]
-    one, same = put_together(layout, layers), put_together(layout, layers, say="the same layers, another image")
-    collected = put_together(layout, [*layers[:1], packed(layout, [folder(f"{name}-other")])])
+    layers = [archive(folder_of(f"{name}-{number}"), file(f"{name}-{number}/file")) for number in (1, 2)]
+    one, same = (put(layout, *layers, config={**PLATFORM, "author": author}) for author in ("one", "other"))
+    collected = put(layout, layers[0], archive(folder_of(f"{name}-other")), config=PLATFORM)
     for digest in (one, same, collected):
         with handover.put(layout, digest):
             connect().load(layout.archive(digest, has_blob(connect())))
@@ -243,35 +239,6 @@ def test_an_image_keeps_the_layers_that_another_had_before_when_that_one_goes(
     # A container would have them unpacked again.
     assert len(engine.images.get(same).history()) == 2
     connect().remove([same])
-
-
-def packed(layout: Layout, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> Layer:
-    """A layer of these, in a layout."""
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        for info, held in entries:
-            archive.addfile(info, io.BytesIO(held))
-    blob = Blob(digest=sha256(data.getvalue()), size=len(data.getvalue()), media_type=_TAR)
-    layout.path(blob.digest).write_bytes(data.getvalue())
-    return Layer(blob=blob, diff_id=blob.digest)
-
-
-def folder(path: str, *, uid: int = 0) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(path)
-    info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, 0o750, uid, uid
-    return info, b""
-
-
-def file(path: str, held: bytes) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(path)
-    info.size = len(held)
-    return info, held
-
-
-def link(path: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(path)
-    info.type, info.linkname = tarfile.SYMTYPE, target
-    return info, b""
 
 
 def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, handover: Handover, name: str) -> None:

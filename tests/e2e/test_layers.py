@@ -18,7 +18,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import ROOT, Completed, images_of, torchbake
+from tests.e2e.conftest import ROOT, Completed, container_of, images_of, torchbake
 from tests.e2e.waiting import until
 from tests.libraries import library
 from tests.wheels import write_wheel
@@ -154,9 +154,8 @@ def layers_of(engine: docker.DockerClient, image: dict[str, Any]) -> list[str]:
 
 def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]:
     """What the wheels' folders and the environment hold in an image: type, mode, owner, link and content of each."""
-    container = engine.api.create_container(ref, ["true"])["Id"]
-    try:
-        found: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[Any, ...]] = {}
+    with container_of(engine, ref) as container:
         for place in ("/nvidia", "/pytorch", "/opt/venv"):
             pieces, _ = engine.api.get_archive(container, place)
             with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as archive:  # type: ignore[call-overload]
@@ -164,9 +163,7 @@ def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]
                     file = archive.extractfile(member) if member.isreg() else None
                     content = file.read() if file else member.linkname
                     found[f"{place}:{member.name}"] = (member.type, member.mode, member.uid, member.gid, content)
-        return found
-    finally:
-        engine.api.remove_container(container, force=True)
+    return found
 
 
 class _Pieces:

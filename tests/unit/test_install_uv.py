@@ -1,5 +1,6 @@
 """A builder's uv: of the wheel that was handed over, where the lock has its hash, else by Python's pip."""
 
+import ensurepip
 import hashlib
 import os
 import runpy
@@ -76,6 +77,21 @@ def test_without_the_locked_wheel_it_is_the_pip_that_python_brings_by_hash(build
     assert builder.install() == 7
     said = builder.target.read_text()
     assert said.startswith(f'["install", "--require-hashes", "-r", "{builder.lock}"')
+
+
+def test_pip_is_run_from_its_wheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pip"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "argv", ["install_uv.py"])
+    monkeypatch.setenv("PIP_ROOT_USER_ACTION", "warn")  # as it was, afterwards
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    pip = runpy.run_path(str(TOOLKIT / "layers/install_uv.py"))["pip"]
+    with pytest.raises(SystemExit) as ended:
+        pip("--version")
+    assert not ended.value.code
+    said = capsys.readouterr().out
+    assert said.startswith(f"pip {ensurepip.version()} from ")
+    assert ".whl" in said
 
 
 def test_a_wheel_without_the_program_is_refused(builder: Builder) -> None:
