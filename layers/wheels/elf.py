@@ -1,25 +1,49 @@
-"""Libraries without what no loader reads: symbols for linkers and debuggers, and debug information.
+"""The tables of a shared library of 64 bits: what its segments load, and what its sections hold.
 
 Source: System V ABI, https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html
 """
 
+import mmap
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 
-_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+Readable = bytes | mmap.mmap
+
+MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+HEADER_SIZE = 64
+LOAD, TABLE = 1, 6  # PT_LOAD, PT_PHDR
+PROGRAM, STRINGS, NO_BITS = 1, 3, 8  # SHT_PROGBITS, SHT_STRTAB, SHT_NOBITS
+LOADED = 2  # SHF_ALLOC
 _SEGMENTS_AT, _SECTIONS_AT = 32, 40  # where the header tells the places of the two tables
 _COUNTS_AT = 54  # where it tells the sizes of their rows, and how many there are
 _COUNTS = struct.Struct("<HHHHH")  # e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_NO_BITS, _STRINGS, _LOADED = 8, 3, 2  # SHT_NOBITS, SHT_STRTAB, SHF_ALLOC
-_ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class _Section:
-    """A row of the table, its fields in their order."""
+class Segment:
+    """A row of the program headers, its fields in their order."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    physical: int
+    file_size: int
+    size: int
+    alignment: int
+
+    @property
+    def end(self) -> int:
+        """Of what it has in the file."""
+        return self.offset + self.file_size
+
+
+@dataclass(frozen=True)
+class Section:
+    """A row of the section headers, its fields in their order."""
 
     name: int
     kind: int
@@ -34,68 +58,64 @@ class _Section:
 
     @property
     def end(self) -> int:
-        return self.offset + (0 if self.kind == _NO_BITS else self.size)
-
-    def packed(self) -> bytes:
-        return _SECTION.pack(
-            self.name, self.kind, self.flags, self.address, self.offset,
-            self.size, self.link, self.info, self.alignment, self.entry,
-        )  # fmt: skip
+        """Of what it has in the file."""
+        return self.offset + (0 if self.kind == NO_BITS else self.size)
 
 
-def stripped(library: bytes) -> bytes:
-    """A shared library with all that is loaded, at its place and under its number, and nothing behind it.
-
-    What is no such library of 64 bits is given back as it is, and so is one that would not get smaller.
-    """
-    try:
-        smaller = _stripped(library) if library.startswith(_MAGIC) else library
-    except (struct.error, LookupError, ValueError):  # a file that is cut off, or says what cannot be
-        return library
-    return smaller if len(smaller) < len(library) else library
+def segments_of(library: Readable) -> list[Segment]:
+    """Raises struct.error for a file that is cut off, as the functions below do."""
+    (at,) = struct.unpack_from("<Q", library, _SEGMENTS_AT)
+    _, count, *_ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    return [Segment(*_SEGMENT.unpack_from(library, at + number * _SEGMENT.size)) for number in range(count)]
 
 
-def _stripped(library: bytes) -> bytes:
-    (table_at,) = struct.unpack_from("<Q", library, _SECTIONS_AT)
-    _, segments, _, sections, names = _COUNTS.unpack_from(library, _COUNTS_AT)
-    table = [_Section(*_SECTION.unpack_from(library, table_at + n * _SECTION.size)) for n in range(sections)]
-    loaded = [number for number, section in enumerate(table) if section.flags & _LOADED]
-    if not loaded or not names:
-        return library
-    end = max([_end_of_segments(library, segments), *(table[number].end for number in loaded)])
-    strings = library[table[names].offset : table[names].end]
-    kept = _named_anew(_only_loaded(table[: loaded[-1] + 1]), strings, end)
-    return _assembled(library[:end], *kept)
+def sections_of(library: Readable) -> list[Section]:
+    (at,) = struct.unpack_from("<Q", library, _SECTIONS_AT)
+    *_, count, _ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    return [Section(*_SECTION.unpack_from(library, at + number * _SECTION.size)) for number in range(count)]
 
 
-def _end_of_segments(library: bytes, count: int) -> int:
-    at: int = struct.unpack_from("<Q", library, _SEGMENTS_AT)[0]
-    rows = (_SEGMENT.unpack_from(library, at + number * _SEGMENT.size) for number in range(count))
-    ends: list[int] = [row[2] + row[5] for row in rows]  # p_offset, p_filesz
-    return max([at + count * _SEGMENT.size, *ends])
+def names_of(library: Readable, sections: Sequence[Section]) -> bytes:
+    """The sections' names, each with a zero behind it; empty where they have none."""
+    *_, number = _COUNTS.unpack_from(library, _COUNTS_AT)
+    return library[sections[number].offset : sections[number].end] if number else b""
 
 
-def _only_loaded(table: Sequence[_Section]) -> list[_Section]:
-    """Symbols tell sections by their numbers, so one that goes leaves an empty row."""
-    empty = _Section(0, 0, 0)
-    return [section if section.flags & _LOADED else empty for section in table]
+def name_of(section: Section, names: bytes) -> bytes:
+    return names[section.name : names.index(b"\0", section.name)]
 
 
-def _named_anew(table: Sequence[_Section], names: bytes, at: int) -> tuple[list[_Section], bytes]:
-    """The table with a section of names at its end, of these names alone, and that section's bytes."""
-    found, text = list[_Section](), bytearray(b"\0")
-    for section in table:
-        name = names[section.name : names.index(b"\0", section.name) + 1]
-        found.append(replace(section, name=len(text) if name != b"\0" else 0))
-        text += name if name != b"\0" else b""
-    own = _Section(len(text), _STRINGS, 0, offset=at, alignment=1)
-    text += b".shstrtab\0"
-    return [*found, replace(own, size=len(text))], bytes(text)
+def table_end(library: Readable) -> int:
+    """Where the program headers end in the file."""
+    (at,) = struct.unpack_from("<Q", library, _SEGMENTS_AT)
+    _, count, *_ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    return int(at) + int(count) * _SEGMENT.size
 
 
-def _assembled(content: bytes, table: Sequence[_Section], names: bytes) -> bytes:
-    tail = names + bytes(-(len(content) + len(names)) % _ALIGNMENT)
-    header = bytearray(content[:64])
-    struct.pack_into("<Q", header, _SECTIONS_AT, len(content) + len(tail))
-    struct.pack_into("<HH", header, _COUNTS_AT + 6, len(table), len(table) - 1)
-    return b"".join((header, memoryview(content)[64:], tail, *(section.packed() for section in table)))
+def sections_at(library: Readable) -> int:
+    """Where the section headers are in the file."""
+    return int(struct.unpack_from("<Q", library, _SECTIONS_AT)[0])
+
+
+def packed_segments(rows: Sequence[Segment]) -> bytes:
+    return b"".join(_SEGMENT.pack(*astuple(row)) for row in rows)
+
+
+def packed_sections(rows: Sequence[Section]) -> bytes:
+    return b"".join(_SECTION.pack(*astuple(row)) for row in rows)
+
+
+def header_with_sections(library: Readable, at: int, count: int, names: int) -> bytes:
+    """The file's header for section headers at another place; the one numbered ``names`` is of their names."""
+    header = bytearray(library[:HEADER_SIZE])
+    struct.pack_into("<Q", header, _SECTIONS_AT, at)
+    struct.pack_into("<HH", header, _COUNTS_AT + 6, count, names)
+    return bytes(header)
+
+
+def header_with_tables(library: Readable, segments_at: int, count: int, sections_at: int) -> bytes:
+    """The file's header for tables at other places, with another number of segments."""
+    header = bytearray(library[:HEADER_SIZE])
+    struct.pack_into("<QQ", header, _SEGMENTS_AT, segments_at, sections_at)
+    struct.pack_into("<H", header, _COUNTS_AT + 2, count)
+    return bytes(header)

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from layers.wheels import __main__ as wheels
 from layers.wheels import install as installs
-from layers.wheels.elf import stripped
 from layers.wheels.links import cuda_links
 from layers.wheels.lock import split_lock
 from layers.wheels.records import record_row, records
+from layers.wheels.strip import stripped
 from layers.wheels.tree import EPOCH, normalise, separate
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
@@ -222,7 +222,7 @@ def test_a_file_that_a_record_names_twice_is_dropped_once(tmp_path: Path, to: st
 def test_without_rules_nothing_changes(tmp_path: Path) -> None:
     installed(tmp_path, "thing", "thing/a.py", "thing/a.pyi")
     before = (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes()
-    trim(tmp_path, read_trim(None), tmp_path / "aside")
+    trim(tmp_path, read_trim(), tmp_path / "aside")
     assert tree(tmp_path) == {"thing/a.py", "thing/a.pyi"}
     assert (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes() == before
 
@@ -230,7 +230,7 @@ def test_without_rules_nothing_changes(tmp_path: Path) -> None:
 def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) -> None:
     cache = "thing-1.0.dist-info/uv_cache.json"
     installed(tmp_path, "thing", "thing/a.py", cache)
-    trim(tmp_path, read_trim(None), tmp_path / "aside")
+    trim(tmp_path, read_trim(), tmp_path / "aside")
     assert not (tmp_path / cache).exists()
     named = {row[0] for _, _, rows in records(tmp_path) for row in rows}
     assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
@@ -414,7 +414,7 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    always, *rules = read_trim(TOOLKIT / "layers/trim.toml")
+    always, *rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
     assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
@@ -445,7 +445,7 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     ],
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = read_trim(TOOLKIT / "layers/trim.toml")
+    rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
     assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
 
 
@@ -464,7 +464,7 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
     ],
 )
 def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = read_trim(TOOLKIT / "layers/trim.toml")
+    rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
     assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
 
 

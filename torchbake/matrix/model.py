@@ -18,6 +18,7 @@ from torchbake.matrix.field_types import (
     Distribution,
     Environment,
     Files,
+    Gpus,
     Indexes,
     Interpreter,
     Labels,
@@ -25,6 +26,7 @@ from torchbake.matrix.field_types import (
     Model,
     Name,
     Names,
+    Packages,
     PythonVersion,
     Repository,
     Torches,
@@ -33,25 +35,6 @@ from torchbake.matrix.field_types import (
 )
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
-
-
-class Packages(Model):
-    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
-
-    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
-        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
-    )
-    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
-        (),
-        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
-        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
-    )
-
-    def __add__(self, other: "Packages") -> "Packages":
-        return Packages(
-            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
-            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
-        )
 
 
 class Base(Model):
@@ -104,6 +87,12 @@ class Defaults(Model):
 
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
     trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
+    gpus: Gpus = Field(
+        (),
+        description="compute capabilities of the GPUs that CUDA images are for, with a + for that and all later ones: "
+        "trimming drops code that none of these runs; of all GPUs if empty",
+        examples=[["8.0", "9.0+"]],
+    )
     constraints: bool = Field(
         True,
         description="tell pip and uv inside, and in derived images, to keep torch and CUDA's wheels as they are",
@@ -136,6 +125,7 @@ class Row(Model):
         None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
     )
     trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
+    gpus: Gpus | None = Field(None, description="in place of those of `defaults:`", examples=["7.0+"])
     constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
@@ -170,6 +160,7 @@ class ImageAddition(Model):
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
+    gpus: Gpus | None = Field(None, description="in place of what their rows say", examples=[["8.0", "9.0"]])
     constraints: bool | None = Field(None, description="in place of what their rows say", examples=[False])
     env: Environment
     labels: Labels

@@ -17,7 +17,7 @@ from py_compile import PycInvalidationMode
 import pytest
 import zstandard
 
-from layers.wheels.elf import stripped
+from layers.wheels.strip import stripped
 from tests.e2e.stand_in import torch_wheel
 from tests.libraries import library
 from tests.wheels import write_wheel

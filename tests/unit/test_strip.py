@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layers.wheels.elf import stripped
+from layers.wheels.strip import stripped
 from tests.libraries import SECTIONS, library
 
 WHOLE = library()
