@@ -20,6 +20,7 @@ _COUNTS_AT = 54  # where it tells the sizes of their rows, and how many there ar
 _COUNTS = struct.Struct("<HHHHH")  # e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+SEGMENT_SIZE = _SEGMENT.size  # bytes, of its row
 
 
 @dataclass(frozen=True)

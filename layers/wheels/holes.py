@@ -11,6 +11,7 @@ from .elf import (
     LOAD,
     NO_BITS,
     PROGRAM,
+    SEGMENT_SIZE,
     TABLE,
     Section,
     Segment,
@@ -27,27 +28,28 @@ Change = tuple[int, bytes]  # what comes to a place in the file
 
 _PAGE = 4096
 _LEAST = 2**16  # bytes: each hole is two mappings more in a process, and the kernel's default limit is 65,530
-_ROW = 56  # bytes, of a segment's headers
 
 
 def with_holes(library: bytes, unread: Sequence[Range]) -> bytes:
     """A library of x86-64 where these parts of its segments are zeros; whole pages of them are not in the file.
 
-    The parts must not overlap. A smaller one stays in the file, as zeros. Where a part is told as a section's, that
-    section says that it has nothing in the file, as there is no way to say that it has some of it.
+    The parts must not overlap. One that is small stays in the file, as zeros. A section that has a hole says that it
+    has nothing in the file (SHT_NOBITS): it cannot say that it has only some of it there.
     """
     segments = segments_of(library)
     cuts = [(part, _hole(part, segments)) for part in sorted(unread)]
     zeros = [piece for part, hole in cuts for piece in _zeros(part, hole)]
     whole = [one for _, hole in cuts for one in hole]
-    room, place = _room((len(segments) + len(whole)) * _ROW, whole)
+    room, place = _room((len(segments) + len(whole)) * SEGMENT_SIZE, whole)
     if not place:
         return _written(library, [(start, bytes(end - start)) for start, end in unread], [])
     # The table goes to the begin of a hole, so that it is in memory, too: some look for it there.
     holes = [(start + room, end) if (start, end) == place else (start, end) for start, end in whole]
     table = packed_segments(_in_pieces(segments, holes))
     sections_from = sections_at(library)
-    header = header_with_tables(library, _shifted(place[0], holes), len(table) // _ROW, _shifted(sections_from, holes))
+    header = header_with_tables(
+        library, _shifted(place[0], holes), len(table) // SEGMENT_SIZE, _shifted(sections_from, holes)
+    )
     sections = packed_sections([_moved(section, holes) for section in sections_of(library)])
     tables = [(0, header), (place[0], table.ljust(room, b"\0")), (sections_from, sections)]
     return _written(library, [*tables, *zeros], holes)

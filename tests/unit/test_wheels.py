@@ -20,14 +20,16 @@ from hypothesis import strategies as st
 
 from layers.wheels import __main__ as wheels
 from layers.wheels import install as installs
+from layers.wheels.gpu_code import read_gpu
 from layers.wheels.links import cuda_links
 from layers.wheels.lock import split_lock
+from layers.wheels.prune import pruned
 from layers.wheels.records import record_row, records
 from layers.wheels.strip import stripped
 from layers.wheels.tree import EPOCH, normalise, separate
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
-from tests.libraries import library
+from tests.libraries import GpuCode, gpu_library, library
 from tests.unit.conftest import cuda_pins, image, lock_for, pin
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
@@ -404,7 +406,7 @@ def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str
     assert entry["name"]
     assert re.search(r"\d", entry["saves"]), "saves must be measured"
     assert len(entry["why"]) >= 20
-    assert entry.get("to", "headers") in ("headers", "strip")
+    assert entry.get("to", "headers") in ("headers", "strip", "gpus")
 
 
 @pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
@@ -414,7 +416,7 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    always, *rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
+    always, *rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
     assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
@@ -445,8 +447,8 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     ],
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
-    assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
+    rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
+    assert [rule.name for rule in rules if not rule.makes_smaller and rule.pattern.match(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -458,14 +460,33 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
         ("triton/backends/nvidia/bin/nvdisasm", "headers"),
         ("triton/_C/libtriton.so", "strip"),
         ("torch/lib/libtorch_cpu.so", None),
-        ("nvidia/nccl/lib/libnccl.so.2", None),
+        ("torch/lib/libtorch_cuda.so", "gpus"),
+        ("torch/lib/libtorch_cuda_linalg.so", "gpus"),
+        ("nvidia/nccl/lib/libnccl.so.2", "gpus"),
+        ("nvidia/cu13/lib/libcublasLt.so.13", "gpus"),
         ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
         ("skimage/filters/__init__.pyi", None),
     ],
 )
 def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = read_trim(str(TOOLKIT / "layers/trim.toml"))
+    rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
     assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
+
+
+def test_code_for_gpus_goes_only_where_the_matrix_tells_them() -> None:
+    path = str(TOOLKIT / "layers/trim.toml")
+    assert [rule.name for rule in read_trim(path, "9.0") if rule not in read_trim(path)] != []
+    assert not [rule for rule in read_trim(path) if rule.to == "gpus"]
+
+
+def test_a_library_without_code_has_its_new_hash_and_size_recorded(tmp_path: Path) -> None:
+    whole = gpu_library([GpuCode(capability=(5, 0), size=2**17), GpuCode(capability=(9, 0), size=80)])
+    root, name = tmp_path / "root", "nvidia/nccl/lib/libnccl.so.2"
+    installed(root, "nvidia_nccl_cu12", name)
+    (root / name).write_bytes(whole)
+    trim(root, read_trim(str(TOOLKIT / "layers/trim.toml"), "9.0"), tmp_path / "aside")
+    assert (root / name).read_bytes() == pruned(whole, (read_gpu("9.0"),))
+    assert_records_are_true(root)
 
 
 def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

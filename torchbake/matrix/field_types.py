@@ -10,8 +10,7 @@ CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: that the checks themselves brok
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
 _REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository, without a host
 _NUMBER = r"^[0-9]+$"
-_GPU = r"^[1-9][0-9]*\.[0-9]\+?$"
-_ONE_GPU = {"type": ["string", "number"], "pattern": _GPU}
+_ONE_GPU = {"type": ["string", "number"], "pattern": f"^{validators.GPU}$"}
 
 
 def _as_list(value: Any) -> Any:
@@ -32,7 +31,7 @@ Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})
 ]
 Gpus = Annotated[
-    tuple[Annotated[str, Field(pattern=_GPU)], ...],
+    tuple[Annotated[str, AfterValidator(validators.gpu)], ...],
     BeforeValidator(_as_list),
     WithJsonSchema({"anyOf": [_ONE_GPU, {"type": "array", "items": _ONE_GPU}]}),
 ]

@@ -1,0 +1,171 @@
+# Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`.
+#
+# 2.10.0-cuda12.8-cudnn9-runtime-debian12: torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11
+# By hand: docker build -f images/2.10.0-cuda12.8-cudnn9-runtime-debian12/Dockerfile -t my-pytorch .
+
+FROM debian:bookworm-slim AS base
+
+# The toolkit's own files. A build context of the same name takes this stage's place.
+FROM scratch AS toolkit
+COPY entrypoints /entrypoints
+COPY layers /layers
+
+# Wheels from folders of the host: empty by hand, filled by a build context of the same name.
+FROM scratch AS wheels
+WORKDIR /builder
+WORKDIR /nvidia
+WORKDIR /torch
+WORKDIR /needs
+WORKDIR /site
+
+# --- interpreter: the base's own Python, certificates, an init for PID 1. The image and all that installs wheels stand
+# on it, so that what the matrix says of users and other Debian packages does not change the wheels' layers.
+FROM base AS interpreter
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install ca-certificates python3 python3-pip-whl tini
+
+# --- python: with what the matrix adds to all, and the user
+FROM interpreter AS python
+RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
+    && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
+    && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
+    && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
+
+# --- builder: uv, which installs the wheels; nothing of it reaches the image. It is made beside the stage above.
+FROM interpreter AS builder
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
+    --mount=type=bind,source=images/builder.lock,target=/run/builder.lock \
+    --mount=type=bind,from=toolkit,source=/layers/install_uv.py,target=/run/install_uv.py \
+    python3 /run/install_uv.py /run/builder.lock /run/wheels /opt/uv \
+    && python3 -m venv --without-pip /opt/venv
+
+# One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied:
+# all that installs wheels then starts from one file system, which an engine that hashes it hashes once.
+FROM builder AS locks
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,source=images/2.10.0-cuda12.8-cudnn9-runtime-debian12/requirements.lock,target=/run/requirements.lock \
+    PYTHONPATH=/run/layers python3 -m wheels split /run/requirements.lock /locks --needs filelock
+
+# --- nvidia: CUDA's libraries, as torch's wheels ask for them
+FROM builder AS nvidia
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/nvidia.lock,target=/locks/nvidia.lock \
+    --mount=type=bind,from=wheels,source=/nvidia,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/nvidia.lock /nvidia --trim /run/trim.toml --gpus 8.0 9.0+
+
+# --- torch: torch itself, and triton with it
+FROM builder AS torch
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/torch.lock,target=/locks/torch.lock \
+    --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml --gpus 8.0 9.0+
+
+# --- needs: what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base
+FROM builder AS needs
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/needs.lock,target=/locks/needs.lock \
+    --mount=type=bind,from=wheels,source=/needs,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/needs.lock /opt/venv --trim /run/trim.toml
+
+# --- site: everything else, in a virtual environment that finds the layers above
+FROM builder AS site
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/site.lock,target=/locks/site.lock \
+    --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /pytorch --path /nvidia --start /opt/torchbake/python_profile.py --trim /run/trim.toml
+
+# --- beside: links to NVIDIA's packages, where torch's libraries look for them
+FROM builder AS beside
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
+    PYTHONPATH=/run/layers python3 -m wheels beside /links /nvidia /run/nvidia/*
+
+# --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
+FROM builder AS tools
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
+RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/torchbake
+
+# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
+# linked does not depend on what stands below it: another user or base does not pack it again.
+FROM python
+COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
+COPY --link --from=torch /layers/torch /pytorch
+COPY --link --from=torch /layers/triton /pytorch
+COPY --link --from=beside /links /pytorch
+COPY --link --from=needs /opt/venv /opt/venv
+COPY --link --from=site /opt/venv /opt/venv
+COPY --link --from=tools /opt/torchbake /opt/torchbake
+COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
+# What this image was built and tested with. pip and uv keep these packages when they install others, because
+# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
+# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.10.0
+triton==3.6.0
+nvidia-cuda-runtime-cu12==12.8.90
+nvidia-cudnn-cu12==9.10.2.21
+nvidia-nccl-cu12==2.27.5
+EOF
+
+ENV BASH_ENV="/opt/torchbake/profile" \
+    HOME="/home/torch" \
+    LANG="C.UTF-8" \
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    NVIDIA_REQUIRE_CUDA="cuda>=12.0" \
+    NVIDIA_VISIBLE_DEVICES="all" \
+    PATH="/opt/venv/bin:/pytorch/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PIP_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    PYTHONDONTWRITEBYTECODE="1" \
+    PYTHONUNBUFFERED="1" \
+    PYTHON_VERSION="3.11" \
+    TORCHBAKE_ID="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
+    TORCH_DISABLE_ADDR2LINE="1" \
+    UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
+    VIRTUAL_ENV="/opt/venv"
+ARG BASE_DIGEST=""
+ARG BASE_NAME="debian:bookworm-slim"
+ARG BASE_SOURCE="registry"
+ARG CREATED=""
+ARG INPUTS=""
+ARG REVISION=""
+LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
+      org.opencontainers.image.base.name="${BASE_NAME}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.licenses="BSD-3-Clause" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="https://example.com/acme" \
+      org.opencontainers.image.title="PyTorch 2.10.0 cuda12.8 runtime" \
+      org.opencontainers.image.version="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
+      org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.cuda="12.8.90" \
+      org.torchbake.cudnn="9.10.2.21" \
+      org.torchbake.flavor="runtime" \
+      org.torchbake.gpus="8.0 9.0+" \
+      org.torchbake.id="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
+      org.torchbake.inputs="${INPUTS}" \
+      org.torchbake.nccl="2.27.5" \
+      org.torchbake.python="3.11" \
+      org.torchbake.torch="2.10.0"
+WORKDIR /app
+USER 1001
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
+CMD ["python"]
