@@ -15,6 +15,7 @@ HEADER_SIZE = 64
 LOAD, TABLE = 1, 6  # PT_LOAD, PT_PHDR
 PROGRAM, STRINGS, NO_BITS = 1, 3, 8  # SHT_PROGBITS, SHT_STRTAB, SHT_NOBITS
 LOADED = 2  # SHF_ALLOC
+READABLE = 4  # PF_R
 _SEGMENTS_AT, _SECTIONS_AT = 32, 40  # where the header tells the places of the two tables
 _COUNTS_AT = 54  # where it tells the sizes of their rows, and how many there are
 _COUNTS = struct.Struct("<HHHHH")  # e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
@@ -64,15 +65,19 @@ class Section:
 
 
 def segments_of(library: Readable) -> list[Segment]:
-    """Raises struct.error for a file that is cut off, as the functions below do."""
+    """Raises struct.error for a file that is cut off, or ValueError for other tables, as the functions below do."""
     (at,) = struct.unpack_from("<Q", library, _SEGMENTS_AT)
-    _, count, *_ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    size, count, *_ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    if size != _SEGMENT.size:
+        raise ValueError("its segments are not told as the ABI has it")
     return [Segment(*_SEGMENT.unpack_from(library, at + number * _SEGMENT.size)) for number in range(count)]
 
 
 def sections_of(library: Readable) -> list[Section]:
     (at,) = struct.unpack_from("<Q", library, _SECTIONS_AT)
-    *_, count, _ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    *_, size, count, _ = _COUNTS.unpack_from(library, _COUNTS_AT)
+    if size != _SECTION.size:
+        raise ValueError("its sections are not told as the ABI has it")
     return [Section(*_SECTION.unpack_from(library, at + number * _SECTION.size)) for number in range(count)]
 
 

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .elf import LOAD, MAGIC, Readable, Segment, name_of, names_of, sections_of, segments_of
+from .holes import BEGIN
 
 _SECTIONS = (b".nv_fatbin", b"__nv_relfatbin")
-_MAGIC = 0xBA55ED50
-_BINARY = struct.Struct("<IHHQ")  # the magic number, version, its header's size, the size of what follows
-_CODE = struct.Struct("<HHIQ12xI")  # kind, version, its header's size, its own size, ..., for what GPU
+_MAGIC = b"\x50\xed\x55\xba"
+_BINARY = struct.Struct("<4x2xHQ")  # (the magic number, version,) its header's size, the size of what follows
+_CODE = struct.Struct("<H2xIQ12xI")  # kind, (version,) its header's size, its own size, (...,) for what GPU
 _PTX, _MACHINE_CODE = 1, 2
-_ALIGNMENT = 8
 # Jetson's and DRIVE's: machine code for them runs on no other GPU, and they are in no machine with an x86-64.
 _TEGRA = {(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)}
-_BEGIN = 16  # bytes of code, which begins with what tells its kind
+_CHUNK = 2**16  # bytes that are looked through at once
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,15 @@ class Gpu:
     later: bool = False
 
     def runs(self, code: "Code") -> bool:
-        """Machine code runs on its own major, from its minor on; PTX is compiled for all later ones."""
+        """Machine code runs on its own major, from its minor on; PTX is compiled for all later ones.
+
+        Code for one GPU alone, or for its family (`sm_90a`, `sm_100f`), is told as that for all of its capability.
+        """
         if code.kind == _PTX:
             return self.later or code.capability <= (self.major, self.minor)
-        if code.capability in _TEGRA:
-            return False
         major, minor = code.capability
+        if code.capability in _TEGRA:
+            return code.capability == (self.major, self.minor)
         return major >= self.major if self.later else major == self.major and minor <= self.minor
 
 
@@ -70,19 +73,18 @@ def codes(library: Readable) -> Iterator[Code]:
 
 
 def _codes(memory: "_Memory", at: int, end: int) -> Iterator[Code]:
-    while at + _BINARY.size <= end:
-        magic, _, header, size = _BINARY.unpack(memory.read(at, _BINARY.size))
-        if magic != _MAGIC:
-            at += _ALIGNMENT
-            continue
-        at, last = at + header, at + header + size
+    while (found := memory.find(_MAGIC, at, end)) is not None:
+        header, size = _BINARY.unpack(memory.read(found, _BINARY.size))
+        at, last = found + header, found + header + size
+        if header < _BINARY.size or last > end:
+            raise ValueError("a fat binary is not what it says")
         while at < last:
-            kind, _, header, size, capability = _CODE.unpack(memory.read(at, _CODE.size))
+            kind, header, size, capability = _CODE.unpack(memory.read(at, _CODE.size))
             start, at = at + header, at + header + size
-            if header < _CODE.size or at > end:
-                raise ValueError("a fat binary is not what it says")
-            if kind in (_PTX, _MACHINE_CODE):
-                is_gone = size > 0 and not any(memory.read(start, min(size, _BEGIN)))
+            if header < _CODE.size or at > last:
+                raise ValueError("code in a fat binary is not what it says")
+            if kind in (_PTX, _MACHINE_CODE) and size:
+                is_gone = not any(memory.read(start, min(size, BEGIN)))
                 yield Code(kind, divmod(capability, 10), *memory.places(start, at), is_gone)
 
 
@@ -95,13 +97,21 @@ class _Memory:
         self._addresses = [segment.address for segment in self._segments]
 
     def read(self, address: int, size: int) -> bytes:
-        """What is there; zeros behind what a segment has in the file. Raises ValueError where no segment is."""
+        """What is there, up to the end of its segment; zeros behind what that has in the file. Raises ValueError."""
         segment = self._segment(address)
         there = address - segment.address
-        if there + size > segment.size:
-            raise ValueError("a segment ends before what it is said to have")
-        at = segment.offset + there
+        size, at = min(size, segment.size - there), segment.offset + there
         return self._library[at : min(at + size, segment.end)].ljust(size, b"\0")
+
+    def find(self, what: bytes, at: int, end: int) -> int | None:
+        """The first address between two where these few bytes stand; pages of zeros are between them at most."""
+        while at + len(what) <= end:
+            chunk = self.read(at, min(_CHUNK, end - at))
+            place = chunk.find(what)
+            if place >= 0:
+                return at + place
+            at += max(len(chunk) - len(what) + 1, 1)
+        return None
 
     def places(self, start: int, end: int) -> tuple[int, int]:
         """Where in the file that is which is between two addresses."""
@@ -110,6 +120,6 @@ class _Memory:
 
     def _segment(self, address: int) -> Segment:
         number = bisect.bisect_right(self._addresses, address) - 1
-        if number < 0:
-            raise ValueError("a section is loaded by no segment")
+        if number < 0 or address >= self._addresses[number] + self._segments[number].size:
+            raise ValueError("no segment loads what a section is said to have")
         return self._segments[number]

@@ -15,9 +15,10 @@ from .strip import stripped
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml. ``to`` is ``headers``, ``strip`` or ``gpus`` for files that are not dropped whole.
+    """One rule of trim.toml.
 
-    Those of ``gpus`` keep the code that one of these GPUs runs.
+    ``to`` is ``headers`` for files that are kept aside, ``strip`` or ``gpus`` for libraries that stay with less in
+    them (those of ``gpus`` keep the code that one of these GPUs runs), and else nothing.
     """
 
     name: str

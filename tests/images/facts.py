@@ -118,7 +118,7 @@ class Facts:
         return found
 
     def gpus(self) -> list[str]:
-        modules = {name: (_WHEELS / f"{name}.py").read_text() for name in ("elf", "gpu_code")}
+        modules = {name: (_WHEELS / f"{name}.py").read_text() for name in ("elf", "holes", "gpu_code")}
         told = self._subject.labels.get(GPUS, "").split()
         found: list[str] = ask(self._containers.host(), "gpu_code", json.dumps(modules), *told)
         return found

@@ -56,6 +56,7 @@ def test_a_damaged_library_is_told(place: int, byte: int) -> None:
         ("9.0", ["9.0"], ["8.0", "10.0", "12.0"]),
         ("8.6", ["8.0", "8.6"], ["8.9", "7.5", "9.0", "8.7"]),
         ("7.5+", ["7.0", "7.5", "8.6", "12.0"], ["6.1", "5.0", "8.7", "10.1"]),
+        ("8.7", ["8.0", "8.7"], ["8.9", "5.3"]),
     ],
 )
 def test_machine_code_runs_on_its_own_major_from_its_minor_on(gpu: str, runs: list[str], not_run: list[str]) -> None:

@@ -1,17 +1,21 @@
 """A library that lost code for GPUs: the rest is in memory where it was, and the code is not in the file."""
 
 import ctypes
+import itertools
+import struct
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layers.wheels.elf import segments_of
 from layers.wheels.gpu_code import Gpu, codes, read_gpu
+from layers.wheels.holes import with_holes
 from layers.wheels.prune import pruned
 from tests.libraries import DATA, GpuCode, gpu_library, library
 
-LARGE = 300_000
+LARGE = 100_000
 BINARIES = (
     [GpuCode(capability=(5, 0), size=LARGE), GpuCode(capability=(6, 1), size=808), GpuCode(capability=(9, 0), size=80)],
     [GpuCode(capability=(6, 1), size=LARGE), GpuCode(capability=(9, 0), size=LARGE)],
@@ -46,7 +50,7 @@ def test_what_stays_is_in_memory_where_it_was(tmp_path: Path) -> None:
 
 def test_what_goes_is_not_in_the_file() -> None:
     less = pruned(WHOLE, HOPPER)
-    assert len(WHOLE) - len(less) > 3 * LARGE - 7 * 4096
+    assert len(WHOLE) - len(less) > 3 * (LARGE - 2 * 4096) - 4096
     assert [code.capability for code in codes(less) if code.is_gone] == [(5, 0), (6, 1), (6, 1), (12, 0)]
     assert [code.capability for code in codes(less) if not code.is_gone] == [(9, 0), (9, 0), (8, 0)]
     assert pruned(less, HOPPER) == less
@@ -74,10 +78,54 @@ def test_what_is_no_library_for_x86_64_stays_as_it_is(data: bytes) -> None:
     assert pruned(data, HOPPER) == data
 
 
-@given(st.integers(0, 20_000), st.integers(0, 255))
-def test_a_damaged_library_is_no_error(place: int, byte: int) -> None:
-    damaged = WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :]
-    assert len(pruned(damaged, HOPPER)) <= len(damaged)
+def places_of_headers() -> list[int]:
+    """Of all that says where something is: the tables, and the headers of fat binaries and of the code in them."""
+    (sections,) = struct.unpack_from("<Q", WHOLE, 40)
+    codes_at = (range(code.start - 80, code.start) for code in codes(WHOLE))
+    return [*range(64 + 4 * 56), *range(sections, len(WHOLE)), *itertools.chain(*codes_at)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(places_of_headers()), st.integers(0, 255)), min_size=1, max_size=3))
+def test_a_damaged_library_is_no_error(damage: list[tuple[int, int]]) -> None:
+    damaged = bytearray(WHOLE)
+    for place, byte in damage:
+        damaged[place] = byte
+    assert len(pruned(bytes(damaged), HOPPER)) <= len(damaged)
+
+
+def test_a_fat_binary_without_any_size_ends() -> None:
+    at = next(codes(WHOLE)).start - 80
+    damaged = WHOLE[: at + 6] + bytes(10) + WHOLE[at + 16 :]
+    assert pruned(damaged, HOPPER) == damaged
+
+
+@pytest.mark.parametrize("before", range(3600, 3700, 8))
+def test_the_table_of_segments_is_not_taken_for_code(before: int) -> None:
+    """Wherever in a page the code begins whose place the table takes."""
+    whole = gpu_library([GpuCode(capability=(9, 0), size=before), GpuCode(capability=(5, 0), size=LARGE)])
+    less = pruned(whole, HOPPER)
+    assert len(less) < len(whole)
+    assert [code.is_gone for code in codes(less)] == [False, True]
+    assert pruned(less, HOPPER) == less
+
+
+def test_a_library_that_needs_more_than_whole_pages_stays_as_it_is() -> None:
+    (sections,) = struct.unpack_from("<Q", WHOLE, 40)
+    aligned = bytearray(WHOLE)
+    struct.pack_into("<Q", aligned, sections + 64 + 48, 2**21)
+    assert pruned(bytes(aligned), HOPPER) == aligned
+
+
+@pytest.mark.parametrize("parts", [[(0x400, 0x20000), (0x18000, 0x30000)], [(0x400, len(WHOLE))]])
+def test_parts_that_overlap_or_are_not_loaded_are_told(parts: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match=r"overlap|no segment"):
+        with_holes(WHOLE, parts)
+
+
+def test_what_is_a_hole_is_neither_written_nor_run() -> None:
+    rows = [row for row in segments_of(pruned(WHOLE, HOPPER)) if row.kind == 1]
+    assert {row.flags for row in rows if not row.file_size} == {4}
+    assert [row.address + row.size for row in rows[:-2]] == [row.address for row in rows[1:-1]]
 
 
 CODE = st.builds(

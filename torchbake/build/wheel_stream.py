@@ -105,8 +105,13 @@ def trimmed(wheel: zipfile.ZipFile, rules: Sequence[Rule], tools: Tools, program
 def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
     """What installing and trimming leaves of a wheel, and a true RECORD."""
     libraries = {name: rule for name, rule in found.go if rule.makes_smaller and name in found.files}
-    less = {name: _smaller(wheel, found.files[name], rule) for name, rule in libraries.items()}
-    stay = found.stay + [_row(name, file.data) for name, file in less.items()]
+    stay, less = [*found.stay], dict[str, Written]()
+    for name, rule in libraries.items():
+        whole = _whole(wheel, found.files[name])
+        data = rule.smaller(whole)
+        stay.append(_row(name, data))
+        if data is not whole:  # else it is read once more, and not kept in memory
+            less[name] = Written(data=data, executable=_is_executable(found.files[name]))
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(stay))
     there = {**found.files, **less, found.record: Written(data=text.getvalue().encode())}
@@ -116,11 +121,14 @@ def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
     )
 
 
-def _smaller(wheel: zipfile.ZipFile, library: Content, rule: Rule) -> Written:
+def _whole(wheel: zipfile.ZipFile, library: Content) -> bytes:
     assert isinstance(library, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
     assert wheel.fp
-    data = rule.smaller(read_member(wheel.fp, library))
-    return Written(data=data, executable=bool(library.external_attr >> 16 & _EXECUTABLE))
+    return read_member(wheel.fp, library)
+
+
+def _is_executable(file: Content) -> bool:
+    return file.executable if isinstance(file, Written) else bool(file.external_attr >> 16 & _EXECUTABLE)
 
 
 def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:

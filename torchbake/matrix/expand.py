@@ -114,6 +114,8 @@ class _Expander:
             self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
         if spec.accelerator.kind == "cpu" and row.gpus:
             self.problems.append(((*at, "gpus"), "code for GPUs belongs to CUDA; a cpu row has none"))
+        if row.gpus and row.trim is False:
+            self.problems.append(((*at, "gpus"), "`trim: false` keeps all code for GPUs; write one of the two"))
         if spec.accelerator.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
             self.problems.append(
                 (

@@ -17,6 +17,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _in_order(gpus: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once: how they are written does not make another image."""
+    return tuple(sorted(set(gpus), key=lambda gpu: (float(gpu.removesuffix("+")), gpu)))
+
+
 def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
@@ -33,6 +38,7 @@ Cudnn = Annotated[
 Gpus = Annotated[
     tuple[Annotated[str, AfterValidator(validators.gpu)], ...],
     BeforeValidator(_as_list),
+    AfterValidator(_in_order),
     WithJsonSchema({"anyOf": [_ONE_GPU, {"type": "array", "items": _ONE_GPU}]}),
 ]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]

@@ -1,24 +1,24 @@
-"""Which GPUs the libraries of an image have code for, as `layers/wheels` reads it. One JSON document on stdout.
+"""Which GPUs torch and its libraries have code for, as `layers/wheels` reads it. One JSON document on stdout.
 
 The arguments are a JSON object of modules by name, each with its text, and the GPUs that the image says it is for; the
-answer is what is wrong.
+answer is what is wrong. What somebody added for himself is as he wants it.
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
-# ruff: noqa: PTH123, PTH207
+# ruff: noqa: PTH123
 
-import glob
 import importlib
+import importlib.metadata
 import json
 import mmap
-import os
+import re
+import struct
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 TORCH = "torch/lib/libtorch_cuda.so"
-LIBRARIES = ("nvidia/**/*.so*", "torch/lib/*.so*")
 
 
 def lay_in(package: str, modules: dict[str, str]) -> None:
@@ -35,7 +35,12 @@ def wrong(gpus: list[str]) -> Iterator[str]:
     """What a GPU that the image is for would miss, and what none of them could use."""
     reader: Any = importlib.import_module("wheels.gpu_code")
     kept = [reader.read_gpu(text) for text in gpus]
-    found = {path: list(codes(reader, path)) for path in libraries()}
+    found: dict[str, list[Any]] = {}
+    for path in libraries():
+        try:
+            found[path] = list(codes(reader, path))
+        except (struct.error, LookupError, ValueError) as error:
+            yield f"{path} cannot be read: {error}"
     torch = [code for path in found if path.endswith(TORCH) for code in found[path]]
     if not torch:
         yield f"{TORCH} has no code for GPUs"
@@ -48,9 +53,19 @@ def wrong(gpus: list[str]) -> Iterator[str]:
         yield from told(path, "is there, and of no use", [code for code in odd if not code.is_gone])
 
 
-def libraries() -> list[str]:
-    patterns = (f"{top}/{name}" for top in sys.path for name in LIBRARIES)
-    return sorted({os.path.realpath(path) for pattern in patterns for path in glob.glob(pattern, recursive=True)})
+def libraries() -> Iterator[str]:
+    """Those of torch, and of all that it asks for directly or not."""
+    asked, seen = ["torch"], set[str]()
+    while asked:
+        name = asked.pop()
+        if name not in seen:
+            seen.add(name)
+            try:
+                wheel = importlib.metadata.distribution(name)
+            except importlib.metadata.PackageNotFoundError:  # of another system, or of an extra
+                continue
+            asked += (re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in wheel.requires or ())
+            yield from (str(file.locate()) for file in wheel.files or () if ".so" in file.name)
 
 
 def codes(reader: Any, path: str) -> Iterator[Any]:

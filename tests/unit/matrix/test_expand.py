@@ -122,6 +122,10 @@ def test_the_gpus_are_the_last_word_of_defaults_row_and_image_where_there_is_cod
     assert told(expand_text(everywhere)) == {("cpu", ()), ("cuda12.8", ("8.0", "9.0+"))}
     assert told(expand_text(edited(row, f"{row}    gpus: 9.0\n", everywhere))) == {("cpu", ()), ("cuda12.8", ("9.0",))}
     assert told(expand_text(edited(row, f"{row}    gpus: []\n", everywhere))) == {("cpu", ()), ("cuda12.8", ())}
+    assert told(with_images('  "*cuda*": {gpus: [9.0, 12.0+, 8.6, 9.0]}')) == {
+        ("cpu", ()),
+        ("cuda12.8", ("8.6", "9.0", "12.0+")),
+    }
     assert told(with_images('  "*cuda*": {gpus: 7.0+}')) == {("cpu", ()), ("cuda12.8", ("7.0+",))}
     assert told(with_images('  "*cuda*": {gpus: 7.0+, trim: false}')) == {("cpu", ()), ("cuda12.8", ())}
 
@@ -137,6 +141,12 @@ def test_a_row_for_the_cpu_has_no_code_for_gpus() -> None:
     row = "    accelerator: cpu\n"
     with pytest.raises(MatrixError, match="code for GPUs belongs to CUDA"):
         expand_text(edited(row, f"{row}    gpus: 9.0\n"))
+
+
+def test_a_row_that_keeps_all_code_needs_no_gpus() -> None:
+    row = "    accelerator: cuda12.8\n"
+    with pytest.raises(MatrixError, match="write one of the two"):
+        expand_text(edited(row, f"{row}    gpus: 9.0\n    trim: false\n"))
 
 
 def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:
