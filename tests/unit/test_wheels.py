@@ -464,6 +464,7 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
         ("torch/lib/libtorch_cuda_linalg.so", "gpus"),
         ("nvidia/nccl/lib/libnccl.so.2", "gpus"),
         ("nvidia/cu13/lib/libcublasLt.so.13", "gpus"),
+        ("cusparselt/lib/libcusparseLt.so.0", "gpus"),
         ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
         ("skimage/filters/__init__.pyi", None),
     ],
