@@ -24,13 +24,13 @@ BROKEN = {
         ),
     ),
     "parts.gpus": Broken(
-        what="the first machine code for GPUs in cuRAND is zeros",
+        what="the first machine code for GPUs in cuFFT is zeros",
         base="cuda",
         commands=(
-            "cd /nvidia/nvidia/curand/lib",
-            # Behind the headers of a fat binary and of the first code in it.
-            r"at=$(LC_ALL=C grep -obUaPm1 '\x50\xed\x55\xba' libcurand.so.10 | head -n 1 | cut -d: -f1)",
-            "dd if=/dev/zero of=libcurand.so.10 bs=1 seek=$((at + 80)) count=16 conv=notrunc",
+            "cd /nvidia/nvidia/cufft/lib",
+            # Behind the headers of a fat binary and of the first code in it. The library is small: files.waste counts it.
+            r"at=$(LC_ALL=C grep -obUaPm1 '\x50\xed\x55\xba' libcufftw.so.11 | head -n 1 | cut -d: -f1)",
+            "dd if=/dev/zero of=libcufftw.so.11 bs=1 seek=$((at + 80)) count=16 conv=notrunc",
         ),
     ),
 }
