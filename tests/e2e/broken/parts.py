@@ -28,7 +28,7 @@ BROKEN = {
         base="cuda",
         commands=(
             "cd /nvidia/nvidia/cufft/lib",
-            # Behind the headers of a fat binary and of the first code in it. The library is small: files.waste counts it.
+            # Behind the headers of a fat binary and of the first code in it; of a small library, for files.waste.
             r"at=$(LC_ALL=C grep -obUaPm1 '\x50\xed\x55\xba' libcufftw.so.11 | head -n 1 | cut -d: -f1)",
             "dd if=/dev/zero of=libcufftw.so.11 bs=1 seek=$((at + 80)) count=16 conv=notrunc",
         ),
