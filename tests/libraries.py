@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_X86_64 = 62
 _LOADED, _NO_BITS, _STRINGS = 2, 8, 3
 # name, kind (SHT_*), whether it is loaded, and its bytes
 SECTIONS = (
@@ -32,10 +33,16 @@ def library() -> bytes:
     rows.append(_row(len(names), _STRINGS, False, len(content), len(names) + 10))
     content += names + b".shstrtab\0"
     struct.pack_into("<IIQQQQQQ", content, 64, 1, 5, 0, 0, 0, loaded, loaded + _BSS, 4096)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, len(content), 0, 64, 56, 1, 64, len(rows), len(rows) - 1)
-    content[:64] = header
+    content[:64] = _header(_X86_64, 1, len(content), len(rows))
     return bytes(content) + b"".join(rows)
+
+
+def _header(machine: int, segments: int, sections_at: int, sections: int) -> bytes:
+    """The segments are told behind it, and the last section has the names."""
+    counts = (64, 56, segments, 64, sections, sections - 1)
+    return (
+        b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, sections_at, 0, *counts)
+    )
 
 
 def _row(name: int, kind: int, is_loaded: bool, offset: int, size: int) -> bytes:
@@ -62,7 +69,7 @@ _SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
 _HEADERS = 64 + 4 * 56
 
 
-def gpu_library(*binaries: Sequence[GpuCode], machine: int = 62) -> bytes:
+def gpu_library(*binaries: Sequence[GpuCode], machine: int = _X86_64) -> bytes:
     """A library that can be loaded, with fat binaries of this code. Its symbols are ``code`` and ``data``.
 
     The code is in its first segment; data and what the loader reads are in the second, at another address than in the
@@ -94,9 +101,7 @@ def gpu_library(*binaries: Sequence[GpuCode], machine: int = 62) -> bytes:
         (2, 6, second_at + dynamic_at, address + dynamic_at, address + dynamic_at, len(dynamic), len(dynamic), 8),
         (0x6474E551, 6, 0, 0, 0, 0, 0, 16),
     )
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, len(content), 0, 64, 56, len(segments), 64, 4, 3)
-    content[:64] = header
+    content[:64] = _header(machine, len(segments), len(content), len(rows))
     content[64:_HEADERS] = b"".join(struct.pack("<IIQQQQQQ", *segment) for segment in segments)
     return bytes(content) + b"".join(rows)
 

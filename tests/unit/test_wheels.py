@@ -36,7 +36,8 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import LAYERS, format_lock, parse_pins
 
-RULES = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
+TRIM = str(TOOLKIT / "layers/trim.toml")
+RULES = tomllib.loads(Path(TRIM).read_text())["drop"]
 
 
 def rule(*paths: str, to: str = "") -> Any:
@@ -416,7 +417,7 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    always, *rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
+    always, *rules = read_trim(TRIM, "7.0+")
     assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
@@ -447,7 +448,7 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     ],
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
+    rules = read_trim(TRIM, "7.0+")
     assert [rule.name for rule in rules if not rule.makes_smaller and rule.pattern.match(name)] == []
 
 
@@ -470,14 +471,13 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
     ],
 )
 def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = read_trim(str(TOOLKIT / "layers/trim.toml"), "7.0+")
+    rules = read_trim(TRIM, "7.0+")
     assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
 
 
 def test_code_for_gpus_goes_only_where_the_matrix_tells_them() -> None:
-    path = str(TOOLKIT / "layers/trim.toml")
-    assert [rule.name for rule in read_trim(path, "9.0") if rule not in read_trim(path)] != []
-    assert not [rule for rule in read_trim(path) if rule.to == "gpus"]
+    assert [rule.name for rule in read_trim(TRIM, "9.0") if rule not in read_trim(TRIM)] != []
+    assert not [rule for rule in read_trim(TRIM) if rule.to == "gpus"]
 
 
 def test_a_library_without_code_has_its_new_hash_and_size_recorded(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_library_without_code_has_its_new_hash_and_size_recorded(tmp_path: Pat
     root, name = tmp_path / "root", "nvidia/nccl/lib/libnccl.so.2"
     installed(root, "nvidia_nccl_cu12", name)
     (root / name).write_bytes(whole)
-    trim(root, read_trim(str(TOOLKIT / "layers/trim.toml"), "9.0"), tmp_path / "aside")
+    trim(root, read_trim(TRIM, "9.0"), tmp_path / "aside")
     assert (root / name).read_bytes() == pruned(whole, (read_gpu("9.0"),))
     assert_records_are_true(root)
 

@@ -107,11 +107,14 @@ def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
     libraries = {name: rule for name, rule in found.go if rule.makes_smaller and name in found.files}
     stay, less = [*found.stay], dict[str, Written]()
     for name, rule in libraries.items():
-        whole = _whole(wheel, found.files[name])
+        packed = found.files[name]
+        assert isinstance(packed, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
+        assert wheel.fp
+        whole = read_member(wheel.fp, packed)
         data = rule.smaller(whole)
         stay.append(_row(name, data))
         if data is not whole:  # else it is read once more, and not kept in memory
-            less[name] = Written(data=data, executable=_is_executable(found.files[name]))
+            less[name] = Written(data=data, executable=bool(packed.external_attr >> 16 & _EXECUTABLE))
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(stay))
     there = {**found.files, **less, found.record: Written(data=text.getvalue().encode())}
@@ -119,16 +122,6 @@ def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
         layer={name: there[name] for name, *_ in stay if name in there},
         headers={name: there[name] for name, rule in found.go if rule.to == "headers" and name in there},
     )
-
-
-def _whole(wheel: zipfile.ZipFile, library: Content) -> bytes:
-    assert isinstance(library, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
-    assert wheel.fp
-    return read_member(wheel.fp, library)
-
-
-def _is_executable(file: Content) -> bool:
-    return file.executable if isinstance(file, Written) else bool(file.external_attr >> 16 & _EXECUTABLE)
 
 
 def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:
