@@ -1,13 +1,11 @@
 """The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`:
 
 split LOCK FOLDER [--needs NAME...]  one list for each layer of a lock
-layers LOCK ROOT                     /layers/<wheel> each, to be copied to ROOT; /headers
-    [--gpus GPU...]                  trimmed of code that none of these runs: 9.0, or 7.0+ for that and all later ones
+layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
 site LOCK VENV                       into a virtual environment
     [--path FOLDER]...               which finds what stands there
     [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick
-    both: [--trim FILE]              without what it drops
-          [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
+    both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
 bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
 beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
 cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
@@ -42,7 +40,7 @@ def _command_layers(args: argparse.Namespace) -> None:
     for folder in (staging, LAYERS, HEADERS):
         folder.mkdir()
     install(args.lock, args.index, "--python", INTERPRETER, "--target", str(staging))
-    trim(staging, read_trim(args.trim, *args.gpus), HEADERS)
+    trim(staging, read_trim(args.trim), HEADERS)
     separate(staging, LAYERS)
     for layer in sorted(LAYERS.iterdir()):
         if not layer.name.startswith("nvidia-"):
@@ -87,7 +85,6 @@ def main(argv: list[str]) -> None:
     layers.set_defaults(run=_command_layers)
     layers.add_argument("lock", type=Path)
     layers.add_argument("root", type=Path)
-    layers.add_argument("--gpus", nargs="+", default=[])
     site = commands.add_parser("site")
     site.set_defaults(run=_command_site)
     site.add_argument("lock", type=Path)
@@ -95,7 +92,7 @@ def main(argv: list[str]) -> None:
     site.add_argument("--path", action="append", default=[])
     site.add_argument("--start")
     for command in (layers, site):
-        command.add_argument("--trim", default="")
+        command.add_argument("--trim", type=Path)
         command.add_argument("--index", nargs="+", default=[])
     bytecode = commands.add_parser("bytecode")
     bytecode.set_defaults(run=_command_bytecode)

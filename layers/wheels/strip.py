@@ -1,25 +1,46 @@
-"""Libraries without what no loader reads: symbols for linkers and debuggers, and debug information."""
+"""Libraries without what no loader reads: symbols for linkers and debuggers, and debug information.
+
+Source: System V ABI, https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html
+"""
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from .elf import (
-    HEADER_SIZE,
-    LOADED,
-    MAGIC,
-    STRINGS,
-    Section,
-    header_with_sections,
-    name_of,
-    names_of,
-    packed_sections,
-    sections_of,
-    segments_of,
-    table_end,
-)
-
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+_SEGMENTS_AT, _SECTIONS_AT = 32, 40  # where the header tells the places of the two tables
+_COUNTS_AT = 54  # where it tells the sizes of their rows, and how many there are
+_COUNTS = struct.Struct("<HHHHH")  # e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NO_BITS, _STRINGS, _LOADED = 8, 3, 2  # SHT_NOBITS, SHT_STRTAB, SHF_ALLOC
 _ALIGNMENT = 8
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A row of the table, its fields in their order."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int = 0
+    offset: int = 0
+    size: int = 0
+    link: int = 0
+    info: int = 0
+    alignment: int = 0
+    entry: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + (0 if self.kind == _NO_BITS else self.size)
+
+    def packed(self) -> bytes:
+        return _SECTION.pack(
+            self.name, self.kind, self.flags, self.address, self.offset,
+            self.size, self.link, self.info, self.alignment, self.entry,
+        )  # fmt: skip
 
 
 def stripped(library: bytes) -> bytes:
@@ -28,42 +49,53 @@ def stripped(library: bytes) -> bytes:
     What is no such library of 64 bits is given back as it is, and so is one that would not get smaller.
     """
     try:
-        smaller = _stripped(library) if library.startswith(MAGIC) else library
+        smaller = _stripped(library) if library.startswith(_MAGIC) else library
     except (struct.error, LookupError, ValueError):  # a file that is cut off, or says what cannot be
         return library
     return smaller if len(smaller) < len(library) else library
 
 
 def _stripped(library: bytes) -> bytes:
-    table = sections_of(library)
-    loaded = [number for number, section in enumerate(table) if section.flags & LOADED]
-    names = names_of(library, table)
+    (table_at,) = struct.unpack_from("<Q", library, _SECTIONS_AT)
+    _, segments, _, sections, names = _COUNTS.unpack_from(library, _COUNTS_AT)
+    table = [_Section(*_SECTION.unpack_from(library, table_at + n * _SECTION.size)) for n in range(sections)]
+    loaded = [number for number, section in enumerate(table) if section.flags & _LOADED]
     if not loaded or not names:
         return library
-    ends = [table_end(library), *(segment.end for segment in segments_of(library))]
-    end = max([*ends, *(table[number].end for number in loaded)])
-    return _assembled(library[:end], *_named_anew(_only_loaded(table[: loaded[-1] + 1]), names, end))
+    end = max([_end_of_segments(library, segments), *(table[number].end for number in loaded)])
+    strings = library[table[names].offset : table[names].end]
+    kept = _named_anew(_only_loaded(table[: loaded[-1] + 1]), strings, end)
+    return _assembled(library[:end], *kept)
 
 
-def _only_loaded(table: Sequence[Section]) -> list[Section]:
+def _end_of_segments(library: bytes, count: int) -> int:
+    at: int = struct.unpack_from("<Q", library, _SEGMENTS_AT)[0]
+    rows = (_SEGMENT.unpack_from(library, at + number * _SEGMENT.size) for number in range(count))
+    ends: list[int] = [row[2] + row[5] for row in rows]  # p_offset, p_filesz
+    return max([at + count * _SEGMENT.size, *ends])
+
+
+def _only_loaded(table: Sequence[_Section]) -> list[_Section]:
     """Symbols tell sections by their numbers, so one that goes leaves an empty row."""
-    empty = Section(0, 0, 0)
-    return [section if section.flags & LOADED else empty for section in table]
+    empty = _Section(0, 0, 0)
+    return [section if section.flags & _LOADED else empty for section in table]
 
 
-def _named_anew(table: Sequence[Section], names: bytes, at: int) -> tuple[list[Section], bytes]:
+def _named_anew(table: Sequence[_Section], names: bytes, at: int) -> tuple[list[_Section], bytes]:
     """The table with a section of names at its end, of these names alone, and that section's bytes."""
-    found, text = list[Section](), bytearray(b"\0")
+    found, text = list[_Section](), bytearray(b"\0")
     for section in table:
-        name = name_of(section, names)
-        found.append(replace(section, name=len(text) if name else 0))
-        text += name + b"\0" if name else b""
-    own = Section(len(text), STRINGS, 0, offset=at, alignment=1)
+        name = names[section.name : names.index(b"\0", section.name) + 1]
+        found.append(replace(section, name=len(text) if name != b"\0" else 0))
+        text += name if name != b"\0" else b""
+    own = _Section(len(text), _STRINGS, 0, offset=at, alignment=1)
     text += b".shstrtab\0"
     return [*found, replace(own, size=len(text))], bytes(text)
 
 
-def _assembled(content: bytes, table: Sequence[Section], names: bytes) -> bytes:
+def _assembled(content: bytes, table: Sequence[_Section], names: bytes) -> bytes:
     tail = names + bytes(-(len(content) + len(names)) % _ALIGNMENT)
-    header = header_with_sections(content, len(content) + len(tail), len(table), len(table) - 1)
-    return b"".join((header, memoryview(content)[HEADER_SIZE:], tail, packed_sections(table)))
+    header = bytearray(content[:64])
+    struct.pack_into("<Q", header, _SECTIONS_AT, len(content) + len(tail))
+    struct.pack_into("<HH", header, _COUNTS_AT + 6, len(table), len(table) - 1)
+    return b"".join((header, memoryview(content)[64:], tail, *(section.packed() for section in table)))

@@ -1,4 +1,4 @@
-"""Files that an image does not need, dropped, kept aside or made smaller by trim.toml's rules; RECORDs stay true."""
+"""Files that an image does not need, dropped, kept aside or stripped by the rules of trim.toml; RECORDs stay true."""
 
 import re
 import shutil
@@ -7,50 +7,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .gpu_code import Gpu, read_gpu
-from .prune import pruned
 from .records import record_row, records, write_rows
 from .strip import stripped
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml.
-
-    ``to`` is ``headers`` for files that are kept aside, ``strip`` or ``gpus`` for libraries that stay with less in
-    them (those of ``gpus`` keep the code that one of these GPUs runs), and else nothing.
-    """
+    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped whole."""
 
     name: str
     pattern: re.Pattern[str]
     to: str = ""
-    gpus: tuple[Gpu, ...] = ()
-
-    @property
-    def makes_smaller(self) -> bool:
-        """Whether a file stays, with less in it."""
-        return self.to in ("strip", "gpus")
-
-    def smaller(self, library: bytes) -> bytes:
-        """What stays of a library."""
-        return pruned(library, self.gpus) if self.to == "gpus" else stripped(library)
 
 
 # The time at which a wheel's file was changed, where it came from a folder: the same wheel would be another layer.
 UV_CACHE = Drop(name="uv's cache", pattern=re.compile(r"[^/]+\.dist-info/uv_cache\.json"))
 
 
-def read_trim(path: str = "", *gpus: str) -> tuple[Drop, ...]:
-    """The rules of a file, in its order; without one, only what holds always.
-
-    The GPUs are those whose code stays, as `read_gpu` wants them; of all, if none is given.
-    """
-    rules = tomllib.loads(Path(path).read_text())["drop"] if path else []
-    kept = tuple(map(read_gpu, gpus))
-    given = (
-        Drop(name=rule["name"], pattern=_any_of(rule["paths"]), to=rule.get("to", ""), gpus=kept) for rule in rules
-    )
-    return (UV_CACHE, *(rule for rule in given if kept or rule.to != "gpus"))
+def read_trim(path: Path | None) -> tuple[Drop, ...]:
+    """The rules in the file's order; without a file only what holds always."""
+    rules = tomllib.loads(path.read_text())["drop"] if path else []
+    given = (Drop(name=rule["name"], pattern=_any_of(rule["paths"]), to=rule.get("to", "")) for rule in rules)
+    return (UV_CACHE, *given)
 
 
 def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
@@ -84,12 +62,12 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         # A RECORD may name a file twice, and one of two wheels is gone with the first.
         there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
         sizes = [(root / name).stat().st_size for name, _ in there]
-        stay += [_made_smaller(root, name, rule) for name, rule in there if rule.makes_smaller]
+        stay += [_strip(root, name) for name, rule in there if rule.to == "strip"]
         for (name, rule), size in zip(there, sizes, strict=True):
-            if not rule.makes_smaller:
+            if rule.to != "strip":
                 _remove(root, name, aside if rule.to == "headers" else None)
             count = saved.setdefault(rule.name, [0, 0])
-            count[0] += size - ((root / name).stat().st_size if rule.makes_smaller else 0)
+            count[0] += size - ((root / name).stat().st_size if rule.to == "strip" else 0)
             count[1] += 1
         if go:
             write_rows(record, stay)
@@ -97,11 +75,11 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 
 
-def _made_smaller(root: Path, library: str, rule: Drop) -> list[str]:
-    """Make a library smaller; returns its new row of the RECORD. Another name of its file, as in a cache, stays."""
+def _strip(root: Path, library: str) -> list[str]:
+    """Strip a library; returns its new row of the RECORD. Another name of the same file, as in a cache, stays."""
     path = root / library
     beside = path.with_name(f".{path.name}")
-    beside.write_bytes(rule.smaller(path.read_bytes()))
+    beside.write_bytes(stripped(path.read_bytes()))
     shutil.copymode(path, beside)
     beside.replace(path)
     return record_row(root, library)

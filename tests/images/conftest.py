@@ -235,7 +235,7 @@ layers, tree, processes, endings, packages, linking, imports, ways, stopped, zom
     _gathered,
     ("layers", "tree", "processes", "endings", "packages", "linking", "imports", "ways", "stopped", "zombies"),
 )
-traces, triton, nvidia, gpus, trust = map(_gathered, ("traces", "triton", "nvidia", "gpus", "trust"))
+traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
 contents, constraints, environments = map(_gathered, ("contents", "constraints", "environments"))
 
 

@@ -16,15 +16,12 @@ from testinfra.host import Host
 from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
 from tests.images.subject import Subject
-from torchbake.core.paths import TOOLKIT
 from torchbake.core.plain_text import last_line
 from torchbake.engine.runner import Ended
 from torchbake.matrix.added_files import promised
-from torchbake.oci.labels import GPUS
 from torchbake.render.dockerfile import CONSTRAINTS
 
 PROBES = Path(__file__).with_name("probe")
-_WHEELS = TOOLKIT / "layers/wheels"
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
@@ -115,12 +112,6 @@ class Facts:
 
     def tree(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host("root"), "tree")
-        return found
-
-    def gpus(self) -> list[str]:
-        modules = {name: (_WHEELS / f"{name}.py").read_text() for name in ("elf", "holes", "gpu_code")}
-        told = self._subject.labels.get(GPUS, "").split()
-        found: list[str] = ask(self._containers.host(), "gpu_code", json.dumps(modules), *told)
         return found
 
     def packages(self) -> dict[str, Any]:
@@ -249,7 +240,6 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
     "traces": lambda facts: facts.get("imports")["traces"],
     "triton": lambda facts: facts.part("triton"),
     "nvidia": lambda facts: facts.part("nvidia"),
-    "gpus": Facts.gpus,
 }
 
 

@@ -19,8 +19,3 @@ def test_triton(triton: list[str]) -> None:
 @check("parts.nvidia", "NVRTC compiles, plug-ins load; a compiler finds CUDA and NVSHMEM's code", families=("cuda",))
 def test_nvidia(nvidia: list[str]) -> None:
     assert not nvidia, some(nvidia)
-
-
-@check("parts.gpus", "libraries have the code that the image's GPUs run, torch for each of them", families=("cuda",))
-def test_gpus(gpus: list[str]) -> None:
-    assert not gpus, some(gpus)

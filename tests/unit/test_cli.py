@@ -271,7 +271,6 @@ def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
         "python": "3.11",
         "flavor": "devel",
         "trim": True,
-        "gpus": [],
         "constraints": True,
         "packages": {"apt": ["g++"], "pip": ["numpy", "ninja", "nvidia-cuda-nvcc-cu12==12.8.*"]},
         "tags": ["2.10.0-cuda12.8-cudnn9-devel-debian12"],

@@ -20,24 +20,21 @@ from hypothesis import strategies as st
 
 from layers.wheels import __main__ as wheels
 from layers.wheels import install as installs
-from layers.wheels.gpu_code import read_gpu
 from layers.wheels.links import cuda_links
 from layers.wheels.lock import split_lock
-from layers.wheels.prune import pruned
 from layers.wheels.records import record_row, records
 from layers.wheels.strip import stripped
 from layers.wheels.tree import EPOCH, normalise, separate
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
-from tests.libraries import GpuCode, gpu_library, library
+from tests.libraries import library
 from tests.unit.conftest import cuda_pins, image, lock_for, pin
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import LAYERS, format_lock, parse_pins
 
-TRIM = str(TOOLKIT / "layers/trim.toml")
-RULES = tomllib.loads(Path(TRIM).read_text())["drop"]
+RULES = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
 
 
 def rule(*paths: str, to: str = "") -> Any:
@@ -225,7 +222,7 @@ def test_a_file_that_a_record_names_twice_is_dropped_once(tmp_path: Path, to: st
 def test_without_rules_nothing_changes(tmp_path: Path) -> None:
     installed(tmp_path, "thing", "thing/a.py", "thing/a.pyi")
     before = (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes()
-    trim(tmp_path, read_trim(), tmp_path / "aside")
+    trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert tree(tmp_path) == {"thing/a.py", "thing/a.pyi"}
     assert (tmp_path / "thing-1.0.dist-info/RECORD").read_bytes() == before
 
@@ -233,7 +230,7 @@ def test_without_rules_nothing_changes(tmp_path: Path) -> None:
 def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) -> None:
     cache = "thing-1.0.dist-info/uv_cache.json"
     installed(tmp_path, "thing", "thing/a.py", cache)
-    trim(tmp_path, read_trim(), tmp_path / "aside")
+    trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert not (tmp_path / cache).exists()
     named = {row[0] for _, _, rows in records(tmp_path) for row in rows}
     assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
@@ -407,7 +404,7 @@ def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str
     assert entry["name"]
     assert re.search(r"\d", entry["saves"]), "saves must be measured"
     assert len(entry["why"]) >= 20
-    assert entry.get("to", "headers") in ("headers", "strip", "gpus")
+    assert entry.get("to", "headers") in ("headers", "strip")
 
 
 @pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
@@ -417,7 +414,7 @@ def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, An
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
-    always, *rules = read_trim(TRIM, "7.0+")
+    always, *rules = read_trim(TOOLKIT / "layers/trim.toml")
     assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
@@ -448,8 +445,8 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     ],
 )
 def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = read_trim(TRIM, "7.0+")
-    assert [rule.name for rule in rules if not rule.makes_smaller and rule.pattern.match(name)] == []
+    rules = read_trim(TOOLKIT / "layers/trim.toml")
+    assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -461,33 +458,14 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
         ("triton/backends/nvidia/bin/nvdisasm", "headers"),
         ("triton/_C/libtriton.so", "strip"),
         ("torch/lib/libtorch_cpu.so", None),
-        ("torch/lib/libtorch_cuda.so", "gpus"),
-        ("torch/lib/libtorch_cuda_linalg.so", "gpus"),
-        ("nvidia/nccl/lib/libnccl.so.2", "gpus"),
-        ("nvidia/cu13/lib/libcublasLt.so.13", "gpus"),
-        ("cusparselt/lib/libcusparseLt.so.0", "gpus"),
+        ("nvidia/nccl/lib/libnccl.so.2", None),
         ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
         ("skimage/filters/__init__.pyi", None),
     ],
 )
 def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = read_trim(TRIM, "7.0+")
+    rules = read_trim(TOOLKIT / "layers/trim.toml")
     assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
-
-
-def test_code_for_gpus_goes_only_where_the_matrix_tells_them() -> None:
-    assert [rule.name for rule in read_trim(TRIM, "9.0") if rule not in read_trim(TRIM)] != []
-    assert not [rule for rule in read_trim(TRIM) if rule.to == "gpus"]
-
-
-def test_a_library_without_code_has_its_new_hash_and_size_recorded(tmp_path: Path) -> None:
-    whole = gpu_library([GpuCode(capability=(5, 0), size=2**17), GpuCode(capability=(9, 0), size=80)])
-    root, name = tmp_path / "root", "nvidia/nccl/lib/libnccl.so.2"
-    installed(root, "nvidia_nccl_cu12", name)
-    (root / name).write_bytes(whole)
-    trim(root, read_trim(TRIM, "9.0"), tmp_path / "aside")
-    assert (root / name).read_bytes() == pruned(whole, (read_gpu("9.0"),))
-    assert_records_are_true(root)
 
 
 def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,6 @@ class HostLayers:
             python=spec.base.python,
             root=stage.root,
             trim=spec.trim,
-            gpus=spec.gpus,
             indexes=self.pip.instead(spec) or spec.indexes,
             modules=stage.bytecode,
             stopping=self.stopping,

@@ -42,7 +42,7 @@ from pathlib import Path
 from wheels.tree import separate, set_interpreter
 from wheels.trim import read_trim, trim
 
-trim(Path("staging"), read_trim(*sys.argv[1:]), Path("headers"))
+trim(Path("staging"), read_trim(Path(sys.argv[1]) if sys.argv[1:] else None), Path("headers"))
 set_interpreter(Path("staging"), sys.executable)
 separate(Path("staging"), Path("layers"))
 """
@@ -64,9 +64,10 @@ set_interpreter(Path("staging"), sys.executable)
 _STREAM = """\
 import json, sys
 from torchbake.build.wheel_stream import Job, Tools, main
+from wheels.strip import stripped
 from wheels.trim import read_trim, trim_rows
 
-main(Job(**json.loads(sys.argv[1])), Tools(read_trim=read_trim, trim_rows=trim_rows))
+main(Job(**json.loads(sys.argv[1])), Tools(read_trim=read_trim, trim_rows=trim_rows, strip=stripped))
 """
 
 
@@ -96,7 +97,6 @@ class Compiler:
 class WheelPacker:
     """Packs wheels for a Python, into layers whose files stand below ``root``, a top-level folder of the image.
 
-    With ``trim`` they are made smaller, and have no code that none of the ``gpus`` runs, if some are given.
     ``indexes`` are asked for what the host's own indexes and folders lack. With ``modules`` Python files are kept aside
     too, as `compiled` wants them. To pack leaves the cores to whoever else wants them.
     """
@@ -106,7 +106,6 @@ class WheelPacker:
     python: str
     root: str
     trim: bool
-    gpus: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     modules: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -117,15 +116,10 @@ class WheelPacker:
         return self._key(pin, *pin.hashes, self.python)
 
     def _key(self, pin: Pin, *what: str) -> str:
-        rules = (_TRIM.read_text(), *self.gpus) if self.trim else ("",)
+        rules = _TRIM.read_text() if self.trim else ""
         sources = [path.read_text() for path in sorted(_WHEELS.glob("*.py"))]
         aside = ["modules"] if self.modules else []
-        return digest((_FORMAT, pin.name, pin.version, *what, self.root, *rules, *sources, *aside))
-
-    @property
-    def _rules(self) -> tuple[str, ...]:
-        """What `read_trim` is to be given: the file, and the GPUs whose code stays."""
-        return (str(_TRIM), *self.gpus) if self.trim else ()
+        return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
 
     def bytecode_key(self, pin: Pin, compiler: str) -> str:
         """The digest of all that decides the layer of a wheel's bytecode."""
@@ -208,8 +202,9 @@ class WheelPacker:
 
     def _stream(self, what: str, wheel: Path, work: Path) -> str | None:
         """What was said by that which was done with a wheel; None where only uv can. Raises BuildError."""
+        rules = str(_TRIM) if self.trim else ""
         job = Job(
-            what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=_THREADS, rules=self._rules,
+            what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=_THREADS, rules=rules,
             modules=self.modules, trees=str(self.trees() or "") if what == "layer" else "",
         )  # fmt: skip
         done = self._run((sys.executable, "-c", _STREAM, json.dumps(asdict(job))), work, _environment())
@@ -221,7 +216,7 @@ class WheelPacker:
         """The layer, written into ``work`` of the files that uv installs. Raises BuildError."""
         self._install(pin, work)
         layer = work / "layers" / pin.name
-        self._lay_out(pin, work, _LAY_OUT, *self._rules)
+        self._lay_out(pin, work, _LAY_OUT, *([str(_TRIM)] if self.trim else []))
         for module in layer.rglob("*.py") if self.modules else ():
             aside = work / "modules" / module.relative_to(layer)
             aside.parent.mkdir(parents=True, exist_ok=True)

@@ -36,22 +36,16 @@ class Rule(Protocol):
 
     @property
     def to(self) -> str:
-        """``headers`` for what is kept aside."""
-
-    @property
-    def makes_smaller(self) -> bool:
-        """Whether a file stays, with less in it."""
-
-    def smaller(self, library: bytes) -> bytes:
-        """What stays of a library."""
+        """``headers``, ``strip``, or nothing for what is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What `layers/wheels` does inside a build: it reads rules, and trims a RECORD by them."""
+    """What `layers/wheels` does inside a build: it reads rules and trims a RECORD by them, and strips a library."""
 
-    read_trim: Callable[..., Sequence[Rule]]
+    read_trim: Callable[[Path | None], Sequence[Rule]]
     trim_rows: Callable[[list[Row], Iterable[Rule]], tuple[list[Row], list[tuple[str, Rule]]]]
+    strip: Callable[[bytes], bytes]
 
 
 class UnfitError(Exception):
@@ -102,19 +96,11 @@ def trimmed(wheel: zipfile.ZipFile, rules: Sequence[Rule], tools: Tools, program
     return Trimmed(files={**files, **added}, record=str(record), stay=stay, go=go)
 
 
-def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
+def contents_of(wheel: zipfile.ZipFile, found: Trimmed, strip: Callable[[bytes], bytes]) -> Contents:
     """What installing and trimming leaves of a wheel, and a true RECORD."""
-    libraries = {name: rule for name, rule in found.go if rule.makes_smaller and name in found.files}
-    stay, less = [*found.stay], dict[str, Written]()
-    for name, rule in libraries.items():
-        packed = found.files[name]
-        assert isinstance(packed, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
-        assert wheel.fp
-        whole = read_member(wheel.fp, packed)
-        data = rule.smaller(whole)
-        stay.append(_row(name, data))
-        if data is not whole:  # else it is read once more, and not kept in memory
-            less[name] = Written(data=data, executable=bool(packed.external_attr >> 16 & _EXECUTABLE))
+    strippable = {name for name, rule in found.go if rule.to == "strip"} & found.files.keys()
+    less = {name: _stripped(wheel, found.files[name], strip) for name in strippable}
+    stay = found.stay + [_row(name, file.data) for name, file in less.items()]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(stay))
     there = {**found.files, **less, found.record: Written(data=text.getvalue().encode())}
@@ -122,6 +108,13 @@ def contents_of(wheel: zipfile.ZipFile, found: Trimmed) -> Contents:
         layer={name: there[name] for name, *_ in stay if name in there},
         headers={name: there[name] for name, rule in found.go if rule.to == "headers" and name in there},
     )
+
+
+def _stripped(wheel: zipfile.ZipFile, library: Content, strip: Callable[[bytes], bytes]) -> Written:
+    assert isinstance(library, zipfile.ZipInfo)  # a rule names it, and no rule names what is added
+    assert wheel.fp
+    data = strip(read_member(wheel.fp, library))
+    return Written(data=data, executable=bool(library.external_attr >> 16 & _EXECUTABLE))
 
 
 def _record_of(files: Mapping[str, zipfile.ZipInfo]) -> PurePosixPath:
@@ -184,14 +177,14 @@ class Job:
     """What is to be done with a wheel: its ``layer``, or a wheel that has the same ``programs`` and no more.
 
     It is done in the folder where one stands. Files of a layer stand below ``root``; what is in `staging/bin` is added
-    to the wheel's own. ``rules`` are words for `read_trim`. The layer's files are written into ``trees`` too, if any.
+    to the wheel's own. Without ``rules`` nothing is trimmed. The layer's files are written into ``trees`` too, if any.
     """
 
     what: str
     wheel: str
     root: str
     threads: int
-    rules: tuple[str, ...]
+    rules: str
     modules: bool
     trees: str = ""
 
@@ -205,14 +198,14 @@ def main(job: Job, tools: Tools) -> None:
     programs = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in Path("staging", PROGRAMS).glob("*")}
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
-            found = trimmed(wheel, tools.read_trim(*job.rules), tools, programs)
+            found = trimmed(wheel, tools.read_trim(Path(job.rules) if job.rules else None), tools, programs)
             points = next((name for name, *_ in found.stay if name.endswith(_POINTS)), "")
             if job.what == "programs":
                 _write_programs(wheel, points)
             elif points and not programs:
                 raise UnfitError("it has programs")
             else:
-                print(json.dumps(_written(file, contents_of(wheel, found), job)))
+                print(json.dumps(_written(file, contents_of(wheel, found, tools.strip), job)))
     except (UnfitError, zipfile.BadZipFile) as error:
         print(f"{Path(job.wheel).name}: {error}", file=sys.stderr)
         raise SystemExit(UNFIT) from None

@@ -121,7 +121,6 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "python": spec.base.python,
         "flavor": spec.flavor,
         "trim": spec.trim,
-        "gpus": list(spec.gpus),
         "constraints": spec.constraints,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
         "tags": tags,

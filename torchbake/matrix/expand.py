@@ -3,12 +3,10 @@
 import itertools
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
-from torchbake.matrix.field_types import Packages
-from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Row
+from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
 from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
@@ -89,7 +87,6 @@ class _Expander:
             flavor=flavor,
             headers=kind.headers,
             trim=defaults.trim if row.trim is None else row.trim,
-            gpus=defaults.gpus if row.gpus is None else row.gpus,
             constraints=defaults.constraints if row.constraints is None else row.constraints,
             apt=packages.apt,
             apt_of_all=defaults.packages.apt,
@@ -112,10 +109,6 @@ class _Expander:
     def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
         if spec.accelerator.kind == "cpu" and row.cudnn:
             self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
-        if spec.accelerator.kind == "cpu" and row.gpus:
-            self.problems.append(((*at, "gpus"), "code for GPUs belongs to CUDA; a cpu row has none"))
-        if row.gpus and row.trim is False:
-            self.problems.append(((*at, "gpus"), "`trim: false` keeps all code for GPUs; write one of the two"))
         if spec.accelerator.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
             self.problems.append(
                 (
@@ -203,7 +196,7 @@ class _Additions:
         patterns = [spec.id] if spec.id in self.images else []
         patterns += [pattern for pattern in self.globs if fnmatchcase(spec.id, pattern)]
         packages, waivers = Packages(apt=spec.apt, pip=spec.pip), dict(spec.waivers)
-        switches: dict[str, Any] = {"trim": spec.trim, "gpus": spec.gpus, "constraints": spec.constraints}
+        switches = {"trim": spec.trim, "constraints": spec.constraints}
         for pattern in patterns:
             self.unused.pop(pattern, None)
         additions = [self.images[pattern] for pattern in patterns]
@@ -213,8 +206,6 @@ class _Additions:
             waivers |= addition.waive
         fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec))
         fields |= switches | {"waivers": tuple(waivers.items()), "own": add(spec.own, additions)}
-        if spec.accelerator.kind == "cpu" or not switches["trim"]:
-            fields["gpus"] = ()  # the one has no code for GPUs, the other keeps all
         return ImageSpec(**fields)
 
 

@@ -10,16 +10,10 @@ CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: that the checks themselves brok
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
 _REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository, without a host
 _NUMBER = r"^[0-9]+$"
-_ONE_GPU = {"type": ["string", "number"], "pattern": f"^{validators.GPU}$"}
 
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-def _in_order(gpus: tuple[str, ...]) -> tuple[str, ...]:
-    """Each once: how they are written does not make another image."""
-    return tuple(sorted(set(gpus), key=lambda gpu: (float(gpu.removesuffix("+")), gpu)))
 
 
 def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
@@ -34,12 +28,6 @@ Interpreter = Annotated[str, Field(pattern=r"^(python3\.[0-9]+|(/[A-Za-z0-9_][A-
 # An editor reads `9` as a number; the toolkit reads every value as the text that was written.
 Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})
-]
-Gpus = Annotated[
-    tuple[Annotated[str, AfterValidator(validators.gpu)], ...],
-    BeforeValidator(_as_list),
-    AfterValidator(_in_order),
-    WithJsonSchema({"anyOf": [_ONE_GPU, {"type": "array", "items": _ONE_GPU}]}),
 ]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quoted)]
@@ -115,25 +103,6 @@ class Model(BaseModel):
 
     # A nested model's own validator is never used: built only when asked for, none of them costs a start its time.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Packages(Model):
-    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
-
-    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
-        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
-    )
-    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
-        (),
-        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
-        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
-    )
-
-    def __add__(self, other: "Packages") -> "Packages":
-        return Packages(
-            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
-            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
-        )
 
 
 class File(Model):

@@ -18,7 +18,6 @@ from torchbake.matrix.field_types import (
     Distribution,
     Environment,
     Files,
-    Gpus,
     Indexes,
     Interpreter,
     Labels,
@@ -26,7 +25,6 @@ from torchbake.matrix.field_types import (
     Model,
     Name,
     Names,
-    Packages,
     PythonVersion,
     Repository,
     Torches,
@@ -35,6 +33,30 @@ from torchbake.matrix.field_types import (
 )
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
+
+_REMOVED = {
+    "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
+    "remove the line"
+}
+
+
+class Packages(Model):
+    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
+
+    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
+        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
+    )
+    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
+        (),
+        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
+    )
+
+    def __add__(self, other: "Packages") -> "Packages":
+        return Packages(
+            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
+            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
+        )
 
 
 class Base(Model):
@@ -87,12 +109,6 @@ class Defaults(Model):
 
     cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
     trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
-    gpus: Gpus = Field(
-        (),
-        description="compute capabilities of the GPUs that CUDA images are for, with a + for that and all later ones: "
-        "trimming drops code that none of these runs; of all GPUs if empty",
-        examples=[["8.0", "9.0+"]],
-    )
     constraints: bool = Field(
         True,
         description="tell pip and uv inside, and in derived images, to keep torch and CUDA's wheels as they are",
@@ -125,7 +141,6 @@ class Row(Model):
         None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
     )
     trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
-    gpus: Gpus | None = Field(None, description="in place of those of `defaults:`", examples=["7.0+"])
     constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
@@ -160,7 +175,6 @@ class ImageAddition(Model):
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
     trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
-    gpus: Gpus | None = Field(None, description="in place of what their rows say", examples=[["8.0", "9.0"]])
     constraints: bool | None = Field(None, description="in place of what their rows say", examples=[False])
     env: Environment
     labels: Labels
@@ -288,4 +302,4 @@ def validate_matrix(document: Document) -> Matrix:
     except ValidationError as error:
         # pydantic counts a list's good entries: a list of bad ones alone is not also too short.
         real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
-        raise problems(document, [explain(found, Matrix) for found in real]) from None
+        raise problems(document, [explain(found, Matrix, removed=_REMOVED) for found in real]) from None

@@ -1,5 +1,7 @@
 """What is wrong with a matrix file: every problem at once, each with file, line and key, in the file's words."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,15 +20,18 @@ def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixErr
     return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
 
 
-def explain(problem: ErrorDetails, model: type[BaseModel]) -> tuple[Location, str]:
+def explain(
+    problem: ErrorDetails, model: type[BaseModel], *, removed: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Location, str]:
     """One of pydantic's problems with a file, whose whole is a ``model``: where it stands, and what it is.
 
-    pydantic speaks of Python's types; a YAML file has mappings, lists and values.
+    pydantic speaks of Python's types; a YAML file has mappings, lists and values. ``removed`` has the keys that earlier
+    versions knew, each with a sentence: why the key is gone, and what to do.
     """
     location: Location = tuple(part for part in problem["loc"] if part != "[key]")
     kind, value = problem["type"], problem["input"]
     if kind == "extra_forbidden":
-        return location, _unknown_key(location, model)
+        return location, removed.get(str(location[-1])) or _unknown_key(location, model)
     if kind == "missing":
         return location, "is missing"
     if kind == "value_error":

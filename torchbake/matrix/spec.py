@@ -93,8 +93,7 @@ class ImageSpec:
     """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
 
     ``apt_of_all`` and ``pip_of_all`` are those that each image of the matrix has: the former are installed below the
-    wheels, the latter in a layer that many images share. ``gpus``: by their compute capabilities, those whose code the
-    image has; of all, if none is told. ``constraints``: pip and uv inside it are told to keep torch.
+    wheels, the latter in a layer that many images share. ``constraints``: pip and uv inside it are told to keep torch.
     ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
     fail, each with the reason. ``own`` is what the user adds beside packages.
     """
@@ -110,7 +109,6 @@ class ImageSpec:
     pip: tuple[str, ...]
     apt_of_all: tuple[str, ...] = ()
     pip_of_all: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
     constraints: bool = True
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()

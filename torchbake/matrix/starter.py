@@ -10,7 +10,6 @@ from torchbake.core.suggest import nearest
 from torchbake.errors import UsageError
 
 _KEY = re.compile(r"^([a-z_]+):", flags=re.MULTILINE)
-_SAME = ("gpus", "packages")  # keys of a row
 _HEAD = """\
 # yaml-language-server: $schema=./matrix.schema.json
 #
@@ -64,15 +63,15 @@ def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
 
 
 def _row(choice: Choice, rows: str) -> str:
-    """A row, with the GPUs and the packages of the model's row for this torch and accelerator."""
+    """A row, with the packages that the model's row for this torch and accelerator adds."""
     text = f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
     text += "    flavor: [runtime, devel]\n"
     for row in re.split(r"^(?=  - )", rows, flags=re.MULTILINE):
         versions = re.search(r"^  - torch: (.*)$", row, flags=re.MULTILINE)
         same = re.search(rf"^    accelerator: {re.escape(choice.accelerator)}$", row, flags=re.MULTILINE)
         if versions and same and choice.torch in re.findall(r"[\w.]+", versions[1]):
-            found = (re.search(rf"^    {key}:.*\n(?:      .*\n)*", row, flags=re.MULTILINE) for key in _SAME)
-            text += "".join(match[0] for match in found if match)
+            packages = re.search(r"^    packages:.*\n(?:      .*\n)*", row, flags=re.MULTILINE)
+            text += packages[0] if packages else ""
     return text
 
 

@@ -13,8 +13,6 @@ from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.oci.reference import parse_reference
 from torchbake.oci.tag_names import reserved
 
-GPU = r"[1-9][0-9]*\.[0-9]\+?"
-
 
 def a_version(text: str) -> str:
     try:
@@ -42,12 +40,6 @@ def name(text: str) -> str:
 
 def accelerator(text: str) -> str:
     return str(parse_accelerator(text))
-
-
-def gpu(text: str) -> str:
-    if not re.fullmatch(GPU, text):
-        raise ValueError(f"{text!r} is not a compute capability, such as 9.0, or 7.0+ for that and all later ones")
-    return text
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,6 @@ LABEL = "org.torchbake"
 VERSION_LABEL = "org.opencontainers.image.version"
 ID, INPUTS = f"{LABEL}.id", f"{LABEL}.inputs"
 BASE = f"{LABEL}.base"  # registry or bootstrap
-GPUS = f"{LABEL}.gpus"  # compute capabilities of those that it is for; not there: all
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 VERSIONS = ("torch", "cuda", "cudnn", "nccl", "python")  # each has a label of its name
 

@@ -12,7 +12,7 @@ from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
-from torchbake.oci.labels import BASE, GPUS, LABEL, VERSION_LABEL
+from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
@@ -232,7 +232,6 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         f"{LABEL}.id": spec.id,
         f"{LABEL}.inputs": "${INPUTS}",
         f"{LABEL}.flavor": spec.flavor,
-        GPUS: " ".join(spec.gpus) if isinstance(spec, ImageSpec) else None,
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
     filled = {key: value for key, value in labels.items() if value}

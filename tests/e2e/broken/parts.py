@@ -23,14 +23,4 @@ BROKEN = {
             "sed -i '/libnvrtc-builtins/d' /nvidia/nvidia_cuda_nvrtc*.dist-info/RECORD",
         ),
     ),
-    "parts.gpus": Broken(
-        what="the first machine code for GPUs in cuFFT is zeros",
-        base="cuda",
-        commands=(
-            "cd /nvidia/nvidia/cufft/lib",
-            # Behind the headers of a fat binary and of the first code in it; of a small library, for files.waste.
-            r"at=$(LC_ALL=C grep -obUaPm1 '\x50\xed\x55\xba' libcufftw.so.11 | head -n 1 | cut -d: -f1)",
-            "dd if=/dev/zero of=libcufftw.so.11 bs=1 seek=$((at + 80)) count=16 conv=notrunc",
-        ),
-    ),
 }

@@ -17,11 +17,9 @@ from py_compile import PycInvalidationMode
 import pytest
 import zstandard
 
-from layers.wheels.gpu_code import read_gpu
-from layers.wheels.prune import pruned
 from layers.wheels.strip import stripped
 from tests.e2e.stand_in import torch_wheel
-from tests.libraries import GpuCode, gpu_library, library
+from tests.libraries import library
 from tests.wheels import write_wheel
 from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import Compiler, WheelPacker
@@ -184,19 +182,6 @@ def test_a_library_that_a_rule_strips_is_the_same_in_one_stream_and_as_it_is_ins
     assert found["nvidia/triton/_C/libtriton.so"] == stripped(whole) != whole
 
 
-def test_a_library_that_loses_code_for_gpus_is_the_same_in_one_stream_and_as_it_is_installed(tmp_path: Path) -> None:
-    whole = gpu_library([GpuCode(capability=(5, 0), size=2**17), GpuCode(capability=(9, 0), size=80)])
-    files = {f"nvidia/{name}.so.1": data for name, data in {"gpus": whole, "none": library()}.items()}
-    pin = Pin(name=NAME, version=VERSION, hashes=(write_wheel(tmp_path / "wheels", NAME, VERSION, files),))
-    packs = replace(packer(tmp_path), gpus=("9.0",))
-    streamed = packs.streamed(pin)
-    assert streamed
-    assert streamed == packs.installed(pin, tmp_path)
-    found = members_text(packs, streamed.layer.blob.digest)
-    assert found["nvidia/nvidia/none.so.1"] == library()
-    assert found["nvidia/nvidia/gpus.so.1"] == pruned(whole, (read_gpu("9.0"),)) != whole
-
-
 def test_each_python_gets_the_wheel_that_fits_it_best(tmp_path: Path) -> None:
     general = wheel(tmp_path / "wheels")
     files = {"nvidia/__init__.py": b"", "nvidia/own.py": b""}
@@ -242,10 +227,8 @@ def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:
 def test_another_hash_python_root_or_trimming_is_another_layer(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     others = [replace(packs, python="3.13"), replace(packs, root="/other"), replace(packs, trim=False)]
-    others += [replace(packs, gpus=("9.0",)), replace(packs, gpus=("7.0+",))]
-    assert replace(packs, trim=False, gpus=("9.0",)).key(pin) == replace(packs, trim=False).key(pin)
     keys = {packs.key(pin), packs.key(replace(pin, hashes=("sha256:" + "0" * 64,))), *(one.key(pin) for one in others)}
-    assert len(keys) == 7
+    assert len(keys) == 5
 
 
 def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpreter(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.unit.conftest import SMALL, edited, expand_text, image
-from torchbake.errors import MatrixError
 from torchbake.matrix.expand import Expansion
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, InitSpec, User
@@ -110,43 +109,6 @@ def test_a_row_and_an_image_may_keep_what_trim_would_drop() -> None:
         "2.13.0-cpu-runtime-debian12",
         "2.13.0-cpu-devel-debian12",
     }
-
-
-def test_the_gpus_are_the_last_word_of_defaults_row_and_image_where_there_is_code_to_trim() -> None:
-    def told(expansion: Expansion) -> set[tuple[str, tuple[str, ...]]]:
-        return {(str(spec.accelerator), spec.gpus) for spec in expansion.specs if isinstance(spec, ImageSpec)}
-
-    everywhere = edited("defaults:\n", 'defaults:\n  gpus: ["8.0", "9.0+"]\n')
-    row = "    accelerator: cuda12.8\n"
-    assert told(expand_text()) == {("cpu", ()), ("cuda12.8", ())}
-    assert told(expand_text(everywhere)) == {("cpu", ()), ("cuda12.8", ("8.0", "9.0+"))}
-    assert told(expand_text(edited(row, f"{row}    gpus: 9.0\n", everywhere))) == {("cpu", ()), ("cuda12.8", ("9.0",))}
-    assert told(expand_text(edited(row, f"{row}    gpus: []\n", everywhere))) == {("cpu", ()), ("cuda12.8", ())}
-    assert told(with_images('  "*cuda*": {gpus: [9.0, 12.0+, 8.6, 9.0]}')) == {
-        ("cpu", ()),
-        ("cuda12.8", ("8.6", "9.0", "12.0+")),
-    }
-    assert told(with_images('  "*cuda*": {gpus: 7.0+}')) == {("cpu", ()), ("cuda12.8", ("7.0+",))}
-    assert told(with_images('  "*cuda*": {gpus: 7.0+, trim: false}')) == {("cpu", ()), ("cuda12.8", ())}
-
-
-@pytest.mark.parametrize("gpus", ["9", "sm_90", "9.0 +", "+9.0", "9.01", "0.9", "9.0++"])
-def test_what_is_no_compute_capability_is_told(gpus: str) -> None:
-    row = "    accelerator: cuda12.8\n"
-    with pytest.raises(MatrixError, match="gpus"):
-        expand_text(edited(row, f"{row}    gpus: '{gpus}'\n"))
-
-
-def test_a_row_for_the_cpu_has_no_code_for_gpus() -> None:
-    row = "    accelerator: cpu\n"
-    with pytest.raises(MatrixError, match="code for GPUs belongs to CUDA"):
-        expand_text(edited(row, f"{row}    gpus: 9.0\n"))
-
-
-def test_a_row_that_keeps_all_code_needs_no_gpus() -> None:
-    row = "    accelerator: cuda12.8\n"
-    with pytest.raises(MatrixError, match="write one of the two"):
-        expand_text(edited(row, f"{row}    gpus: 9.0\n    trim: false\n"))
 
 
 def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:

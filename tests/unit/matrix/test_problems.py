@@ -67,6 +67,8 @@ SYNTAX = [
     broken("duplicate top key", "tags:\n", f"rows: [] {HERE}\ntags:\n", "rows", "duplicate key", "first on line 17"),
 ]
 
+GPUS_GONE = ("licenses allow redistribution of unmodified object code only", "remove the line")
+
 UNKNOWN_KEYS = [
     broken("top", "source: https", f"sorce: x {HERE}\nsource: https", "sorce", "'source'?"),
     broken("defaults", "  cudnn: 9\n", f"  cuddn: 9 {HERE}\n", "defaults.cuddn", "'cudnn'?"),
@@ -80,6 +82,9 @@ UNKNOWN_KEYS = [
     broken("images", "init:\n", images('"2.10*": {trimm: true}'), "images.2.10*.trimm", "'trim'?"),
     broken("tags", "  rolling:\n", f"  roling: [] {HERE}\n  rolling:\n", "tags.roling", "'rolling'?"),
     broken("tag defaults", DEFAULTS, DEFAULTS.replace("}\n", f", falvor: x}} {HERE}\n"), "tags.defaults.", "'flavor'?"),
+    broken("gone, of defaults", "  cudnn: 9\n", f"  gpus: [8.0] {HERE}\n", "defaults.gpus", *GPUS_GONE),
+    broken("gone, of a row", CUDA, f'{CUDA}    gpus: "7.0+" {HERE}\n', "rows.1.gpus", *GPUS_GONE),
+    broken("gone, of images", "init:\n", images('"2.10*": {gpus: 9.0}'), "images.2.10*.gpus", *GPUS_GONE),
 ]
 
 WRONG_TYPES = [

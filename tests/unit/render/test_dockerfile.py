@@ -51,7 +51,6 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-runtime": (image(), lock("cuda")),
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
-    "cuda-gpus": (image(gpus=("8.0", "9.0+")), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
     "cpu-unconstrained": (image("2.13.0", "cpu", constraints=False), lock("cpu")),
     "cuda-unconstrained": (image(constraints=False), lock("cuda")),
@@ -270,13 +269,6 @@ def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> Non
 def test_without_trim_nothing_is_dropped() -> None:
     assert "trim.toml" in text_of("cuda-runtime")
     assert "trim" not in text_of("cuda-untrimmed")
-
-
-def test_code_for_gpus_is_trimmed_where_wheels_are_layers_and_the_image_says_whose_it_has() -> None:
-    text = text_of("cuda-gpus")
-    assert re.findall(r"-m wheels (\w+) .* --gpus 8\.0 9\.0\+$", text, flags=re.MULTILINE) == ["layers", "layers"]
-    assert pairs("LABEL", text)["org.torchbake.gpus"] == "8.0 9.0+"
-    assert "gpus" not in text_of("cuda-runtime")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
