@@ -12,7 +12,10 @@ from docker.errors import DockerException
 
 from tests.images.checks import Check
 from tests.images.containers import Containers
+from tests.images.entries import Tree, merge
 from tests.images.facts import GATHERERS, Facts
+from tests.images.layers import Layer
+from tests.images.originals import Originals
 from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subject
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
 from torchbake.core.digest import short_digest
@@ -20,6 +23,7 @@ from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.engine.client import Engine
 from torchbake.engine.gpu import MODES
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.errors import TorchbakeError
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()
@@ -237,6 +241,22 @@ layers, tree, processes, endings, packages, linking, imports, ways, stopped, zom
 )
 traces, triton, nvidia, trust = map(_gathered, ("traces", "triton", "nvidia", "trust"))
 contents, constraints, environments = map(_gathered, ("contents", "constraints", "environments"))
+
+
+@pytest.fixture(scope="session")
+def merged(layers: list[Layer]) -> Tree:
+    """What the layers make together, and what they hide."""
+    return merge(layer.entries for layer in layers)
+
+
+@pytest.fixture(scope="session")
+def originals(row: Row, facts: Facts) -> Originals:
+    """The hashes of NVIDIA's files as the locked wheels have them; a check that needs them is not run without."""
+    try:
+        found: Originals = facts.get("originals")
+    except TorchbakeError as error:
+        pytest.skip(f"the wheels of the lock cannot be compared: {error.message} {error.hint}".strip())
+    return found
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -14,7 +14,8 @@ WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 class Entry:
     """One path. ``mode`` is the permission bits alone; ``target`` is a symlink's.
 
-    ``broken``: a symlink that leads nowhere. ``capable``: a file with capabilities.
+    ``broken``: a symlink that leads nowhere. ``capable``: a file with capabilities. ``sha256`` is the hash of a file's
+    content, in hexadecimal, where layers were read.
     """
 
     path: str
@@ -26,6 +27,7 @@ class Entry:
     target: str = ""
     broken: bool = False
     capable: bool = False
+    sha256: str = ""
 
     @property
     def shown(self) -> str:

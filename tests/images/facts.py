@@ -15,6 +15,7 @@ from testinfra.host import Host
 
 from tests.images.containers import STAYING, ContainerError, Containers
 from tests.images.layers import Layer, read_layers
+from tests.images.originals import Originals, find_originals
 from tests.images.subject import Subject
 from torchbake.core.plain_text import last_line
 from torchbake.engine.runner import Ended
@@ -88,6 +89,7 @@ class Facts:
         self._pool = ThreadPoolExecutor(max_workers=12)
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
+        self._closing = threading.Event()
 
     def start(self, names: Iterable[str]) -> None:
         """Gather these already, in this order as far as there are threads."""
@@ -98,6 +100,7 @@ class Facts:
         return self._future(name).result()
 
     def close(self) -> None:
+        self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _future(self, name: str) -> Future[Any]:
@@ -113,6 +116,11 @@ class Facts:
     def tree(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host("root"), "tree")
         return found
+
+    def originals(self) -> Originals:
+        """The hashes of NVIDIA's files as the locked wheels have them. Raises TorchbakeError."""
+        row = self._subject.row
+        return find_originals(row, self._closing) if row else {}
 
     def packages(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(self._containers.host(), "packages")
@@ -223,6 +231,7 @@ class Facts:
 
 
 GATHERERS: dict[str, Callable[[Facts], Any]] = {
+    "originals": Facts.originals,
     "layers": Facts.layers,
     "ways": Facts.ways,
     "tree": Facts.tree,

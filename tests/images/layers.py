@@ -110,7 +110,9 @@ def _layer(blob: IO[bytes], name: str) -> Layer | None:
         return None
     hashing = _Hashing(plain)
     with tarfile.open(fileobj=hashing, mode="r|", bufsize=_BLOCK) as archive:  # type: ignore[call-overload]
-        read = [_entry(archive, member) for member in archive]
+        read, hashes = list[tuple[Entry, list[str]]](), dict[str, str]()
+        for member in archive:
+            read.append(_entry(archive, member, hashes))
     while hashing.read(_BLOCK):  # what stands behind the end of the archive counts for its digest
         pass
     findings = sorted({(name, entry.path) for entry, names in read for name in names})
@@ -122,8 +124,21 @@ def _layer(blob: IO[bytes], name: str) -> Layer | None:
     )
 
 
-def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[Entry, list[str]]:
-    path = "/" + member.name.removeprefix("./").strip("/")
+def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo, hashes: dict[str, str]) -> tuple[Entry, list[str]]:
+    """An entry, and the checks that it fails. ``hashes`` has the files before it, since a hard link names one."""
+    path = _path(member.name)
+    deletion = Path(path).name.startswith(WHITEOUT)
+    names = [] if member.isdir() or deletion else list(leaks.of_path(path))
+    hashes.pop(path, None)
+    if member.isreg():
+        content = cast(IO[bytes], archive.extractfile(member))
+        if 0 < member.size <= leaks.BIGGEST:
+            data = content.read()
+            names += leaks.of_content(path, data)
+            content = io.BytesIO(data)
+        hashes[path] = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+    elif member.islnk() and (linked := hashes.get(_path(member.linkname))):
+        hashes[path] = linked
     entry = Entry(
         path=path,
         kind=_KINDS.get(member.type, "other"),
@@ -133,12 +148,13 @@ def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[Entry, li
         size=member.size if member.isreg() else 0,
         target=member.linkname if member.issym() else "",
         capable="SCHILY.xattr.security.capability" in member.pax_headers,
+        sha256=hashes.get(path, ""),
     )
-    deletion = Path(path).name.startswith(WHITEOUT)
-    names = [] if member.isdir() or deletion else list(leaks.of_path(path))
-    if member.isreg() and 0 < member.size <= leaks.BIGGEST:
-        names += leaks.of_content(path, cast(IO[bytes], archive.extractfile(member)).read())
     return entry, names
+
+
+def _path(name: str) -> str:
+    return "/" + name.removeprefix("./").strip("/")
 
 
 class _Stream(io.RawIOBase):

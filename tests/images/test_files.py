@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.images.checks import KINDS, check
-from tests.images.entries import Entry, Tree, entries_of, merge
+from tests.images.entries import Entry, Tree, entries_of
 from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
@@ -27,12 +27,6 @@ def entries(subject: Subject, request: pytest.FixtureRequest) -> tuple[Entry, ..
         merged: Tree = request.getfixturevalue("merged")
         return merged.entries
     return entries_of(request.getfixturevalue("tree")["entries"])
-
-
-@pytest.fixture(scope="session")
-def merged(layers: list[Layer]) -> Tree:
-    """What the layers make together, and what they hide."""
-    return merge(layer.entries for layer in layers)
 
 
 @pytest.fixture(scope="session")

@@ -420,6 +420,18 @@ def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
     assert all(rule.pattern.match("no/such/file.py") is None for rule in rules)
 
 
+def test_only_tritons_own_libraries_are_altered() -> None:
+    """NVIDIA's licenses allow to leave out whole files, and nothing less."""
+    altered = [path for entry in RULES if entry.get("to") == "strip" for path in entry["paths"]]
+    assert altered == ["triton/_C/libtriton.so", "triton/_C/libproton.so"]
+
+
+@pytest.mark.parametrize("name", ["License.txt", "LICENSE", "licenses/License.txt", "licenses/third_party/NOTICE"])
+def test_a_license_text_is_never_dropped(name: str) -> None:
+    path = f"nvidia_cublas_cu12-12.8.4.1.dist-info/{name}"
+    assert [rule.name for rule in read_trim(TOOLKIT / "layers/trim.toml") if rule.pattern.match(path)] == []
+
+
 @pytest.mark.parametrize(
     "name",
     [

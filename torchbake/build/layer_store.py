@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.oci.layer_order import Layer
@@ -43,6 +44,11 @@ class LayerStore:
     """The store in ``folder``, which need not be there. A key is a digest of all that decides a layer."""
 
     folder: Path
+
+    @property
+    def records(self) -> WheelRecords:
+        """The RECORDs of wheels that were packed here, as their archives have them."""
+        return WheelRecords(folder=self.folder / "records")
 
     def path(self, digest: str) -> Path:
         """Where the blob of a digest is, or would be."""

@@ -37,6 +37,11 @@ class Archive:
     file: Path | None = None
     url: str = ""
 
+    @property
+    def name(self) -> str:
+        """The wheel's file name."""
+        return self.file.name if self.file else unquote(urlsplit(self.url).path.rpartition("/")[2])
+
 
 def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> Archive | None:
     """The archive of a wheel that fits ``python``, not fetched yet; None where nobody may have one.
@@ -103,10 +108,12 @@ def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str],
 
 
 def _keep(archive: Archive, pip: PipConfig, folder: Path) -> None:
-    name = unquote(urlsplit(archive.url).path.rpartition("/")[2])
-    with tempfile.TemporaryDirectory() as beside, fetched(archive, pip, Path(beside, name), threading.Event()) as file:
+    with (
+        tempfile.TemporaryDirectory() as beside,
+        fetched(archive, pip, Path(beside, archive.name), threading.Event()) as file,
+    ):
         if file:
-            with replacing(folder / name) as new:
+            with replacing(folder / archive.name) as new:
                 shutil.copyfile(file, new)
 
 

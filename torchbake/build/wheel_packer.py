@@ -23,6 +23,7 @@ from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
+from torchbake.lock.nvidia import nvidia_folder
 from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.oci.layer_archive import tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
@@ -187,6 +188,8 @@ class WheelPacker:
             if wheel is None or (self.modules and not self._made(pin, wheel, work)):
                 return None
             told = self._stream("layer", wheel, work)
+            if told is not None and nvidia_folder(pin.name) is not None:  # a check of images compares its files
+                self.store.records.keep(archive, wheel)
         return None if told is None else read_packed(json.loads(told))
 
     def _made(self, pin: Pin, wheel: Path, work: Path) -> bool:

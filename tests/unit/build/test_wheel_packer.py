@@ -79,6 +79,17 @@ def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Pat
     assert {f"nvidia/{name}" for name in packed.names} == found
 
 
+def test_the_record_of_a_wheel_with_files_of_nvidias_is_kept_as_its_archive_has_it(tmp_path: Path) -> None:
+    pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
+    packs.packed(pin)
+    kept = packs.store.records.find(pin, "3.11")
+    assert kept
+    assert kept["nvidia/cusolver/lib/libcusolverMg.so.11"] == hashlib.sha256(b"dropped").hexdigest()
+    other = torch(tmp_path / "wheels", {"torch/__init__.py": b""})
+    replace(packs, root="/pytorch").packed(other)
+    assert packs.store.records.find(other, "3.11") is None
+
+
 def test_headers_are_kept_aside(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     aside = packs.packed(pin).headers

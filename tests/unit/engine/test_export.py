@@ -110,6 +110,8 @@ def test_checks_read_each_layer_either_way_and_once(either: Client, tmp_path: Pa
     for _ in range(2):  # the second time from what was remembered
         layers = read_layers(cast(DockerClient, either), either.digest, diff_ids, tmp_path / "layers")
         assert [[entry.path for entry in one.entries] for one in layers] == [["/opt/small"], ["/opt/large"]]
+        hashes = [sha256(b"x"), sha256(NOISE)]
+        assert [f"sha256:{entry.sha256}" for one in layers for entry in one.entries] == hashes
     assert either.saves == (either.api.base_url != "http+docker://localhost")
 
 

@@ -1,0 +1,75 @@
+"""NVIDIA's files as the wheels of a lock have them. Their hashes come from the wheels, never from the image."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from tests.images.entries import Tree
+from tests.images.subject import Row
+from torchbake.build.layer_store import LayerStore
+from torchbake.build.packable import NVIDIA, TORCH
+from torchbake.core.paths import layers_folder
+from torchbake.errors import BuildError
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.lock.lockfile import Layer, Pin
+from torchbake.lock.nvidia import nvidia_folder
+from torchbake.matrix.spec import VENV, ImageSpec
+
+Originals: TypeAlias = Mapping[str, Mapping[str, str]]  # by a wheel's name: sha256 by paths in the image
+FETCH_LIMIT = 600  # seconds
+_LICENSE = re.compile(r".*\.dist-info/(licenses/.+|[^/]*(licen[cs]e|eula|notice)[^/]*)", flags=re.IGNORECASE)
+
+
+def find_originals(row: Row, closing: threading.Event) -> Originals:
+    """The hashes of NVIDIA's files in the wheels of a row's lock.
+
+    They were kept when a wheel was packed here, or the wheel is fetched. Raises TorchbakeError.
+    """
+    if not isinstance(row.spec, ImageSpec) or not row.lock:
+        return {}
+    late = threading.Timer(FETCH_LIMIT, closing.set)
+    late.daemon = True
+    late.start()
+    try:
+        return {
+            pin.name: _files_of(pin, _root(layer, row.spec), folder, row.spec, closing)
+            for layer, pins in row.lock.layers.items()
+            for pin in pins
+            if (folder := nvidia_folder(pin.name)) is not None
+        }
+    except KeyboardInterrupt:
+        raise BuildError(
+            f"the wheels were not fetched within {FETCH_LIMIT} s.", hint="Those that were are kept: test again."
+        ) from None
+    finally:
+        late.cancel()
+
+
+def _files_of(pin: Pin, root: str, folder: str, spec: ImageSpec, closing: threading.Event) -> dict[str, str]:
+    records, pip = LayerStore(folder=layers_folder()).records, read_pip_config()
+    hashes = records.find_or_fetch(pin, pip, spec.base.python, pip.instead(spec) or spec.indexes, closing)
+    return {f"{root}/{name}": hashed for name, hashed in hashes.items() if name.startswith(folder)}
+
+
+def _root(layer: Layer, spec: ImageSpec) -> str:
+    """The folder of an image into which the wheels of a layer are installed."""
+    roots = {"nvidia": NVIDIA.root, "devel": NVIDIA.root, "torch": TORCH.root}
+    return roots.get(layer, f"{VENV}/lib/python{spec.base.python}/site-packages")
+
+
+def altered(originals: Originals, tree: Tree) -> Iterator[str]:
+    """What differs from the wheels. A whole file may be missing, but not all files of a wheel."""
+    known: dict[str, set[str]] = {}  # two wheels may have a file at the same path
+    for files in originals.values():
+        for path, hashed in files.items():
+            known.setdefault(path, set()).add(hashed)
+    there = {entry.path: entry.sha256 for entry in tree.entries}
+    yield from (path for path, hashes in known.items() if there.get(path, next(iter(hashes))) not in hashes)
+    yield from (f"{wheel}, of which no file is there" for wheel, files in originals.items() if not files.keys() & there)
+
+
+def without_license(originals: Originals, tree: Tree) -> Iterator[str]:
+    """The license texts of NVIDIA's wheels that are missing."""
+    there = {entry.path for entry in tree.entries}
+    yield from (path for files in originals.values() for path in filter(_LICENSE.fullmatch, files) if path not in there)

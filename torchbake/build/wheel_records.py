@@ -1,0 +1,98 @@
+"""The RECORD of a locked wheel, read from an archive that has the hash of the lock.
+
+The RECORD inside an image proves nothing: trimming writes it again, and so can whoever alters a file. The packer keeps
+each RECORD while it has the wheel's archive. Who needs one that is not kept fetches the archive once more.
+Source: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+"""
+
+import base64
+import csv
+import io
+import json
+import re
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from torchbake.build.wheel_fetch import Archive, fetched, find_archive
+from torchbake.build.wheelhouse import rank_of
+from torchbake.core.files import write_text
+from torchbake.errors import BuildError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.lockfile import Pin
+
+Hashes: TypeAlias = Mapping[str, str]  # sha256 in hexadecimal, by the names of a wheel's files
+_PREFIX = "sha256="
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelRecords:
+    """RECORDs by the hashes of their archives, kept in ``folder``, which need not exist."""
+
+    folder: Path
+
+    def keep(self, archive: Archive, wheel: Path) -> Hashes:
+        """Keep the RECORD of ``wheel``, a file that has the hash of ``archive``. Raises BuildError if it has none."""
+        hashes = read_record(wheel, archive.name)
+        write_text(self._path(archive.digest), json.dumps({"wheel": archive.name, "files": hashes}) + "\n")
+        return hashes
+
+    def find(self, pin: Pin, python: str) -> Hashes | None:
+        """The hashes of a pin's wheel for an image's ``python``; None if no RECORD of it is kept."""
+        kept = [record for digest in pin.hashes if (record := self._read(digest))]
+        ranked = [(rank, files) for name, files in kept if (rank := rank_of(name, pin, python)) is not None]
+        return max(ranked, key=lambda one: one[0])[1] if ranked else None
+
+    def find_or_fetch(
+        self, pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str], stopping: threading.Event
+    ) -> Hashes:
+        """The same; fetches the whole archive if no RECORD is kept, since only a whole archive has the lock's hash.
+
+        Raises BuildError if no source gives the archive, and KeyboardInterrupt once ``stopping`` is set.
+        """
+        if found := self.find(pin, python):
+            return found
+        archive = find_archive(pin, pip, python, indexes)
+        if archive:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (
+                tempfile.TemporaryDirectory(prefix=".fetching-", dir=self.folder) as folder,
+                fetched(archive, pip, Path(folder, "wheel.whl"), stopping) as wheel,
+            ):
+                if wheel:
+                    return self.keep(archive, wheel)
+        raise BuildError(
+            f"{pin.name} {pin.version}: no folder and no index of this host gives a wheel with a hash of the lock.",
+            hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps what is needed.",
+        )
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / f"{digest.removeprefix('sha256:')}.json"
+
+    def _read(self, digest: str) -> tuple[str, Hashes] | None:
+        try:
+            kept = json.loads(self._path(digest).read_text())
+            return str(kept["wheel"]), {str(name): str(hashed) for name, hashed in kept["files"].items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged: it is fetched again
+            return None
+
+
+def read_record(wheel: Path, name: str) -> Hashes:
+    """The hashes in the RECORD of a wheel's archive, which is called ``name``. Raises BuildError if it has none."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            (record,) = (file for file in archive.namelist() if _RECORD.fullmatch(file))
+            rows = [*csv.reader(io.StringIO(archive.read(record).decode()))]
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise BuildError(f"{name}: has no RECORD that can be read: {error}.") from None
+    return {row[0]: _hexadecimal(row[1]) for row in rows if len(row) > 1 and row[1].startswith(_PREFIX)}
+
+
+def _hexadecimal(hashed: str) -> str:
+    """A hash of a RECORD, which is written in base64 without padding."""
+    return base64.urlsafe_b64decode(hashed.removeprefix(_PREFIX) + "==").hex()
