@@ -18,7 +18,11 @@ from torchbake.matrix.spec import VENV, ImageSpec
 
 Originals: TypeAlias = Mapping[str, Mapping[str, str]]  # by a wheel's name: sha256 by paths in the image
 FETCH_LIMIT = 600  # seconds
-_LICENSE = re.compile(r".*\.dist-info/(licenses/.+|[^/]*(licen[cs]e|eula|notice)[^/]*)", flags=re.IGNORECASE)
+# `License.txt` of a `.dist-info`, or of cuSPARSELt's package; all of `.dist-info/licenses`.
+_LICENSE = re.compile(
+    r".*(\.dist-info/licenses/.+|/[^/.]*(licen[cs]e|eula|notice|copying)[^/.]*(\.(txt|md|rst|pdf))?)",
+    flags=re.IGNORECASE,
+)
 
 
 def find_originals(row: Row, closing: threading.Event) -> Originals:

@@ -74,7 +74,9 @@ def test_a_missing_license_text_fails() -> None:
         ("/nvidia/a-1.dist-info/License.txt", True),
         ("/nvidia/a-1.dist-info/licenses/License.txt", True),
         ("/nvidia/a-1.dist-info/LICENSE", True),
+        ("/nvidia/nvidia/cusparselt/LICENSE.txt", True),
         ("/nvidia/a-1.dist-info/METADATA", False),
+        ("/nvidia/nvidia/licenses/a.so", False),
         ("/nvidia/nvidia/cu13/include/license.h", False),
     ],
 )

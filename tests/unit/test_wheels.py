@@ -426,6 +426,13 @@ def test_only_tritons_own_libraries_are_altered() -> None:
     assert altered == ["triton/_C/libtriton.so", "triton/_C/libproton.so"]
 
 
+def test_the_page_on_licenses_names_each_rule_that_leaves_out_files_of_nvidias() -> None:
+    table = (TOOLKIT / "docs/sbom.md").read_text().partition("| line of `trim.toml` |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
+    theirs = re.compile(r"(nvidia|cuda|triton/backends/nvidia)/")
+    assert sorted(named) == sorted(rule["name"] for rule in RULES if any(map(theirs.match, rule["paths"])))
+
+
 @pytest.mark.parametrize("name", ["License.txt", "LICENSE", "licenses/License.txt", "licenses/third_party/NOTICE"])
 def test_a_license_text_is_never_dropped(name: str) -> None:
     path = f"nvidia_cublas_cu12-12.8.4.1.dist-info/{name}"

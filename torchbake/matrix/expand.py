@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
-from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Packages, Row
+from torchbake.matrix.field_types import Packages
+from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Row
 from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec

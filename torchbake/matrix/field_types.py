@@ -105,6 +105,25 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+class Packages(Model):
+    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
+
+    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
+        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
+    )
+    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
+        (),
+        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
+    )
+
+    def __add__(self, other: "Packages") -> "Packages":
+        return Packages(
+            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
+            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
+        )
+
+
 class File(Model):
     """A file that images get, or a folder with all that is in it but bytecode. Of two at one target the last counts."""
 

@@ -25,6 +25,7 @@ from torchbake.matrix.field_types import (
     Model,
     Name,
     Names,
+    Packages,
     PythonVersion,
     Repository,
     Torches,
@@ -38,25 +39,6 @@ _REMOVED = {
     "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
     "remove the line"
 }
-
-
-class Packages(Model):
-    """What is added to an image, on top of what torch itself needs. Places add up: none takes away another's."""
-
-    apt: tuple[Annotated[str, AfterValidator(validators.apt_package)], ...] = Field(
-        (), description="Debian packages, installed without recommends", examples=[["libgl1", "ffmpeg"]]
-    )
-    pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
-        (),
-        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
-        examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
-    )
-
-    def __add__(self, other: "Packages") -> "Packages":
-        return Packages(
-            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
-            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
-        )
 
 
 class Base(Model):
