@@ -245,13 +245,13 @@ contents, constraints, environments = map(_gathered, ("contents", "constraints",
 
 @pytest.fixture(scope="session")
 def merged(layers: list[Layer]) -> Tree:
-    """What the layers make together, and what they hide."""
+    """The tree that the layers make together, and the files that later layers hide."""
     return merge(layer.entries for layer in layers)
 
 
 @pytest.fixture(scope="session")
 def originals(row: Row, facts: Facts) -> Originals:
-    """The hashes of NVIDIA's files as the locked wheels have them; a check that needs them is not run without."""
+    """The hashes of NVIDIA's files in the locked wheels. If they cannot be had, the check is not run."""
     try:
         found: Originals = facts.get("originals")
     except TorchbakeError as error:

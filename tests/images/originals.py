@@ -1,4 +1,4 @@
-"""NVIDIA's files as the wheels of a lock have them. Their hashes come from the wheels, never from the image."""
+"""NVIDIA's files in the wheels of a lock. Their hashes come from the wheels, never from the image."""
 
 import re
 import threading
@@ -26,9 +26,9 @@ _LICENSE = re.compile(
 
 
 def find_originals(row: Row, closing: threading.Event) -> Originals:
-    """The hashes of NVIDIA's files in the wheels of a row's lock.
+    """Find the hashes of NVIDIA's files in the wheels of a row's lock.
 
-    They were kept when a wheel was packed here, or the wheel is fetched. Raises TorchbakeError.
+    If this machine packed a wheel, it kept them; else it fetches the wheel. Raises TorchbakeError.
     """
     if not isinstance(row.spec, ImageSpec) or not row.lock:
         return {}
@@ -63,7 +63,7 @@ def _root(layer: Layer, spec: ImageSpec) -> str:
 
 
 def altered(originals: Originals, tree: Tree) -> Iterator[str]:
-    """What differs from the wheels. A whole file may be missing, but not all files of a wheel."""
+    """Find the files that differ from the wheels. A file may be missing, but not all files of a wheel."""
     known: dict[str, set[str]] = {}  # two wheels may have a file at the same path
     for files in originals.values():
         for path, hashed in files.items():
@@ -74,6 +74,6 @@ def altered(originals: Originals, tree: Tree) -> Iterator[str]:
 
 
 def without_license(originals: Originals, tree: Tree) -> Iterator[str]:
-    """The license texts of NVIDIA's wheels that are missing."""
+    """Find the license texts of NVIDIA's wheels that the image lacks."""
     there = {entry.path for entry in tree.entries}
     yield from (path for files in originals.values() for path in filter(_LICENSE.fullmatch, files) if path not in there)

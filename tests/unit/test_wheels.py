@@ -427,7 +427,7 @@ def test_only_tritons_own_libraries_are_altered() -> None:
 
 
 def test_the_page_on_licenses_names_each_rule_that_leaves_out_files_of_nvidias() -> None:
-    table = (TOOLKIT / "docs/sbom.md").read_text().partition("| line of `trim.toml` |")[2].partition("\n\n")[0]
+    table = (TOOLKIT / "docs/sbom.md").read_text().partition("| rule of `trim.toml` |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
     theirs = re.compile(r"(nvidia|cuda|triton/backends/nvidia)/")
     assert sorted(named) == sorted(rule["name"] for rule in RULES if any(map(theirs.match, rule["paths"])))

@@ -188,7 +188,7 @@ class WheelPacker:
             if wheel is None or (self.modules and not self._made(pin, wheel, work)):
                 return None
             told = self._stream("layer", wheel, work)
-            if told is not None and nvidia_folder(pin.name) is not None:  # a check of images compares its files
+            if told is not None and nvidia_folder(pin.name) is not None:  # `parts.unaltered` compares its files
                 self.store.records.keep(archive, wheel)
         return None if told is None else read_packed(json.loads(told))
 

@@ -1,7 +1,7 @@
 """The RECORD of a locked wheel, read from an archive that has the hash of the lock.
 
-The RECORD inside an image proves nothing: trimming writes it again, and so can whoever alters a file. The packer keeps
-each RECORD while it has the wheel's archive. Who needs one that is not kept fetches the archive once more.
+The RECORD inside an image proves nothing: trimming writes it again, and anybody who alters a file can do so, too. The
+packer keeps each RECORD while it has the wheel's archive. If a RECORD is not kept, the archive is fetched again.
 Source: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 """
 
@@ -43,7 +43,7 @@ class WheelRecords:
         return hashes
 
     def find(self, pin: Pin, python: str) -> Hashes | None:
-        """The hashes of a pin's wheel for an image's ``python``; None if no RECORD of it is kept."""
+        """Find the hashes of a pin's wheel for an image's ``python``; None if its RECORD is not kept."""
         kept = [record for digest in pin.hashes if (record := self._read(digest))]
         ranked = [(rank, files) for name, files in kept if (rank := rank_of(name, pin, python)) is not None]
         return max(ranked, key=lambda one: one[0])[1] if ranked else None
@@ -51,7 +51,7 @@ class WheelRecords:
     def find_or_fetch(
         self, pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str], stopping: threading.Event
     ) -> Hashes:
-        """The same; fetches the whole archive if no RECORD is kept, since only a whole archive has the lock's hash.
+        """Find the hashes, or fetch the archive: the whole of it, since a part of it has no hash in the lock.
 
         Raises BuildError if no source gives the archive, and KeyboardInterrupt once ``stopping`` is set.
         """
@@ -78,12 +78,12 @@ class WheelRecords:
         try:
             kept = json.loads(self._path(digest).read_text())
             return str(kept["wheel"]), {str(name): str(hashed) for name, hashed in kept["files"].items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged: it is fetched again
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or damaged
             return None
 
 
 def read_record(wheel: Path, name: str) -> Hashes:
-    """The hashes in the RECORD of a wheel's archive, which is called ``name``. Raises BuildError if it has none."""
+    """Read the hashes in the RECORD of an archive; ``name`` is for messages. Raises BuildError if it has none."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             (record,) = (file for file in archive.namelist() if _RECORD.fullmatch(file))

@@ -1,7 +1,7 @@
-"""Which files of a lock's wheels are NVIDIA's, by the wheels' names."""
+"""NVIDIA's files in the wheels of a lock, by the wheels' names."""
 
 _WHEELS = ("nvidia-", "cuda-")
-_FOLDERS = {"triton": "triton/backends/nvidia/"}  # ptxas, CUPTI and libdevice, as Triton's wheel brings them
+_FOLDERS = {"triton": "triton/backends/nvidia/"}  # ptxas, CUPTI and libdevice in Triton's wheel
 
 
 def nvidia_folder(wheel: str) -> str | None:

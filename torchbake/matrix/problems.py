@@ -25,8 +25,8 @@ def explain(
 ) -> tuple[Location, str]:
     """One of pydantic's problems with a file, whose whole is a ``model``: where it stands, and what it is.
 
-    pydantic speaks of Python's types; a YAML file has mappings, lists and values. ``removed`` has the keys that earlier
-    versions knew, each with a sentence: why the key is gone, and what to do.
+    pydantic speaks of Python's types; a YAML file has mappings, lists and values. ``removed`` has the keys of earlier
+    versions, each with a sentence: the reason, and the next step.
     """
     location: Location = tuple(part for part in problem["loc"] if part != "[key]")
     kind, value = problem["type"], problem["input"]

@@ -1,4 +1,4 @@
-"""Whose files a wheel has."""
+"""The wheels that hold files of NVIDIA's."""
 
 import pytest
 
