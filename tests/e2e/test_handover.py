@@ -1,6 +1,7 @@
 """Layers put where the engine would have put them: nothing is copied, unpacked, kept for good, or left behind."""
 
 import io
+import os
 import random
 import shutil
 import signal
@@ -19,7 +20,7 @@ from tests.e2e.conftest import ROOT, container_of
 from tests.e2e.waiting import until
 from tests.unit.layouts import Entry, archive, file, put
 from torchbake.engine.client import connect
-from torchbake.engine.containerd import STORE, find_containerd
+from torchbake.engine.containerd import STORE, SWITCH, find_containerd
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.handover import Handover
 from torchbake.oci.layer_archive import write_layer
@@ -103,12 +104,33 @@ def name() -> str:
 
 
 @pytest.fixture
-def handover() -> Iterator[Handover]:
+def handover(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handover]:
+    monkeypatch.setenv(SWITCH, "1")
     if find_containerd(connect()) is None:
         pytest.skip("only root can write an engine's layers, beside a containerd of this machine")
     found = Handover(connect())
     yield found
     found.close()
+
+
+def test_by_default_ctr_is_not_started_and_the_engine_unpacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: docker.DockerClient, name: str
+) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
+    started, ctr = tmp_path / "started", tmp_path / "bin/ctr"
+    ctr.parent.mkdir()
+    ctr.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
+    ctr.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ctr.parent), prepend=os.pathsep)
+    layout, handover = Layout(folder=tmp_path / "layout"), Handover(connect())
+    digest = put(layout, archive(file(f"{name}-2/file", content(f"{name}-2"))), config=PLATFORM)
+    assert handover.trees() is None
+    with handover.put(layout, digest):
+        connect().load(layout.archive(digest, has_blob(connect())))
+    handover.close()
+    assert upper_file(engine, digest, name)[1] == content(f"{name}-2")
+    connect().remove([digest])
+    assert not started.exists()
 
 
 def unpacked(folder: Path, name: str) -> list[int]:

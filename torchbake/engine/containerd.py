@@ -20,7 +20,7 @@ from torchbake.errors import EngineError
 from torchbake.oci.manifest import Blob
 
 STORE = "io.containerd.content.v1.content"  # of blobs, below its root; laid out as those of an OCI image layout are
-OFF = "TORCHBAKE_HANDOVER"  # "0": all goes through the engine
+SWITCH = "TORCHBAKE_HANDOVER"  # "1" turns the hand-over on; by default every layer goes through the engine
 _OVERLAY = "overlayfs"  # the snapshotter whose folders are written here
 _NAMESPACE = "moby"  # of all that dockerd keeps in containerd
 _SOCKET = "/containerd.sock"
@@ -151,11 +151,11 @@ def find_containerd(engine: Engine) -> Containerd | None:
     """The containerd that keeps the unpacked layers of an engine, where this user may write them as it does.
 
     That is root, beside an engine of this machine that gives its containers no user IDs of their own. None: only the
-    engine can unpack. So it is with TORCHBAKE_HANDOVER=0.
+    engine can unpack. Without TORCHBAKE_HANDOVER=1 the result is None, and no socket is looked for.
     """
     try:
         if (
-            os.environ.get(OFF) == "0"
+            os.environ.get(SWITCH) != "1"
             or os.geteuid()
             or shutil.which("ctr") is None
             or not is_local(engine)

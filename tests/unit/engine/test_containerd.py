@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         assert words[:2] == ("plugins", "ls")
         return f"Type: io.containerd.snapshotter.v1\nExports:\n      root      {answering[address]}/io.snapshotter\n"
 
+    monkeypatch.setenv(containerd.SWITCH, "1")
     monkeypatch.setattr(containerd, "_SOCKETS", sockets)
     monkeypatch.setattr(containerd, "_asked", asked)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -81,8 +83,18 @@ def test_without_ctr_nobody_is_asked(machine: dict[str, str], monkeypatch: pytes
     assert find_containerd(daemon().engine) is None
 
 
-def test_it_can_be_switched_off(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHBAKE_HANDOVER", "0")
+@pytest.mark.parametrize("value", [None, "", "0"])
+def test_by_default_no_socket_is_looked_for(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    def refuse(*words: object) -> None:
+        pytest.fail(f"asked: {words}")
+
+    monkeypatch.setattr(containerd, "_SOCKETS", SimpleNamespace(read_text=refuse))
+    monkeypatch.setattr(containerd, "_asked", refuse)
+    monkeypatch.delenv("TORCHBAKE_HANDOVER")
+    if value is not None:
+        monkeypatch.setenv("TORCHBAKE_HANDOVER", value)
     assert find_containerd(daemon().engine) is None
 
 
