@@ -76,6 +76,20 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
+def only_root_writes(path: Path) -> bool:
+    """Whether root owns a path and every folder above it, and no other user can write these folders.
+
+    The check covers the path as it is named and as its links resolve. Raises OSError.
+    """
+    names = (path.absolute(), path.resolve())
+    return all(_is_roots(place.lstat()) for name in names for place in (name, *name.parents))
+
+
+def _is_roots(status: os.stat_result) -> bool:
+    others_write = stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == 0 and not others_write
+
+
 def freed_by(*folders: Path) -> tuple[int, ...]:
     """The bytes that removing each of these folders frees, after those before it. What is not there frees nothing.
 

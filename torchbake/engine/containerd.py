@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from torchbake.core.files import linked
+from torchbake.core.files import linked, only_root_writes
 from torchbake.engine.client import Engine, is_local
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import Blob
@@ -151,7 +151,8 @@ def find_containerd(engine: Engine) -> Containerd | None:
     """The containerd that keeps the unpacked layers of an engine, where this user may write them as it does.
 
     That is root, beside an engine of this machine that gives its containers no user IDs of their own. None: only the
-    engine can unpack. Without TORCHBAKE_HANDOVER=1 the result is None, and no socket is looked for.
+    engine can unpack. Without TORCHBAKE_HANDOVER=1 the result is None, and no socket is looked for. A socket or a root
+    that another user could have made is ignored.
     """
     try:
         if (
@@ -163,7 +164,8 @@ def find_containerd(engine: Engine) -> Containerd | None:
         ):
             return None
         found = {_root_of(place): place for place in _listening()}
-        return next((Containerd(address=found[root], root=root) for root in roots(engine) if root in found), None)
+        ours = (Containerd(address=found[root], root=root) for root in roots(engine) if root in found)
+        return next((each for each in ours if only_root_writes(each.root)), None)
     except (EngineError, OSError):
         return None
 
@@ -175,9 +177,15 @@ def _writes_plainly(engine: Engine) -> bool:
 
 
 def _listening() -> Iterator[str]:
-    """The sockets of this machine that have containerd's usual name."""
+    """The sockets of this machine that have containerd's usual name and that only root can have made.
+
+    Any user can listen on a socket of that name and answer with a folder in which root would then write.
+    """
     words = (line.split() for line in _SOCKETS.read_text().splitlines()[1:])
-    yield from sorted({line[-1] for line in words if line[-1].endswith(_SOCKET)})
+    for name in sorted({line[-1] for line in words if line[-1].endswith(_SOCKET)}):
+        with contextlib.suppress(OSError):  # it is gone, or is in another mount namespace
+            if only_root_writes(Path(name)):
+                yield name
 
 
 def _root_of(address: str) -> Path | None:

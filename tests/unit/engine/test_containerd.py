@@ -1,6 +1,7 @@
 """Which containerd is an engine's, and where the files of a snapshot are."""
 
 import os
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,8 @@ ROOTS = {
     SYSTEM: "/var/lib/containerd",
     OTHER: "/var/lib/rancher/k3s/agent/containerd",
 }
+ROOTS_OWN = SimpleNamespace(st_uid=0, st_mode=stat.S_IFDIR | 0o755)  # a folder that only root writes
+LSTAT = Path.lstat
 HEAD = "Num       RefCount Protocol Flags    Type St Inode Path\n"
 
 
@@ -38,6 +41,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv(containerd.SWITCH, "1")
     monkeypatch.setattr(containerd, "_SOCKETS", sockets)
     monkeypatch.setattr(containerd, "_asked", asked)
+    monkeypatch.setattr(Path, "lstat", lambda path: ROOTS_OWN)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     return answering
@@ -95,6 +99,42 @@ def test_by_default_no_socket_is_looked_for(
     monkeypatch.delenv("TORCHBAKE_HANDOVER")
     if value is not None:
         monkeypatch.setenv("TORCHBAKE_HANDOVER", value)
+    assert find_containerd(daemon().engine) is None
+
+
+FOLDERS = (*Path(OWN).parents, Path(ROOTS[OWN]), *Path(ROOTS[OWN]).parents)
+
+
+@pytest.mark.parametrize(
+    ("place", "uid", "mode"),
+    [
+        (Path(OWN), 1000, stat.S_IFSOCK | 0o660),
+        *((folder, 1000, stat.S_IFDIR | 0o755) for folder in FOLDERS),
+        *((folder, 0, stat.S_IFDIR | mode) for folder in FOLDERS for mode in (0o1777, 0o775)),
+    ],
+    ids=lambda value: f"{value:o}" if isinstance(value, int) else str(value),
+)
+def test_what_another_user_could_have_made_is_refused(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, place: Path, uid: int, mode: int
+) -> None:
+    del machine[SYSTEM]
+    others = SimpleNamespace(st_uid=uid, st_mode=mode)
+    monkeypatch.setattr(Path, "lstat", lambda path: others if path == place else ROOTS_OWN)
+    assert find_containerd(daemon().engine) is None
+
+
+def test_a_socket_that_another_user_made_is_not_asked(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Any user can name a root of the engine's, and would then say where root writes."""
+    theirs = tmp_path / "containerd.sock"
+    theirs.touch()
+    sockets = tmp_path / "theirs"
+    sockets.write_text(f"{HEAD}0000: 00000002 00000000 00010000 0001 01 1 {theirs}\n")
+    machine[str(theirs)] = ROOTS[OWN]
+    monkeypatch.setattr(containerd, "_SOCKETS", sockets)
+    assert find_containerd(daemon().engine) == Containerd(address=str(theirs), root=Path(ROOTS[OWN]))
+    monkeypatch.setattr(Path, "lstat", LSTAT)
     assert find_containerd(daemon().engine) is None
 
 
