@@ -396,8 +396,11 @@ def _packed_python(donor: Box, folder: Path) -> str:
         " && tar -C /tmp -czf /tmp/python.tar.gz python"
     )
     packed, _ = donor.container.get_archive("/tmp/python.tar.gz")
+    (folder / "mirror/1").mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(b"".join(packed))) as outer:
-        outer.extractall(folder / "mirror/1", filter="data")
+        archive = outer.extractfile("python.tar.gz")
+        assert archive is not None
+        (folder / "mirror/1/python.tar.gz").write_bytes(archive.read())
     digest = hashlib.sha256((folder / "mirror/1/python.tar.gz").read_bytes()).hexdigest()
     patch = donor.inside("python3 -c 'import sys; print(sys.version_info.micro)'").strip()
     about = {

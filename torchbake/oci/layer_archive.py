@@ -1,10 +1,11 @@
 """A layer's archive, compressed and hashed in one stream as it is written."""
 
 import contextlib
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 import zstandard
@@ -13,7 +14,7 @@ from torchbake.core.digest import Digested
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
-from torchbake.oci.layer_tree import LayerTree, Member
+from torchbake.oci.layer_tree import LayerTree, Member, finish
 from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
 
@@ -90,7 +91,10 @@ def _write_archive(archive: Digested, members: Iterable[Member]) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack what this toolkit wrote, and nobody else, into a folder. Raises BuildError where it is damaged."""
+    """Unpack an archive of files and folders below ``folder``.
+
+    Raises BuildError if the archive is damaged, or has a link, a device or a name that is not below ``folder``.
+    """
     unpacker = zstandard.ZstdDecompressor(max_window_size=2**_WINDOW)
     try:
         with (
@@ -98,9 +102,32 @@ def unpack(archive: Path, folder: Path) -> None:
             unpacker.stream_reader(file, read_across_frames=True) as stream,
             tarfile.open(fileobj=stream, mode="r|") as tar,
         ):
-            tar.extractall(folder, filter="fully_trusted")
+            _extract(tar, folder)
     except UNREADABLE as error:
         raise BuildError(f"{archive} is damaged: {error}.", hint="Make it again: nox -s clean, then build.") from None
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Write every entry of an archive. Raises ExtractError unless each is a file or a folder below ``folder``.
+
+    Debian 12's Python 3.11.2 has no `filter=` in `extractall` (added in 3.11.4), and without it nothing is checked.
+    """
+    folders = []
+    for info in tar:
+        name = PurePosixPath(info.name)
+        if name.is_absolute() or ".." in name.parts or not (info.isreg() or info.isdir()):
+            raise tarfile.ExtractError(f"{info.name} is not a file or a folder below its root")
+        path = folder / name
+        if info.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            folders.append((path, info))
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with cast(IO[bytes], tar.extractfile(info)) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        finish(path, info)
+    for path, info in folders:  # last, since every new file changes the time of its folder
+        finish(path, info)
 
 
 def tree_members(tree: Path, root: str) -> Iterator[Member]:

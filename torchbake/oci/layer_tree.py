@@ -49,7 +49,7 @@ class LayerTree:
             if self._tree is None:
                 return
             for info in self._folders:  # now, as each file changes the time of its folder
-                _finish(self._tree / info.name, info)
+                finish(self._tree / info.name, info)
             self._tree.rename(tree_of(self._folder, diff_id))  # fails where another has it already
 
     def _add(self, info: tarfile.TarInfo) -> None:
@@ -69,7 +69,7 @@ class LayerTree:
         with self._or_none():
             if self._tree is not None:
                 path = self._tree / info.name
-                copy = _Copying(source, path.open("xb"), self._or_none, lambda: _finish(path, info))
+                copy = _Copying(source, path.open("xb"), self._or_none, lambda: finish(path, info))
                 return cast(IO[bytes], copy)
         return source
 
@@ -112,7 +112,8 @@ class _Copying(io.RawIOBase):
             self._finish()
 
 
-def _finish(path: Path, info: tarfile.TarInfo) -> None:
+def finish(path: Path, info: tarfile.TarInfo) -> None:
+    """Give a written file or folder the mode and the time of its entry."""
     path.chmod(info.mode)
     _set_time(path, info)
 

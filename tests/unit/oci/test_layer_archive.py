@@ -118,3 +118,44 @@ def test_damage_is_told_by_the_name_of_the_file(tmp_path: Path, at: int) -> None
     (tmp_path / "layer").write_bytes(data)
     with pytest.raises(BuildError, match=r"layer is damaged"):
         unpack(tmp_path / "layer", tmp_path / "files")
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, *, data: bytes = b"", mode: int = 0o644, link: str = "") -> Member:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.size, info.mtime, info.linkname = kind, mode, len(data), 315532800, link
+    return info, (lambda: io.BytesIO(data)) if kind == tarfile.REGTYPE else None
+
+
+def test_files_and_folders_get_their_modes_and_times(tmp_path: Path) -> None:
+    entries = [entry("d", tarfile.DIRTYPE, mode=0o555), entry("d/program", data=b"#!", mode=0o755), entry("e/file")]
+    write_layer(tmp_path / "layer", entries, threads=1)
+    unpack(tmp_path / "layer", tmp_path / "files")
+    found = {path.relative_to(tmp_path / "files").as_posix(): path for path in (tmp_path / "files").rglob("*")}
+    status = {name: (path.stat().st_mode & 0o7777, path.stat().st_mtime) for name, path in found.items() if name != "e"}
+    assert status == {"d": (0o555, 315532800), "d/program": (0o755, 315532800), "e/file": (0o644, 315532800)}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [entry("../outside/file", data=b"no")],
+        [entry("d/../../outside/file", data=b"no")],
+        [entry("/{outside}/file", data=b"no")],
+        [entry("../outside", tarfile.DIRTYPE, mode=0o777)],
+        [entry("link", tarfile.SYMTYPE, link="../outside"), entry("link/file", data=b"no")],
+        [entry("link", tarfile.LNKTYPE, link="../outside/there"), entry("link", data=b"no")],
+        [entry("pipe", tarfile.FIFOTYPE)],
+    ],
+    ids=["parent", "parent within", "absolute", "folder", "symlink", "hard link", "pipe"],
+)
+def test_nothing_is_written_outside_the_folder(tmp_path: Path, entries: list[Member]) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(0o700)
+    (outside / "there").write_bytes(b"before")
+    for info, _ in entries:
+        info.name = info.name.replace("{outside}", str(outside).removeprefix("/"))
+    write_layer(tmp_path / "layer", entries, threads=1)
+    with pytest.raises(BuildError, match="layer is damaged"):
+        unpack(tmp_path / "layer", tmp_path / "files")
+    assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("there", b"before")]
+    assert outside.stat().st_mode & 0o7777 == 0o700
