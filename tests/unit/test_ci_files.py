@@ -27,7 +27,7 @@ from tests.pipelines import (
     read,
     tasks_of,
 )
-from tests.unit.test_house import NOXFILE
+from tests.unit.test_house import NOXFILE, PYPROJECT
 from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
@@ -115,9 +115,23 @@ def _filled(raw: str, variables: Mapping[str, str]) -> str:
     return re.sub(r"\$(\w+)", lambda found: variables[found[1]], raw.replace('"', ""))
 
 
+def ci_matrix() -> dict[str, Any]:
+    found: dict[str, Any] = github_jobs(TOOLKIT / ".github/workflows/ci.yml")["check"].raw["strategy"]["matrix"]
+    return found
+
+
 def sessions_of_ci() -> list[str]:
-    names: list[str] = github_jobs(TOOLKIT / ".github/workflows/ci.yml")["check"].raw["strategy"]["matrix"]["session"]
+    names: list[str] = ci_matrix()["session"]
     return names
+
+
+def test_ci_runs_the_unit_tests_on_every_python_that_the_package_names() -> None:
+    matrix, project = ci_matrix(), PYPROJECT["project"]
+    rows = [{"session": "unit", "python": python} for python in matrix["python"]] + matrix["include"]
+    found = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert rows == [{"session": "unit", "python": python} for python in found]
+    assert len(found) >= 4
+    assert project["requires-python"] == f">={found[0]}"
 
 
 def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
