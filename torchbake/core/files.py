@@ -77,7 +77,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def only_root_writes(path: Path) -> bool:
-    """Whether root owns a path and every folder above it, and no other user can write these folders.
+    """Check that root owns a path and every folder above it, and that no other user can write these folders.
 
     The check covers the path as it is named and as its links resolve. Raises OSError.
     """
