@@ -207,6 +207,29 @@ def test_a_script_is_looked_for_here_then_in_the_mounted_folder(
     assert refused.value.code == Code.NO_JOB
 
 
+def test_each_searched_folder_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for same in (str(tmp_path), ".", str(tmp_path / "link"), f"{tmp_path}/"):
+        for words in (["none.py"], ["-m", "none_of_these"]):
+            with pytest.raises(LaunchError) as refused:
+                find_job(words, {"JOB_DIR": same}, tmp_path)
+            assert refused.value.sentence.count(str(tmp_path)) == 1, refused.value.sentence
+            assert "neither" not in refused.value.sentence
+
+
+def test_an_absolute_path_is_looked_for_in_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor in a repository, whose fetch would take minutes."""
+    monkeypatch.chdir(tmp_path)
+    cases = ((tmp_path / "job/none.py", "there is no file"), (tmp_path, "is a folder"))
+    for script, reason in cases:
+        for env in ({}, {"GIT_REPOSITORY": "/not/there"}):
+            with pytest.raises(LaunchError, match=reason) as refused:
+                find_job([str(script)], env, tmp_path)
+            assert refused.value.code == Code.NO_JOB
+            assert "GIT_REPOSITORY" not in refused.value.sentence
+
+
 def test_a_program_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "train"

@@ -38,10 +38,12 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
         ) from None
     if here:
         return here
+    if Path(_name(words)).is_absolute():
+        raise LaunchError(Code.NO_JOB, _not_at(Path(words[0])))
     if not env.get("GIT_REPOSITORY", "").strip():
         raise LaunchError(
             Code.NO_JOB,
-            f"{_name(words)} is neither in {Path.cwd()} nor in {folder}: "
+            f"{_name(words)} is {_not_in(Path.cwd(), folder)}: "
             "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
         )
     from .repository import fetch, source_of  # noqa: PLC0415 - most jobs are mounted, and need not wait for it
@@ -56,6 +58,19 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
 
 def _name(words: list[str]) -> str:
     return f"module {words[1]}" if words[0] == "-m" else words[0]
+
+
+def _not_at(script: Path) -> str:
+    """Why the script of an absolute path cannot be started. It is in one place only: no folder and no repository."""
+    if script.is_dir():
+        return f"{script} is a folder: name the script in it."
+    return f"there is no file {script}: mount its folder at {script.parent}, or correct the path."
+
+
+def _not_in(here: Path, folder: Path) -> str:
+    """The folders that were searched, each once: JOB_DIR often is the working folder."""
+    same = here.resolve() == (here / folder).resolve()
+    return f"not in {here}" if same else f"neither in {here} nor in {folder}"
 
 
 def _in(folder: Path, words: list[str]) -> Job | None:
