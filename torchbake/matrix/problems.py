@@ -1,5 +1,6 @@
 """What is wrong with a matrix file: every problem at once, each with file, line and key, in the file's words."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -37,7 +38,10 @@ def explain(
     if kind == "value_error":
         return location, str(problem["ctx"]["error"])
     if kind == "string_pattern_mismatch":
-        return location, f"{value!r} does not fit the form {problem['ctx']['pattern']}" + _example(location, model)
+        pattern: str = problem["ctx"]["pattern"]
+        if re.search(pattern, value.lower()):
+            return location, f"{value!r} has upper case letters: write {value.lower()}"
+        return location, f"{value!r} does not fit the form {pattern}" + _example(location, model)
     shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
     said = _PLAIN.get(kind, "").format(**problem.get("ctx", {})) or problem["msg"][0].lower() + problem["msg"][1:]
     return location, said + shown

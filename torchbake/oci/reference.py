@@ -53,6 +53,8 @@ def parse_reference(text: str) -> Reference:
     if not colon or "/" in tag:
         name, colon, tag = rest, "", ""
     host, path = _split_host(name)
+    if _is_path(path.lower()) and not _is_path(path):
+        raise _upper_case(f"{text!r} is not an image reference", name.lower() + text.removeprefix(name))
     if not _is_path(path) or (colon and not _TAG.fullmatch(tag)) or (at and not _DIGEST.fullmatch(digest)):
         raise UsageError(
             f"{text!r} is not an image reference.", hint="Write it as registry.example.com:5000/team/pytorch:cpu"
@@ -71,11 +73,17 @@ def names_host(text: str) -> bool:
 def parse_registry(text: str) -> Repository:
     """``HOST[:PORT][/NAMESPACE]``: where repositories are released to. Raises UsageError."""
     host, slash, path = text.partition("/")
+    if _HOST.fullmatch(host) and _is_path(path.lower()) and not _is_path(path):
+        raise _upper_case(f"{text!r} is not a registry", text.lower())
     if not _HOST.fullmatch(host) or (slash and not _is_path(path)):
         raise UsageError(
             f"{text!r} is not a registry.", hint="Write HOST[:PORT]/NAMESPACE, without https://: ghcr.io/acme"
         )
     return Repository(host=host, path=path)
+
+
+def _upper_case(problem: str, instead: str) -> UsageError:
+    return UsageError(f"{problem}: names of repositories are lower case.", hint=f"Write {instead}")
 
 
 def _split_host(name: str) -> tuple[str, str]:

@@ -131,6 +131,7 @@ VERSIONS = [
 ]
 
 NAMES = [
+    broken("upper case", REPOSITORY, f"repository: Acme/PyTorch {HERE}\n", "repository", "upper case", "acme/pytorch"),
     broken("base", BASES, f"    base: debain13 {HERE}\n", "rows.1.base", "unknown base 'debain13'", "'debian13'?"),
     broken("nothing near", BASES, f"    base: zz {HERE}\n", "rows.1.base", "there are: debian12, debian13"),
     broken("flavor", FLAVORS, f"    flavor: runtme {HERE}\nexclude:\n", "rows.1.flavor", "'runtme'", "'runtime'?"),
@@ -220,7 +221,7 @@ OWN = [
         "secret of an init image", INIT, INIT.replace("}", f", labels: {{a: {LEAK}}}}} {HERE}"),
         "init.volume-permissions.labels.a", "what a holds looks like a secret",
     ),
-    own("labels: {Team: x}", "rows.0.labels.Team", "form"),
+    own("labels: {Team: x}", "rows.0.labels.Team", "upper case"),
     own("labels: {a..b: x}", "rows.0.labels.a..b", "form"),
     own("labels: {org.torchbake.id: x}", "rows.0.labels.org.torchbake.id", "the toolkit's own"),
     own("labels: {com.docker.x: x}", "rows.0.labels.com.docker.x", "Docker's own"),
