@@ -148,6 +148,19 @@ def test_what_a_users_file_lacks_is_told_with_the_line(tmp_path: Path, text: str
     assert str(tmp_path / "mine.py") in said
 
 
+def test_all_problems_of_a_users_class_are_reported_at_once(tmp_path: Path) -> None:
+    """Also a key with another name than the one that it should have, which is as good as missing."""
+    for text, expected in (
+        ("class Net:\n    pass", ("Net.input", "Net.classes")),
+        ("class Net:\n    imput, clases = (3,), 0", ("Net.input", "imput", "Net.classes", "clases")),
+        ("class Net:\n    input, classes, vocabulary = 3, '9', -1", ("Net.input", "Net.classes", "Net.vocabulary")),
+        ("class Net:\n    inputs, classes, vocabulry = (3,), 9, 5", ("Net.input", "inputs", "vocabulry")),
+    ):
+        sentence = refusal_of(own(tmp_path, text))
+        assert [name for name in expected if name not in sentence] == []
+    assert load(own(tmp_path, OWN + "    def vocab(self): ...\n    inputs = 1")).vocabulary is None
+
+
 def test_a_sample_of_another_shape_is_refused() -> None:
     (hook,) = entry_of().make().hooks
     hook(None, (SimpleNamespace(shape=(16, 3, 8, 8)),))

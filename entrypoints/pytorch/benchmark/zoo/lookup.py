@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,28 +54,43 @@ def _own(name: str) -> Entry:
 
 
 def _check(path: Path, wanted: str, found: Any) -> None:
-    """Raise ModelError unless the class says what an entry needs."""
-    shape = getattr(found, "input", None)
-    if not isinstance(shape, tuple | list) or not shape or not all(_is_size(size) for size in shape):
-        raise ModelError(
-            f"{path}: {wanted}.input is {shape!r}. Let it be the shape of one sample without the batch, "
-            "such as `input = (3, 224, 224)` in the class."
-        )
-    if not _is_size(getattr(found, "classes", None)):
-        raise ModelError(
-            f"{path}: {wanted}.classes is {getattr(found, 'classes', None)!r}. Let it be the size of the output, "
-            "such as `classes = 1000` in the class."
-        )
+    """Raise ModelError unless the class says what an entry needs; it has all problems of the class."""
+    wrong = [
+        f"{wanted}.{key} is {getattr(found, key, None)!r}{_misspelled(found, key)}. Let it be {expected} in the class."
+        for key, is_right, expected in _KEYS
+        if not is_right(getattr(found, key, None))
+    ]
     vocabulary = getattr(found, "vocabulary", None)
-    if vocabulary is not None and not _is_size(vocabulary):
-        raise ModelError(
-            f"{path}: {wanted}.vocabulary is {vocabulary!r}. Let it be the number of tokens that there are, "
+    if vocabulary is None and (misspelled := _misspelled(found, "vocabulary")):
+        wrong.append(f"{wanted}.vocabulary is not set{misspelled}. Correct the name.")
+    elif vocabulary is not None and not _is_size(vocabulary):
+        wrong.append(
+            f"{wanted}.vocabulary is {vocabulary!r}. Let it be the number of tokens that there are, "
             "such as `vocabulary = 30522`, or leave it out where samples are not tokens."
         )
+    if wrong:
+        raise ModelError(f"{path}: {' '.join(wrong)}")
+
+
+def _misspelled(found: Any, key: str) -> str:
+    """The attribute of the class that most likely was to be ``key``, as a part of a sentence; empty if none is."""
+    set_here = [name for name, value in vars(found).items() if not name.startswith("_") and not callable(value)]
+    near = difflib.get_close_matches(key, set_here, 1, cutoff=0.75)
+    return f" (the class has {near[0]})" if near and not hasattr(found, key) else ""
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and all(_is_size(size) for size in value)
 
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+_KEYS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    ("input", _is_shape, "the shape of one sample without the batch, such as `input = (3, 224, 224)`"),
+    ("classes", _is_size, "the size of the output, such as `classes = 1000`"),
+)
 
 
 def _read(path: Path) -> ModuleType:
