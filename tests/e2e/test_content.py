@@ -153,15 +153,27 @@ def test_orphans_are_reaped(built: Built, run: Run) -> None:
     assert run(built[CPU]["ref"], "sh", "-c", script) == "0"
 
 
-def test_banner_is_one_line_on_stderr_and_can_be_silenced(engine: docker.DockerClient, built: Built) -> None:
-    ref = built[CPU]["ref"]
-    shown = engine.containers.run(ref, ["true"], remove=True, stdout=False, stderr=True).decode()
-    assert shown.count("\n") == 1
-    assert CPU in shown
-    silent = engine.containers.run(
-        ref, ["true"], remove=True, stdout=True, stderr=True, environment={"TORCHBAKE_BANNER": "0"}
-    )
-    assert silent == b""
+def test_banner_is_one_line_on_a_terminal_and_can_be_silenced(engine: docker.DockerClient, built: Built) -> None:
+    def said(**options: Any) -> str:
+        output: bytes = engine.containers.run(
+            built[CPU]["ref"], ["true"], remove=True, stdout=True, stderr=True, **options
+        )
+        return output.decode()
+
+    shown = said(tty=True)
+    assert (shown.count("\n"), CPU in shown) == (1, True)
+    assert said(tty=True, environment={"TORCHBAKE_BANNER": "0"}) == said() == ""
+
+
+def test_tini_adopts_orphans_also_where_it_is_not_pid_1(engine: docker.DockerClient, built: Built) -> None:
+    """The engine's own init is PID 1. tini prints no warning, which would be a line more."""
+    script = "orphan=$(sh -c 'sleep 60 > /dev/null & echo $!'); cut -d' ' -f4 /proc/$orphan/stat; echo $PPID"
+    for init in (True, False):
+        output = engine.containers.run(
+            built[CPU]["ref"], ["sh", "-c", script], remove=True, stdout=True, stderr=True, init=init
+        )
+        parent, tini = output.decode().splitlines()
+        assert (parent, tini == "1") == (tini, not init)
 
 
 @pytest.mark.parametrize(("environment", "permanent"), [({}, True), ({"TORCHBAKE_FREEZE": "0"}, False)])

@@ -156,5 +156,5 @@ WORKDIR /app
 COPY src/acme /opt/acme
 ENV PATH=/opt/acme:$PATH
 USER 2000
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

@@ -154,5 +154,5 @@ LABEL com.acme.team="vision & 'sound'" \
       org.torchbake.torch="2.13.0+cpu"
 WORKDIR /app
 USER 2000
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

@@ -134,5 +134,5 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.torchbake.torch="2.13.0+cpu"
 WORKDIR /app
 USER 1001
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/torchbake/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]
