@@ -33,7 +33,8 @@ class Job:
     def start(
         self, node: int, *command: str, program: str = "run", names: tuple[str, ...] = (), ip: str | None = None,
         shm: str = "256m", devices: tuple[str, ...] = (), tmpfs: Mapping[str, str] | None = None,
-        hosts: Mapping[str, str] | None = None, shared: Path | None = None, **variables: object,
+        hosts: Mapping[str, str] | None = None, shared: Path | None = None, security: tuple[str, ...] = (),
+        **variables: object,
     ) -> Container:  # fmt: skip
         """Start ``PROGRAM COMMAND`` as a node; a variable whose value is None is left out.
 
@@ -46,6 +47,7 @@ class Job:
             self.image, [program, *command], hostname=f"node{node}", shm_size=shm, devices=list(devices),
             environment={name: str(value) for name, value in values.items() if value is not None},
             tmpfs=dict(tmpfs or {}), extra_hosts=dict(hosts or {}), labels=OURS,
+            security_opt=list(security),
             volumes={str(path): {"bind": at, "mode": "ro"} for path, at in mounts.items()},
             network=self.network.name, networking_config={self.network.name: endpoint},
         )  # fmt: skip

@@ -114,6 +114,13 @@ def test_a_script_that_a_signal_ends_is_told_as_a_shell_tells_it(start: Start, s
     assert "SIGSEGV" in err.splitlines()[-1]
 
 
+def test_a_crash_beside_the_script_is_not_called_a_kill(start: Start, script: Callable[[str], str]) -> None:
+    """A kill reads as a lack of memory."""
+    code, _, err = start(script("os.kill(os.getppid(), signal.SIGSEGV); time.sleep(60)")).end()
+    assert code == 128 + signal.SIGSEGV
+    assert "SIGSEGV" in err.splitlines()[-1]
+
+
 def test_a_name_that_nothing_can_be_looked_for_by_is_refused_on_all_nodes(
     start: Start, script: Callable[[str], str], address: str, port: int
 ) -> None:

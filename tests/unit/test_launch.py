@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.launch import driver, space
+from entrypoints.pytorch.launch import cpus, driver, rank, space
 from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver
 from entrypoints.pytorch.launch.alarm import Alarm
 from entrypoints.pytorch.launch.contract import Contract
@@ -22,7 +22,7 @@ from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
-from entrypoints.pytorch.launch.main import count_gpus, environment
+from entrypoints.pytorch.launch.main import count_gpus, environment, main
 from entrypoints.pytorch.launch.nodes import Nodes
 from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
 from entrypoints.pytorch.launch.state import new_state
@@ -211,11 +211,10 @@ def test_each_searched_folder_is_named_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     for same in (str(tmp_path), ".", str(tmp_path / "link"), f"{tmp_path}/"):
-        for words in (["none.py"], ["-m", "none_of_these"]):
-            with pytest.raises(LaunchError) as refused:
-                find_job(words, {"JOB_DIR": same}, tmp_path)
-            assert refused.value.sentence.count(str(tmp_path)) == 1, refused.value.sentence
-            assert "neither" not in refused.value.sentence
+        with pytest.raises(LaunchError) as refused:
+            find_job(["none.py"], {"JOB_DIR": same}, tmp_path)
+        assert refused.value.sentence.count(str(tmp_path)) == 1, refused.value.sentence
+        assert "neither" not in refused.value.sentence
 
 
 def test_an_absolute_path_is_looked_for_in_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +290,11 @@ def test_a_rank_that_aborts_as_python_ends_is_told_the_way_out() -> None:
     assert advice_at_exit(134, []) == ""
 
 
+def test_a_thread_that_cannot_be_started_is_a_limit() -> None:
+    for words in ("RuntimeError: can't start new thread", "libgomp: Thread creation failed: Resource temporarily …"):
+        assert "--pids-limit" in advice_at_exit(1, ["Traceback (most recent call last):", words])
+
+
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -345,6 +349,19 @@ def test_every_exit_code_is_in_the_documentation() -> None:
     text = (TOOLKIT / "docs/env-contract.md").read_text()
     for code in Code:
         assert f"| {code.value} | {code.name} | {code.meaning} |" in text
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_a_code(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr(cpus, "look", fail)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["train.py"]) == Code.INTERNAL == rank._INTERNAL
+    (line,) = capfd.readouterr().err.splitlines()
+    assert all(word in line for word in ("ZeroDivisionError: two lines", "test_launch.py:", "/issues"))
 
 
 # --- what is waited for

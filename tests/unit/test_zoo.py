@@ -149,7 +149,7 @@ def test_what_a_users_file_lacks_is_told_with_the_line(tmp_path: Path, text: str
 
 
 def test_all_problems_of_a_users_class_are_reported_at_once(tmp_path: Path) -> None:
-    """Also a key with another name than the one that it should have, which is as good as missing."""
+    """A misspelled key is as good as missing, and the error has both names."""
     for text, expected in (
         ("class Net:\n    pass", ("Net.input", "Net.classes")),
         ("class Net:\n    imput, clases = (3,), 0", ("Net.input", "imput", "Net.classes", "clases")),

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..launch.limits import why_no_thread
 from ..launch.processes import out_of_memory
 from ..payloads.apart import Told, run_apart
 from ..payloads.verdict import Outcome, Tell, Verdict, said
@@ -74,6 +75,8 @@ def _become_ranks(settings: Settings, words: Sequence[str], script: Path) -> NoR
 def _measured(settings: Settings) -> dict[str, Any]:
     """The result; of a failure with its reason."""
     start = report.blank(settings)
+    if why := why_no_thread():
+        return start | {"reason": why[:1].upper() + why[1:]}
     try:
         ended = run_apart(lambda tell: _work(settings, start, tell), math.inf, "bench")
     except Told as told:

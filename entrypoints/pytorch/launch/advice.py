@@ -5,6 +5,8 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
+from .limits import THREAD_LIMIT
+
 # torch's own words, and those of scripts that read the variables themselves.
 _NEEDS_A_GROUP = re.compile(
     r"environment variable \w+ expected, but not set"
@@ -15,6 +17,9 @@ _NEEDS_A_GROUP = re.compile(
 # libstdc++'s words when a thread is ended by force. gloo's threads meet that when they ask for Python's lock while
 # Python ends: a DistributedDataParallel keeps them beyond destroy_process_group (pytorch/pytorch, pull request 179291).
 _ENDED_BY_FORCE = "terminate called without an active exception"
+
+# Python's words, OpenBLAS's, and libgomp's.
+_NO_THREAD = re.compile(r"can't start new thread|pthread_create failed|Thread creation failed")
 
 # Of what is compiled while a script runs: the loader's words for a library on such a mount; Inductor's and Triton's.
 _NOEXEC = "failed to map segment from shared object"
@@ -28,6 +33,8 @@ def advice_at_exit(code: int, words: Sequence[str]) -> str:
             "what was compiled lies on a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs "
             "/tmp:exec), or set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to folders on another."
         )
+    if any(_NO_THREAD.search(line) for line in words):
+        return f"a thread could not be started: {THREAD_LIMIT}."
     if any(_NO_COMPILER.search(line) for line in words):
         return "torch.compile and Triton need a compiler, which this image lacks: use its devel flavor."
     if code != 128 + signal.SIGABRT or not words or _ENDED_BY_FORCE not in words[-1]:

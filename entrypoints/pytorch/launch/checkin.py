@@ -241,7 +241,8 @@ def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[
             except (OSError, UnicodeError, NotNodeZeroError):
                 enough.wait(BEAT_SECONDS)
 
-    threading.Thread(target=look, daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread can be started, which the other nodes are to hear
+        threading.Thread(target=look, daemon=True).start()
     try:
         yield found
     finally:

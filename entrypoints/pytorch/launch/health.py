@@ -28,9 +28,13 @@ examples (Kubernetes):
 """
 
 _DEEP = """
-import torch
-device = "cuda" if torch.version.cuda and torch.cuda.is_available() else "cpu"
-assert int((torch.ones(2, device=device) + 1).sum()) == 4, f"wrong sum on {device}"
+import sys
+try:
+    import torch
+    device = "cuda" if torch.version.cuda and torch.cuda.is_available() else "cpu"
+    assert int((torch.ones(2, device=device) + 1).sum()) == 4, f"wrong sum on {device}"
+except Exception as error:
+    sys.exit(f"not healthy: {type(error).__name__}: {error}")
 print(f"healthy: torch {torch.__version__} computes on {device}")
 """
 
@@ -41,6 +45,11 @@ def main(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if arguments == ["--deep"]:
+        from .limits import why_no_thread  # noqa: PLC0415 - the other probes do without
+
+        if why := why_no_thread():
+            print(f"not healthy: {why}")
+            return 1
         os.dup2(1, 2)
         os.execv(sys.executable, [sys.executable, "-c", _DEEP])
     if arguments not in ([], ["--live"]):

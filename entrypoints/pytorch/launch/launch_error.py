@@ -1,12 +1,14 @@
 """Why `run` ends a job itself: one exit code and one sentence for each reason."""
 
 from enum import IntEnum
+from pathlib import Path
 
 
 class Code(IntEnum):
     """The exit codes that are `run`'s own; any other code is the script's."""
 
     USAGE = 64
+    INTERNAL = 70
     BAD_VALUE = 80
     CONFLICT = 81
     LOOPBACK_MASTER = 82
@@ -20,6 +22,7 @@ class Code(IntEnum):
     NO_SPACE = 90
     OPEN_FILES = 91
     NO_PROCESS = 92
+    NO_THREAD = 93
 
     @property
     def meaning(self) -> str:
@@ -29,6 +32,7 @@ class Code(IntEnum):
 
 _MEANINGS = {
     Code.USAGE: "The command line is wrong.",
+    Code.INTERNAL: "`run` itself failed: its last line says where.",
     Code.BAD_VALUE: "A variable has an impossible value: not a number, out of range, unknown, or missing.",
     Code.CONFLICT: "Two variables say different things about the job.",
     Code.LOOPBACK_MASTER: "A node other than node 0 was told that the master is itself.",
@@ -41,8 +45,19 @@ _MEANINGS = {
     Code.NODE_LOST: "A node vanished while the job ran.",
     Code.NO_SPACE: "There is no writable temporary folder.",
     Code.NO_PROCESS: "A rank's process cannot be started.",
+    Code.NO_THREAD: "No thread can be started: the engine's seccomp profile or a limit refuses it.",
     Code.OPEN_FILES: "Node 0's limit of open files is too low for the number of nodes.",
 }
+
+
+def internal(error: BaseException) -> str:
+    """One sentence about an error that nobody foresaw: what, and the innermost line that it came from."""
+    trace, place = error.__traceback__, ""
+    while trace:
+        place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"an error of its own: {words}{place}. Report this line: https://github.com/torchbake/torchbake/issues"
 
 
 class LaunchError(Exception):

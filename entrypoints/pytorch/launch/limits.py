@@ -1,11 +1,15 @@
-"""How many files this process may have open: node 0 of a large job needs more than what a shell gives by default."""
+"""Limits of this container: open files, of which node 0 of a large job needs many, and threads."""
 
 import contextlib
+import ctypes
+import errno
 import resource
+import threading
 
 from .launch_error import Code, LaunchError
 
 _BEFORE = resource.getrlimit(resource.RLIMIT_NOFILE)
+_CLONE3 = 435  # of every architecture that glibc starts threads by it on
 _OWN = 64  # what `run` itself, and the start of the ranks, need at most
 
 
@@ -24,6 +28,39 @@ def allow_connections(nodes: int, strangers: int) -> None:
     if soft != unlimited and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+THREAD_LIMIT = "raise the container's limit of processes (docker run --pids-limit) or of memory"
+
+
+def check_threads() -> None:
+    """Raise LaunchError if no thread can be started: neither `rank.py` nor torch works without one."""
+    if why := why_no_thread():
+        raise LaunchError(Code.NO_THREAD, why)
+
+
+def why_no_thread() -> str:
+    """Start one thread, and return why that failed and what to do; empty if it has not failed."""
+    try:
+        thread = threading.Thread(target=int)
+        thread.start()
+    except RuntimeError:
+        if _is_clone3_refused():
+            return (
+                "no thread can be started, since the seccomp profile of the container engine refuses clone3 (Docker "
+                "before 20.10.10): update the engine, or start the container with --security-opt seccomp=unconfined."
+            )
+        return f"no thread can be started: {THREAD_LIMIT}."
+    thread.join()
+    return ""
+
+
+def _is_clone3_refused() -> bool:
+    """Call clone3 without arguments. A kernel answers EINVAL, and one without the call ENOSYS, for which glibc takes
+    clone; an old seccomp profile answers EPERM, for which glibc (2.34 and newer) gives up.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(_CLONE3, None, ctypes.c_size_t(0)) == -1 and ctypes.get_errno() == errno.EPERM
 
 
 def give_back(pid: int) -> None:

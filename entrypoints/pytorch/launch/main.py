@@ -16,7 +16,8 @@ from .advice import advice_of, advice_on_driver
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
-from .launch_error import Code, LaunchError
+from .launch_error import Code, LaunchError, internal
+from .limits import check_threads
 from .log import say as log
 from .nodes import Nodes
 from .ranks import Ranks, command_of
@@ -59,6 +60,9 @@ def main(arguments: list[str]) -> int:
     except LaunchError as error:
         log(f"run: {error.sentence}")
         return int(error.code)
+    except Exception as error:  # the ranks end with this process, and the other nodes see its connection close
+        log(f"run: {internal(error)}")
+        return int(Code.INTERNAL)
 
 
 def _main(arguments: list[str]) -> int:
@@ -72,6 +76,7 @@ def _main(arguments: list[str]) -> int:
     contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=cores.usable, free_port=_free_port())
     with _others_told(contract, dry_run):
         found = space.look(temporary_folder(os.environ))
+        check_threads()
         state = new_state(temporary_folder(os.environ))
         state.say(WAITING, "looking for the script")  # a fetch may take minutes, in which nothing is ready
     try:

@@ -28,6 +28,8 @@ _HOLD_SECONDS = 1.5
 _LOG_SECONDS = 30.0  # for a log that takes the last lines slowly
 _LAST_LINES = 40  # as messages.py allows
 _LONGEST_LINE = 2000
+_INTERNAL = 70  # Code.INTERNAL, which cannot be imported from here
+_OWN_NAME = "run's process beside the script"
 
 
 class Reporter:
@@ -52,6 +54,15 @@ def main(reports: str, command: list[str], *, under_torchrun: bool) -> int:
     # Where `run` is not all that keeps its container alive, nothing else would end the script when `run` is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     reporter = Reporter(reports)
+    try:
+        return _run(reporter, command, under_torchrun=under_torchrun)
+    except Exception as error:  # such as no more threads; the kernel ends the script with this process
+        words = [f"{_OWN_NAME} failed: {type(error).__name__}: {error}"[:_LONGEST_LINE]]
+        reporter.say("rank-ended", code=_INTERNAL, words=words, told=False)
+        return _INTERNAL
+
+
+def _run(reporter: Reporter, command: list[str], *, under_torchrun: bool) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     numbers = {"rank": "RANK", "local_rank": "LOCAL_RANK", "attempt": "TORCHELASTIC_RESTART_COUNT"}
     reporter.say("rank", **{name: int(os.environ.get(variable, "0")) for name, variable in numbers.items()})

@@ -20,6 +20,7 @@ from .reports import Rank, Reports
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_ROUNDS = 50
 _LOOK_SECONDS = 0.5  # between two looks for stopped processes
+_END_SECONDS = 5.0  # between the end of a process's connection and its own
 _FROZEN_SECONDS = 5.0  # when we did not look for so long, we were frozen with them
 
 
@@ -85,7 +86,18 @@ class Ranks:
     def _new_ends(self) -> list[Rank]:
         ends = [rank for rank in self._reports.ranks if rank.code is not None and rank not in self._seen]
         self._seen.update(ends)
+        for rank in ends:
+            if rank.silent:
+                rank.code = self._code_of(rank)
         return ends
+
+    def _code_of(self, rank: Rank) -> int:
+        """How the process of a static job's rank ended, which is not said by the end of its connection."""
+        for each in self._started:
+            if each.pid == rank.pid:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return shell_code(each.wait(_END_SECONDS))
+        return 128 + signal.SIGKILL
 
     @property
     def done(self) -> list[int]:

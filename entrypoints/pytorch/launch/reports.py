@@ -24,9 +24,10 @@ class Rank:
     code: int | None = None
     words: tuple[str, ...] = ()
     told: bool = False
+    silent: bool = False  # it hung up without a last word
 
     def hear(self) -> None:
-        """Take in what it says; one that hangs up without a last word was killed."""
+        """Take in what it says; one that hangs up without a last word counts as killed."""
         for message in self.wire.receive():
             if message["kind"] == "rank":
                 self.number, self.local, self.attempt = message["rank"], message["local_rank"], message["attempt"]
@@ -35,7 +36,7 @@ class Rank:
             elif message["kind"] == "rank-ended":
                 self.code, self.words, self.told = message["code"], tuple(message["words"]), message["told"]
         if self.wire.gone and self.code is None:
-            self.code = 137
+            self.code, self.silent = 137, True
 
 
 class Reports:

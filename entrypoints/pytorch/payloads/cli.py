@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import NoReturn
 
+from ..launch.limits import why_no_thread
 from .apart import Told, run_apart
 from .expected import parse_expected
 from .verdict import Checks, NotRun, Outcome, Tell, Verdict, outcome_of_all, said
@@ -123,7 +124,7 @@ def main(words: list[str]) -> int:
     if arguments.list:
         print("\n".join(f"{name}\t{payload.what}" for name, payload in PAYLOADS.items()))
         return 0
-    missing = _import_torch(trains=any(PAYLOADS[name].trains for name in arguments.names))
+    missing = why_no_thread() or _import_torch(trains=any(PAYLOADS[name].trains for name in arguments.names))
     outcomes = []
     for turn, name in enumerate(arguments.names):
         verdict = _fail(name, arguments, missing) if missing else _judge(name, arguments, turn)

@@ -73,7 +73,7 @@ def test_an_image_is_a_tag_a_selector_or_a_reference(
         ("image: cuda", "job.yaml:3: image: 'cuda' means 6 images"),
         ("image: cppu", "job.yaml:3: image: 'cppu' selects nothing. Nearest: cpu"),
         ("image: 'a/b:c:d'", "job.yaml:3: image: 'a/b:c:d' is not an image reference."),
-        ("image: USER/pai.run.pytorch", "job.yaml:3: image: 'USER/pai.run.pytorch' is not an image reference: names of "),
+        ("image: USER/pai.run.pytorch", "job.yaml:3: image: 'USER/pai.run.pytorch' is not an image reference: names"),
         ("image: cpu runtime\nresources: {gpu: 1}", "4: resources.gpu: 1 for 2.13.0-cpu-runtime-debian12, a CPU image"),
         ("image: ghcr.io/x/pytorch:2.13.0-cpu-runtime-debian12-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
         ("image: a/b\nfiles: {folder: nowhere}", "job.yaml:4: files.folder: there is no folder "),
