@@ -65,11 +65,12 @@ def test_the_other_nodes_hear_of_a_node_without_threads(engine: docker.DockerCli
 
 
 def test_a_limit_of_processes_is_not_called_a_lack_of_memory(engine: docker.DockerClient, built: Built) -> None:
-    """tini, run, its process beside the script, the script, and a thread that reads what that says: the fifth."""
-    code, output = ran(engine, built[CPU]["ref"], "run", "/job/alone.py", pids_limit=4)
-    assert (code, "Traceback" in output) == (Code.INTERNAL, False), output
-    assert "docker run --pids-limit" in output
-    assert "SIGKILL" not in output
+    """A rank is a process of run's, the script's, and a thread that reads what the script says: after tini and run."""
+    for limit, expected in ((4, Code.INTERNAL), (3, Code.NO_PROCESS)):
+        code, output = ran(engine, built[CPU]["ref"], "run", "/job/alone.py", pids_limit=limit)
+        assert (code, "Traceback" in output) == (expected, False), output
+        assert "docker run --pids-limit" in output
+        assert "SIGKILL" not in output
 
 
 def test_a_writable_home_stays_where_faccessat2_is_refused(engine: docker.DockerClient, built: Built) -> None:

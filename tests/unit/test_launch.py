@@ -293,6 +293,7 @@ def test_a_rank_that_aborts_as_python_ends_is_told_the_way_out() -> None:
 def test_a_thread_that_cannot_be_started_is_a_limit() -> None:
     for words in ("RuntimeError: can't start new thread", "libgomp: Thread creation failed: Resource temporarily …"):
         assert "--pids-limit" in advice_at_exit(1, ["Traceback (most recent call last):", words])
+    assert "--pids-limit" in advice_at_exit(Code.NO_PROCESS, ["python: Resource temporarily unavailable"])
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,8 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_code(
 
     monkeypatch.setattr(cpus, "look", fail)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert main(["train.py"]) == Code.INTERNAL == rank._INTERNAL
+    assert main(["train.py"]) == Code.INTERNAL
+    assert (rank._INTERNAL, rank._NO_PROCESS) == (Code.INTERNAL, Code.NO_PROCESS)
     (line,) = capfd.readouterr().err.splitlines()
     assert all(word in line for word in ("ZeroDivisionError: two lines", "test_launch.py:", "/issues"))
 

@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
+from .launch_error import Code
 from .limits import THREAD_LIMIT
 
 # torch's own words, and those of scripts that read the variables themselves.
@@ -33,8 +34,8 @@ def advice_at_exit(code: int, words: Sequence[str]) -> str:
             "what was compiled lies on a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs "
             "/tmp:exec), or set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to folders on another."
         )
-    if any(_NO_THREAD.search(line) for line in words):
-        return f"a thread could not be started: {THREAD_LIMIT}."
+    if code == Code.NO_PROCESS or any(_NO_THREAD.search(line) for line in words):
+        return f"a thread or a process could not be started: {THREAD_LIMIT}."
     if any(_NO_COMPILER.search(line) for line in words):
         return "torch.compile and Triton need a compiler, which this image lacks: use its devel flavor."
     if code != 128 + signal.SIGABRT or not words or _ENDED_BY_FORCE not in words[-1]:

@@ -6,6 +6,7 @@ code 1 and keeps no words. Started as `python rank.py [--torchrun] SOCKET COMMAN
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import select
@@ -28,7 +29,8 @@ _HOLD_SECONDS = 1.5
 _LOG_SECONDS = 30.0  # for a log that takes the last lines slowly
 _LAST_LINES = 40  # as messages.py allows
 _LONGEST_LINE = 2000
-_INTERNAL = 70  # Code.INTERNAL, which cannot be imported from here
+_INTERNAL, _NO_PROCESS = 70, 92  # of Code, which cannot be imported from here
+_LIMITED = {errno.EAGAIN, errno.ENOMEM}  # no fork: the command itself may be all right
 _OWN_NAME = "run's process beside the script"
 
 
@@ -69,7 +71,7 @@ def _run(reporter: Reporter, command: list[str], *, under_torchrun: bool) -> int
     try:
         script = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lambda: _become_script(before))  # noqa: PLW1509 - no thread yet
     except OSError as error:
-        code = 127 if isinstance(error, FileNotFoundError) else 126
+        code = _NO_PROCESS if error.errno in _LIMITED else 127 if isinstance(error, FileNotFoundError) else 126
         words = [f"{command[0]}: {error.strerror}"[:_LONGEST_LINE]]
         reporter.say("rank-ended", code=code, words=words, told=False)
         return code
