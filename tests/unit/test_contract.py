@@ -25,7 +25,7 @@ def test_every_code_has_a_sentence_of_its_own() -> None:
     meanings = [code.meaning for code in Code]
     assert len(set(meanings)) == len(meanings)
     assert all(meaning.endswith(".") for meaning in meanings)
-    assert [int(code) for code in Code] == [64, *range(80, 93)]
+    assert [int(code) for code in Code] == [64, 70, *range(80, 94)]
 
 
 class TestStandalone:

@@ -1,12 +1,16 @@
 """What payloads say, without torch: verdicts, their line, promised versions, the command line."""
 
+import errno
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrypoints.pytorch.payloads.apart import run_apart
 from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
 from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
@@ -20,6 +24,19 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+
+
+def test_a_process_that_a_limit_refuses_is_a_failure_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    ended = run_apart(lambda _: Verdict("tensor", "cpu", Outcome.PASSED), timeout=9)
+    assert ended.verdict is None
+    assert "temporarily unavailable" in ended.reason
+    assert "--pids-limit" in ended.reason
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
 
 
 @given(OUTCOMES)

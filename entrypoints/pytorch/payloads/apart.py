@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
 
+from ..launch.limits import THREAD_LIMIT
 from .verdict import Outcome, Tell, Verdict, said
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -43,7 +44,12 @@ def run_apart(work: Callable[[Tell], Verdict], timeout: float, name: str = "smok
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        return Ended(reason=f"its process cannot be started ({error.strerror}): {THREAD_LIMIT}")
     if child == 0:
         os.close(reading)
         _be_child(work, writing, timeout, parent, name)
