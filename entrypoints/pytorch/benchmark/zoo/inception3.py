@@ -4,6 +4,11 @@ pytorchcv publishes the count (https://github.com/osmr/imgclsmob, pytorch/pytorc
 of torchvision's `inception_v3(aux_logits=False)`, whose published 27,161,264 are with the classifier. The 23,869,094
 of docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs are with the statistics of the
 normalisations, 34,526 numbers.
+
+The PyTorch code of that suite (python/pytorch_benchmarks/models/inception.py) has 17,216 parameters more, 23,851,784:
+each of its convolutions adds a bias, one number for each of 17,216 channels. The normalisation that follows subtracts
+the mean and adds a shift of its own, so such a bias has no effect (https://arxiv.org/abs/1502.03167, section 3.2); the
+network here has none.
 """
 
 from torch import nn

@@ -4,8 +4,13 @@ torchvision publishes 11,689,512 parameters for 18 layers, 21,797,672 for 34, 25
 60,192,808 for 152 (https://docs.pytorch.org/vision/stable/models/resnet.html), pytorchcv 64,673,832 for 200
 (https://github.com/osmr/imgclsmob, pytorch/pytorchcv/models/resnet.py). For 269 layers docs/models/models.md of
 https://github.com/HewlettPackard/dlcookbook-dlbs publishes 102,326,456 numbers with the statistics of the 272
-normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too; in it
-the networks of 18 and 34 layers have one more projection, in the first stage, and that of 50 layers has one more bias.
+normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too.
+
+The paper adds the input of a block as it is where both shapes are the same, and projects it where they differ (section
+3.3, and option B of section 4.1). From 64 to 64 channels, the first stage of 18 and 34 layers projects nothing. The
+PyTorch code of that suite (python/pytorch_benchmarks/models/resnet.py) projects there too, by a 1×1 convolution (4,096)
+with its normalisation (128): 4,224 parameters more, 11,693,736 for 18 layers and 21,801,896 for 34. The networks here
+are those of the paper. In that suite's table the network of 50 layers also has one more bias.
 """
 
 import torch
