@@ -7,15 +7,16 @@ import shlex
 import time
 from collections.abc import Iterator
 from itertools import count, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.benchmark import loop, report
+from entrypoints.pytorch.benchmark import cli, loop, report
 from entrypoints.pytorch.benchmark.combine import Seen, combined
-from entrypoints.pytorch.benchmark.failure import Failure, killed, reason_of
+from entrypoints.pytorch.benchmark.failure import Failure, OutOfMemory, killed, lacks_memory, reason_of
 from entrypoints.pytorch.benchmark.figures import percentile, slowest, summary, together
 from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
 from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
@@ -31,7 +32,8 @@ LEAST = ("--model", "resnet50", "--batch_size", "16")
 ALL = (
     "--model=resnet50 --forward_only=true --batch_size=32 --num_batches=7 --num_warmup_batches=0 --num_gpus=2 "
     "--device=gpu --data_dir=/data --data_backend=image_folder --data_shuffle=true --num_loader_threads=3 "
-    "--dtype=float16 --cudnn_benchmark=false --cudnn_fastest=true"
+    "--dtype=float16 --cudnn_benchmark=false --cudnn_fastest=true --data=synthetic/pinned --data_loader_only=true "
+    "--dist_backend=gloo --local_rank=1 --monitor_seconds=0.5"
 )
 
 
@@ -51,7 +53,8 @@ def test_defaults_are_those_of_the_field() -> None:
     assert settings() == Settings(
         model="resnet50", batch_size=16, forward_only=False, num_batches=100, num_warmup_batches=1, num_gpus=1,
         device="cpu", dtype="float32", data_dir="", data_backend="caffe_lmdb", data_shuffle=False,
-        num_loader_threads=4, cudnn_benchmark=True, cudnn_fastest=False, given=frozenset({"model", "batch_size"}),
+        num_loader_threads=4, data="synthetic", data_loader_only=False, dist_backend="", local_rank=None,
+        monitor_seconds=0, cudnn_benchmark=True, cudnn_fastest=False, given=frozenset({"model", "batch_size"}),
     )  # fmt: skip
 
 
@@ -63,8 +66,10 @@ def test_every_flag_is_taken_as_the_field_writes_it(words: list[str]) -> None:
         "model": "resnet50", "batch_size": 32, "forward_only": True, "num_batches": 7, "num_warmup_batches": 0,
         "num_gpus": 2, "device": "gpu", "dtype": "float16", "data_dir": "/data", "data_backend": "image_folder",
         "data_shuffle": True, "num_loader_threads": 3, "cudnn_benchmark": False, "cudnn_fastest": True, "given": 0,
+        "data": "synthetic/pinned", "data_loader_only": True, "dist_backend": "gloo", "local_rank": 1,
+        "monitor_seconds": 0.5,
     }  # fmt: skip
-    assert len(parsed.given) == 14
+    assert len(parsed.given) == 19
 
 
 @pytest.mark.parametrize(
@@ -88,6 +93,11 @@ def test_float_is_float32() -> None:
         ([*LEAST, "--num_batches", "1.5"], "'1.5' is not a whole number from 1 up"),
         ([*LEAST, "--forward_only", "perhaps"], "'perhaps' is neither true nor false"),
         ([*LEAST, "--dtype", "float64"], "invalid choice: 'float64'"),
+        ([*LEAST, "--data_loader_only"], "--data_loader_only measures the loader, and synthetic samples need none"),
+        ([*LEAST, "--data", "real"], "invalid choice: 'real'"),
+        ([*LEAST, "--dist_backend", "mpi"], "invalid choice: 'mpi'"),
+        ([*LEAST, "--monitor_seconds", "0.1"], "'0.1' is neither 0 nor seconds from 0.2 up"),
+        ([*LEAST, "--monitor_seconds", "nan"], "'nan' is neither 0 nor seconds from 0.2 up"),
         ([*LEAST, "--num_batch", "3"], "unrecognized arguments: --num_batch 3"),
         ([*LEAST, "--device", "gpu", "--num_gpus", "0"], "--num_gpus is 0, and --device gpu needs at least 1"),
     ],
@@ -161,6 +171,71 @@ def test_a_flag_without_effect_is_said() -> None:
         assert f"{words[0]} has no effect without --data_dir" in notes(*words)
         assert notes(*words, "--data_dir", "/data") == ""
     assert "--num_gpus 2 is the number of processes" in notes("--num_gpus", "2")
+    gpu = ("--device", "gpu")
+    assert "--data synthetic is synthetic/device here" in notes("--data", "synthetic", *gpu)
+    assert notes("--data", "synthetic") == notes("--data", "synthetic/pinned", *gpu) == ""
+    assert "--data synthetic/pinned has no effect on the CPU" in notes("--data", "synthetic/pinned")
+    assert "--data has no effect with --data_dir" in notes("--data", "synthetic", "--data_dir", "/data", *gpu)
+    assert "--local_rank has no effect on the CPU" in notes("--local_rank", "0")
+    assert notes("--local_rank", "0", *gpu) == notes("--data_loader_only", "false") == ""
+
+
+def test_a_backend_without_effect_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def notes(*words: str) -> str:
+        return " ".join(report.notes_on(settings("--dist_backend", *words)))
+
+    assert "there is one rank" in notes("nccl")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "the ranks on the CPU use gloo" in notes("nccl")
+    assert notes("gloo") == notes("nccl", "--device", "gpu") == notes("gloo", "--device", "gpu") == ""
+
+
+def test_the_loader_alone_is_a_phase_that_nothing_binds() -> None:
+    alone = settings("--data_loader_only", "--data_dir", "/data", "--num_batches", "50")
+    assert (alone.phase, alone.backend) == ("data_ingestion", "caffe_lmdb")
+    waiting = Laps(times=[0.2, 0.2], data_times=[0.2, 0.2])
+    assert combined(alone, [seen(laps=waiting)])["data"]["bound"] is False
+    assert combined(settings("--data_dir", "/data"), [seen(laps=waiting)])["data"]["bound"] is True
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "said"),
+    [
+        ({"LOCAL_RANK": "1", "RANK": "1"}, ("--local_rank", "0"), "the launcher says LOCAL_RANK=1"),
+        ({}, ("--local-rank", "1", "--num_gpus", "2"), "--num_gpus 2 starts several"),
+    ],
+)
+def test_a_rank_that_is_another_is_refused(
+    env: dict[str, str], words: tuple[str, ...], said: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main([*LEAST, *words], Path("bench")) == 64
+    assert said in capsys.readouterr().err
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "lacking"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
+        (MemoryError(), True),
+        (OutOfMemory("Rank 1 on b: The memory is too small"), True),
+        (Failure("There is no folder x (out of memory)"), False),
+        (RuntimeError("DataLoader worker (pid 3) is killed by signal: Killed. Cannot allocate memory"), False),
+        (ValueError("x"), False),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_told_from_other_failures(error: Exception, lacking: bool) -> None:
+    assert lacks_memory(error) is lacking
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
@@ -309,10 +384,6 @@ def test_a_failure_has_the_same_keys_and_no_times() -> None:
 NCCL_SHARED = (
     "Error while creating shared memory segment /dev/shm/nccl-x (size 9637888), error: No space left on device"
 )
-
-
-class OutOfMemoryError(RuntimeError):
-    """torch's has this name."""
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ class FakeNvml:
         milliwatts._obj.value = 123_000
         return 0 if handle.value == 77 else 2
 
+    def nvmlDeviceGetUtilizationRates(self, handle: ctypes.c_void_p, rates: Any) -> int:  # noqa: N802
+        rates._obj.gpu, rates._obj.memory = 87, 12
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle: ctypes.c_void_p, memory: Any) -> int:  # noqa: N802
+        memory._obj.total, memory._obj.free, memory._obj.used = 80 << 30, 77 << 30, 3 << 30
+        return 0
+
     def nvmlDeviceGetClockInfo(self, handle: ctypes.c_void_p, kind: int, megahertz: Any) -> int:  # noqa: N802
         megahertz._obj.value = {1: 1410}[kind]
         return 0

@@ -16,6 +16,7 @@ from ..payloads.apart import Told, run_apart
 from ..payloads.verdict import Outcome, Tell, Verdict, said
 from . import failure, report, zoo
 from .flags import USAGE_CODE, Settings, parse
+from .monitor import Monitor
 
 _AFTER_YOU_SECONDS = 2.0
 
@@ -26,12 +27,13 @@ def main(words: Sequence[str], script: Path) -> int:
     if settings is None:
         print("\n".join(zoo.names()))
         return 0
-    if "RANK" not in os.environ:
-        if settings.num_gpus > 1:
-            _become_ranks(settings, words, script)
-    elif wrong := _other_count(settings):
+    if wrong := _other_rank(settings) or _other_count(settings):
         print(f"bench: {wrong}", file=sys.stderr)
         return USAGE_CODE
+    if "RANK" not in os.environ and settings.num_gpus > 1:
+        _become_ranks(settings, words, script)
+    if settings.local_rank is not None:
+        os.environ["LOCAL_RANK"] = str(settings.local_rank)
     result = _measured(settings)
     _tell(result, int(os.environ.get("RANK", "0")))
     return 0 if result["status"] == "success" else 1
@@ -51,8 +53,22 @@ def _tell(result: dict[str, Any], rank: int) -> None:
     print("\n".join(report.lines(result)), flush=True)
 
 
+def _other_rank(settings: Settings) -> str:
+    """Why --local_rank cannot be the rank of this process; empty if it can, or is not given."""
+    known = os.environ.get("LOCAL_RANK")
+    if settings.local_rank is None or known == str(settings.local_rank):
+        return ""
+    if known is not None:
+        return f"--local_rank is {settings.local_rank}, and the launcher says LOCAL_RANK={known}: leave the flag out."
+    if "RANK" not in os.environ and settings.num_gpus > 1:
+        return f"--local_rank is for one process, and --num_gpus {settings.num_gpus} starts several: leave one out."
+    return ""
+
+
 def _other_count(settings: Settings) -> str:
     """Why --num_gpus and the ranks of this node are not the same; empty where they are, or nobody counted."""
+    if "RANK" not in os.environ:
+        return ""
     local = os.environ.get("LOCAL_WORLD_SIZE", "1")
     if "num_gpus" not in settings.given or str(settings.num_gpus or 1) == local:
         return ""
@@ -74,28 +90,32 @@ def _become_ranks(settings: Settings, words: Sequence[str], script: Path) -> NoR
 
 def _measured(settings: Settings) -> dict[str, Any]:
     """The result; of a failure with its reason."""
-    start = report.blank(settings)
+    start, monitor = report.blank(settings), Monitor(settings.monitor_seconds)
     if why := why_no_thread():
         return start | {"reason": why[:1].upper() + why[1:]}
     try:
-        ended = run_apart(lambda tell: _work(settings, start, tell), math.inf, "bench")
+        ended = run_apart(lambda tell: _work(settings, start, tell), math.inf, "bench", monitor)
     except Told as told:
-        return start | {"reason": failure.told(str(told), ranks=start["world"])}
+        reason, lacking = failure.told(str(told), ranks=start["world"]), out_of_memory()
+        return start | {"reason": reason, "out_of_memory": lacking, "monitor": monitor.series}
+    start["monitor"] = monitor.series
     if ended.verdict is None:
-        return start | {"reason": failure.killed(ended.reason, out_of_memory=out_of_memory())}
+        reason = failure.killed(ended.reason, out_of_memory=out_of_memory())
+        return start | {"reason": reason, "out_of_memory": failure.was_killed(ended.reason)}
     return {**start, **ended.verdict.figures, "reason": ended.verdict.reason}
 
 
 def _work(settings: Settings, start: dict[str, Any], tell: Tell) -> Verdict:
     """In the process that measures: torch is in it alone, and so is all memory that it takes."""
     try:
-        figures = import_module(".measure", __package__).measure(settings)
+        figures = import_module(".measure", __package__).measure(settings, tell)
     except Exception as error:
         reason = failure.reason_of(error, batch_size=settings.batch_size, dtype=settings.dtype, device=settings.device)
         if not reason:
             traceback.print_exc(file=sys.stderr)
             reason = f"The measurement ended with {said(error)}. stderr says where."
-        return Verdict("bench", settings.device, Outcome.FAILED, reason)
+        figures = {"out_of_memory": failure.lacks_memory(error)}
+        return Verdict("bench", settings.device, Outcome.FAILED, reason, figures=figures)
     figures["notes"] = start["notes"] + figures["notes"]
     return Verdict("bench", settings.device, Outcome.PASSED, figures={**figures, "status": "success"})
 

@@ -32,7 +32,7 @@ def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
     """
     times, waits = together([seen.laps.times for seen in ranks]), slowest([seen.laps.data_times for seen in ranks])
     waited = min(1.0, sum(waits) / sum(times))  # ranks that infer may wait at different moments
-    bound = bool(settings.data_dir) and waited > _BOUND
+    bound = bool(settings.data_dir) and not settings.data_loader_only and waited > _BOUND
     effective = settings.batch_size * len(ranks)
     watches = [seen.watch for seen in ranks]
     return {

@@ -19,6 +19,20 @@ class Failure(Exception):  # noqa: N818 - it is how a measurement ends
     """Ends the measurement; the message says why, and what to do."""
 
 
+class OutOfMemory(Failure):
+    """The batch does not fit into the memory of the device, or of the container."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether a smaller batch may help: the memory of the device or of the container is too small."""
+    kinds, text = [kind.__name__ for kind in type(error).__mro__], str(error)
+    if _own_words(kinds, text):
+        return isinstance(error, OutOfMemory)
+    of_loader = _WORKER_ENDED.search(text) or _SHARED_MEMORY.search(text)
+    known = {"OutOfMemoryError", "MemoryError"} & {*kinds}
+    return bool(known or _GPU_MEMORY.search(text) or (_MEMORY.search(text) and not of_loader))
+
+
 def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str) -> str:
     """The sentence for an error that torch, a loader's worker or we ourselves raised; empty where there is none."""
     text = str(error)
@@ -47,13 +61,18 @@ def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str)
 
 def killed(reason: str, *, out_of_memory: bool) -> str:
     """The sentence for a process that ended without a result, from how it ended."""
-    if "SIGKILL" not in reason:
+    if not was_killed(reason):
         return f"The measurement broke off: {reason}. What was printed before says more."
     why = "for lack of memory" if out_of_memory else "most likely for lack of memory"
     return (
         f"The kernel killed the measurement, {why}: lower --batch_size, or raise the limit of memory "
         "(docker run --memory)."
     )
+
+
+def was_killed(reason: str) -> bool:
+    """Whether the kernel ended the process, which it does for lack of memory."""
+    return "SIGKILL" in reason
 
 
 def told(signal: str, *, ranks: int) -> str:

@@ -1,6 +1,7 @@
 """The flags of `bench`: those that benchmark suites of the field hand to a worker, by the same names and defaults."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from typing import NoReturn
 
 USAGE_CODE = 64
 _DTYPES = {"float": "float32", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
+_SYNTHETIC = ("synthetic", "synthetic/device", "synthetic/gpu", "synthetic/pinned", "synthetic/pageable")
+_IN_HOST_MEMORY = ("synthetic/pinned", "synthetic/pageable")
+LEAST_INTERVAL = 0.2  # seconds: the monitor looks while `bench` waits for the process that measures
 _BOOLEANS = {"true": True, "on": True, "t": True, "1": True, "false": False, "off": False, "f": False, "0": False}
 
 _EPILOG = """\
@@ -36,22 +40,36 @@ class Settings:
     num_gpus: int = 1
     device: str = "cpu"
     dtype: str = "float32"
+    dist_backend: str = ""
+    local_rank: int | None = None
+    data: str = "synthetic"
     data_dir: str = ""
     data_backend: str = "caffe_lmdb"
     data_shuffle: bool = False
+    data_loader_only: bool = False
     num_loader_threads: int = 4
     cudnn_benchmark: bool = True
     cudnn_fastest: bool = False
+    monitor_seconds: float = 0
     given: frozenset[str] = frozenset()
 
     @property
     def phase(self) -> str:
+        if self.data_loader_only:
+            return "data_ingestion"
         return "inference" if self.forward_only else "training"
 
     @property
     def backend(self) -> str:
-        """Where samples come from: synthetic, image_folder or caffe_lmdb."""
-        return self.data_backend if self.data_dir else "synthetic"
+        """Where samples come from: a word of `--data_backend`, or synthetic; synthetic/pinned is in host memory."""
+        if self.data_dir:
+            return self.data_backend
+        return self.data if self.in_host_memory else "synthetic"
+
+    @property
+    def in_host_memory(self) -> bool:
+        """Whether the synthetic batch is copied from host memory for each batch."""
+        return not self.data_dir and self.data in _IN_HOST_MEMORY
 
 
 def parse(words: Sequence[str]) -> Settings | None:
@@ -72,6 +90,8 @@ def parse(words: Sequence[str]) -> Settings | None:
     settings = Settings(**given, given=named)
     if settings.device == "gpu" and settings.num_gpus == 0:
         parser.error("--num_gpus is 0, and --device gpu needs at least 1: choose --device cpu")
+    if settings.data_loader_only and not settings.data_dir:
+        parser.error("--data_loader_only measures the loader, and synthetic samples need none: name --data_dir")
     return settings
 
 
@@ -94,6 +114,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add_work(parser)
     _add_device(parser)
     _add_data(parser)
+    parser.add_argument(
+        "--monitor_seconds", type=_interval, metavar="SECONDS",
+        help=f"look at CPU, memory and GPU so often, at least {LEAST_INTERVAL:g}; 0: never (default: 0)",
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="name the models, one a line")
     return parser
 
@@ -119,17 +143,31 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         help="of the model and its inputs; float is float32 (default: float32)",
     )  # fmt: skip
     _boolean(parser, "cudnn_benchmark", "cuDNN tries its algorithms at the first batch, and takes the fastest")
+    parser.add_argument(
+        "--dist_backend", choices=("nccl", "gloo"),
+        help="how ranks speak to each other; the CPU takes gloo in any case (default: nccl on GPUs, gloo on the CPU)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--local_rank", "--local-rank", type=_whole(0), metavar="N",
+        help="the GPU of this process, as torch.distributed.launch gives it (default: LOCAL_RANK, else 0)",
+    )  # fmt: skip
     _boolean(
         parser, "cudnn_fastest", "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark"
     )
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", choices=_SYNTHETIC,
+        help="where the synthetic batch is: in the device's memory (synthetic, synthetic/device, synthetic/gpu), or in "
+        "host memory and copied for each batch; --data_dir takes its place (default: synthetic)",
+    )  # fmt: skip
     parser.add_argument("--data_dir", metavar="DIR", help="images to read; empty: synthetic samples (default: empty)")
     parser.add_argument(
         "--data_backend", choices=("caffe_lmdb", "image_folder"), help="what --data_dir holds (default: caffe_lmdb)"
     )
     _boolean(parser, "data_shuffle", "read the images in random order")
+    _boolean(parser, "data_loader_only", "measure the loader of --data_dir alone, without the model")
     _number(parser, "num_loader_threads", 0, "processes that read and augment images, for each device")
 
 
@@ -154,6 +192,16 @@ def _whole(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if seconds and not LEAST_INTERVAL <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 0 nor seconds from {LEAST_INTERVAL:g} up")
+    return seconds
 
 
 def _truth(text: str) -> bool:

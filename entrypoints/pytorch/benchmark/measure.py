@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from ..payloads.verdict import Tell
 from . import machine, nvml, zoo
 from .combine import Seen, combined
 from .data import samples
-from .failure import reason_of
+from .failure import lacks_memory, reason_of
 from .flags import Settings
 from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
@@ -23,25 +24,28 @@ class Ready:
     """What a rank needs before it speaks to others."""
 
     entry: zoo.Entry
-    model: torch.nn.Module
+    model: torch.nn.Module | None
     batches: Iterator[Batch]
 
 
-def measure(settings: Settings) -> dict[str, Any]:
-    """What was measured, as the JSON object has it. Raises what makes it impossible."""
+def measure(settings: Settings, tell: Tell) -> dict[str, Any]:
+    """What was measured, as the JSON object has it; ``tell`` the parent which GPU it is. Raises what prevents it."""
     torch.backends.cudnn.benchmark = settings.cudnn_benchmark
-    with open_ranks(settings.device) as ranks:
+    with open_ranks(settings.device, settings.dist_backend) as ranks:
+        if ranks.device.type == "cuda":
+            tell({"gpu": _uuid(ranks.device)})
         ready = _all_ready(settings, ranks)
         _say_plan(settings, ranks, ready.entry)
-        step = make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)
-        warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, "warm-up batches")
+        step = _step(settings, ready, ranks)
+        computes = ranks.device.type if ready.model else "cpu"
+        warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, what="warm-up batches", computes=computes)
         with _watching(ranks.device) as watch:
-            laps = _run(ready.batches, step, ranks, settings.num_batches, "batches")
+            laps = _run(ready.batches, step, ranks, settings.num_batches, what="batches", computes=computes)
         seen = ranks.gather(_seen(settings, ranks, warm, laps, watch))
     entry = ready.entry
     return {
         "model_title": entry.title,
-        "parameters": zoo.parameters_of(entry, ready.model),
+        "parameters": zoo.parameters_of(entry, ready.model) if ready.model else None,
         "input": list(entry.input),
         "classes": entry.classes,
         **combined(settings, seen),
@@ -52,14 +56,15 @@ def measure(settings: Settings) -> dict[str, Any]:
 
 def _all_ready(settings: Settings, ranks: Ranks) -> Ready:
     """What one rank lacks ends all of them, with that rank's reason."""
-    reason, ready = "", None
+    reason, lacking, ready = "", False, None
     try:
         ready = _ready(settings, ranks)
     except Exception as error:
+        lacking = lacks_memory(error)
         reason = reason_of(error, batch_size=settings.batch_size, dtype=settings.dtype, device=settings.device)
         if not reason:
             raise
-    ranks.agree(reason)
+    ranks.agree(reason, out_of_memory=lacking)
     assert ready is not None
     return ready
 
@@ -68,13 +73,23 @@ def _ready(settings: Settings, ranks: Ranks) -> Ready:
     entry = zoo.load(settings.model)
     dtype: torch.dtype = getattr(torch, settings.dtype)
     batches = samples.open_batches(settings, entry, ranks, dtype)
-    return Ready(entry=entry, batches=batches, model=make_model(entry, ranks, dtype))
+    model = None if settings.data_loader_only else make_model(entry, ranks, dtype)
+    return Ready(entry=entry, batches=batches, model=model)
 
 
-def _run(batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, count: int, what: str) -> Laps:
+def _step(settings: Settings, ready: Ready, ranks: Ranks) -> Callable[[Batch], None]:
+    """What is done with a batch; nothing if the loader alone is measured."""
+    if ready.model is None:
+        return lambda _: None
+    return make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)
+
+
+def _run(
+    batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, count: int, *, what: str, computes: str
+) -> Laps:
     if not count:
         return Laps(times=[], data_times=[])
-    on_gpu = ranks.device.type == "cuda"
+    on_gpu = computes == "cuda"
     clock: Clock = EventClock(lambda: torch.cuda.Event(enable_timing=True)) if on_gpu else HostClock()
 
     def wait() -> None:
@@ -88,8 +103,13 @@ def _run(batches: Iterator[Batch], step: Callable[[Batch], None], ranks: Ranks, 
 def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:
     if device.type != "cuda":
         return nullcontext(nvml.Watch())
+    return nvml.watching(_uuid(device))
+
+
+def _uuid(device: torch.device) -> str:
+    """The UUID of a GPU, as NVIDIA's management library spells it."""
     uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
-    return nvml.watching(uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}")
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 def _seen(settings: Settings, ranks: Ranks, warm: Laps, laps: Laps, watch: nvml.Watch) -> Seen:

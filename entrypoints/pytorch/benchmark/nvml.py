@@ -7,7 +7,7 @@ functions and numbers have been the same since 2013. Source: nvml.h.
 import contextlib
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,18 @@ _REASONS = {
 
 class NvmlError(Exception):
     """The library does not answer; the message says what it said."""
+
+
+class _Utilization(ctypes.Structure):
+    """nvmlUtilization_t: percent of the last sample period."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t: bytes."""
+
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
 @dataclass
@@ -90,6 +102,22 @@ class Gpu:
         with _noted(watch, "reasons to be slow"):
             bits = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
             watch.reasons |= {reason for bit, reason in _REASONS.items() if bits & bit}
+
+    def usage(self) -> dict[str, float | None]:
+        """How busy it is in percent, bytes of its memory that are in use, watts; None if it does not know."""
+        busy, memory = _Utilization(), _Memory()
+        return {
+            "gpu_percent": self._known("nvmlDeviceGetUtilizationRates", busy, lambda: busy.gpu),
+            "gpu_memory_bytes": self._known("nvmlDeviceGetMemoryInfo", memory, lambda: memory.used),
+            "gpu_watts": self._known("nvmlDeviceGetPowerUsage", number := ctypes.c_uint(), lambda: number.value / 1000),
+        }
+
+    def _known(self, name: str, result: Any, value: Callable[[], float]) -> float | None:
+        try:
+            self._call(name, self._gpu, ctypes.byref(result))
+        except (NvmlError, AttributeError):
+            return None
+        return value()
 
     def clock(self, watch: Watch) -> None:
         """Add the clock of its processors, in MHz."""

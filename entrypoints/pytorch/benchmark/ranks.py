@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ..payloads.device import find_device
 from ..payloads.group import BACKENDS, leave_group, start_group
-from .failure import Failure
+from .failure import Failure, OutOfMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,13 @@ class Ranks:
             dist.all_gather_object(values, value)
         return values
 
-    def agree(self, reason: str) -> None:
-        """Raise Failure on all ranks where one has a reason to; each says its own, or that it has none."""
-        told = self.gather((socket.gethostname(), reason))
-        for rank, (host, why) in enumerate(told):
+    def agree(self, reason: str, *, out_of_memory: bool = False) -> None:
+        """Raise Failure on all ranks if one of them has a reason; OutOfMemory if that rank lacks memory."""
+        told = self.gather((socket.gethostname(), reason, out_of_memory))
+        for rank, (host, why, lacking) in enumerate(told):
             if why:
-                raise Failure(why if rank == self.rank else f"Rank {rank} on {host}: {why}")
+                kind = OutOfMemory if lacking else Failure
+                raise kind(why if rank == self.rank else f"Rank {rank} on {host}: {why}")
 
     def wait(self) -> None:
         """Until all are here."""
@@ -50,12 +51,13 @@ class Ranks:
 
 
 @contextmanager
-def open_ranks(device_name: str) -> Iterator[Ranks]:
-    """Raises NotRun where the device is not there."""
+def open_ranks(device_name: str, backend: str = "") -> Iterator[Ranks]:
+    """All ranks in one group, on GPUs by the given backend. Raises NotRun if the device is not there."""
     device = find_device("cuda" if device_name == "gpu" else device_name)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1:
-        start_group(BACKENDS[device.type], device)
+        chosen = backend if backend and device.type == "cuda" else BACKENDS[device.type]
+        start_group(chosen, device)
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     yield Ranks(rank=int(os.environ.get("RANK", "0")), size=size, local=local, device=device)
     if size > 1:

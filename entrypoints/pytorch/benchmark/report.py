@@ -19,6 +19,7 @@ def blank(settings: Settings) -> dict[str, Any]:
         "bench": VERSION,
         "status": "failure",
         "reason": "",
+        "out_of_memory": False,
         "model": settings.model,
         "model_title": "",
         "parameters": None,
@@ -33,6 +34,7 @@ def blank(settings: Settings) -> dict[str, Any]:
         "memory": {"peak_rss_bytes": None, "peak_gpu_bytes": None},
         "power": None,
         "clocks": None,
+        "monitor": None,
         "notes": notes_on(settings),
         "versions": {"torch": None, "cuda": None, "cudnn": None, "python": platform.python_version()},
         "image": os.environ.get("TORCHBAKE_ID", ""),
@@ -65,8 +67,26 @@ def _asked(settings: Settings) -> dict[str, Any]:
 
 def notes_on(settings: Settings) -> list[str]:
     """Of flags that were given and mean nothing here: a sentence each, since none is ignored in silence."""
-    given = settings.given
+    given, world = settings.given, int(os.environ.get("WORLD_SIZE", "1"))
+    on_gpu = settings.device == "gpu"
     said = {
+        "--data has no effect with --data_dir: samples are read from there.": (
+            "data" in given and bool(settings.data_dir)
+        ),
+        "--data synthetic is synthetic/device here, without a copy from host memory; synthetic/pinned has one.": (
+            on_gpu and "data" in given and settings.data == "synthetic" and not settings.data_dir
+        ),
+        f"--data {settings.data} has no effect on the CPU: its memory is the host's.": (
+            not on_gpu and settings.in_host_memory
+        ),
+        "--dist_backend has no effect: there is one rank.": "dist_backend" in given and world == 1,
+        "--dist_backend nccl needs GPUs: the ranks on the CPU use gloo.": (
+            settings.dist_backend == "nccl" and not on_gpu and world > 1
+        ),
+        "--local_rank has no effect on the CPU.": "local_rank" in given and not on_gpu,
+        "--data_loader_only measures no model: --forward_only chooses how images are cropped.": (
+            settings.data_loader_only and settings.forward_only
+        ),
         "--cudnn_fastest true has no effect: torch has no such mode, and --cudnn_benchmark true picks the fastest "
         "algorithm already.": settings.cudnn_fastest,
         "--cudnn_benchmark has no effect on the CPU.": "cudnn_benchmark" in given and settings.device == "cpu",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ..launch.limits import THREAD_LIMIT
 from .verdict import Outcome, Tell, Verdict, said
@@ -35,9 +35,27 @@ class Ended:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def run_apart(work: Callable[[Tell], Verdict], timeout: float, name: str = "smoke") -> Ended:
+class Observer(Protocol):
+    """Looks at the process from outside, and hears events that are no verdict and no check."""
+
+    def look(self, pid: int) -> None: ...
+    def hear(self, event: Mapping[str, Any]) -> None: ...
+
+
+class _Nobody:
+    def look(self, pid: int) -> None:
+        pass
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        pass
+
+
+def run_apart(
+    work: Callable[[Tell], Verdict], timeout: float, name: str = "smoke", observer: Observer | None = None
+) -> Ended:
     """Fork, ``work`` there, and wait at most ``timeout`` seconds (inf: for ever); nothing of it is left running.
 
+    The ``observer`` looks at the process about every 0.2 s, in this thread.
     Its stdout is our stderr, so that what libraries print cannot come between the lines of the verdicts. Raises Told.
     """
     reading, writing = os.pipe()
@@ -56,7 +74,7 @@ def run_apart(work: Callable[[Tell], Verdict], timeout: float, name: str = "smok
     os.close(writing)
     with suppress(OSError):
         os.setpgid(child, child)  # both sides do it, whoever comes first
-    watch = _Watch(child, reading)
+    watch = _Watch(child, reading, observer or _Nobody())
     try:
         with _told_by_signals():
             return watch.follow(time.monotonic() + timeout, timeout)
@@ -69,7 +87,8 @@ def run_apart(work: Callable[[Tell], Verdict], timeout: float, name: str = "smok
 class _Watch:
     """What the child has told so far."""
 
-    def __init__(self, child: int, reading: int) -> None:
+    def __init__(self, child: int, reading: int, observer: Observer) -> None:
+        self._observer = observer
         self._child = child
         self._reading = reading
         self._unfinished = b""
@@ -87,6 +106,7 @@ class _Watch:
             if left <= 0:
                 self._ended.reason = f"no end after {timeout:g} s{self.place}: it was killed"
                 return self._ended
+            self._observer.look(self._child)
             ready, _, _ = select.select([self._reading], [], [], min(left, _LOOK_SECONDS))
             if ready and self._read():
                 continue
@@ -124,9 +144,11 @@ class _Watch:
             self._doing = ""
             if "seconds" in event:
                 self._ended.seconds[event["end"]] = event["seconds"]
-        else:
+        elif "verdict" in event:
             values = event["verdict"]
             self._ended.verdict = Verdict(**{**values, "outcome": Outcome(values["outcome"])})
+        else:
+            self._observer.hear(event)
 
     def _is_dead(self, *, wait: bool) -> bool:
         if self._code is None:

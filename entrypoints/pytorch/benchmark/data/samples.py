@@ -1,7 +1,7 @@
 """The batches of a measurement, without end: one synthetic batch over and over, or images from a loader."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Wanted:
 def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> Iterator[Batch]:
     """On the rank's device, of the model's type. Raises Failure where there is nothing to read, or not how."""
     if not settings.data_dir:
-        return itertools.repeat(zoo.batch(entry, settings.batch_size, ranks.device, dtype))
+        return _synthetic(settings, entry, ranks.device, dtype)
     folder = Path(settings.data_dir)
     if not folder.is_dir():
         raise Failure(f"There is no folder {folder} (--data_dir): mount it, or correct its path.")
@@ -56,11 +56,22 @@ def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torc
         num_workers=settings.num_loader_threads,
         pin_memory=ranks.device.type == "cuda",
     )
-    return _moved(loader, ranks.device, dtype)
+    return iter(loader) if settings.data_loader_only else _moved(loader, ranks.device, dtype)
 
 
-def _moved(loader: "DataLoader[Batch]", device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
-    for inputs, targets in loader:
+def _synthetic(settings: Settings, entry: zoo.Entry, device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
+    """The same batch over and over: on the device, or in host memory and copied each time."""
+    copied = settings.in_host_memory and device.type == "cuda"
+    inputs, targets = zoo.batch(entry, settings.batch_size, "cpu" if copied else device, dtype)
+    if not copied:
+        return itertools.repeat((inputs, targets))
+    if settings.data == "synthetic/pinned":
+        inputs, targets = inputs.pin_memory(), targets.pin_memory()
+    return _moved(itertools.repeat((inputs, targets)), device, inputs.dtype)
+
+
+def _moved(batches: Iterable[Batch], device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
+    for inputs, targets in batches:
         yield inputs.to(device, dtype, non_blocking=True), targets.to(device, non_blocking=True)
 
 

@@ -1,0 +1,62 @@
+"""What a measurement takes of its machine, as a time series: CPU, memory, and the GPU if there is one.
+
+`bench` looks from its own process while another one measures: so the measured loop is not disturbed, and the series is
+still there after the kernel has killed that process for lack of memory.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..launch.processes import tree, usage_of
+from .nvml import Gpu, NvmlError
+
+MOST = 600  # samples: beyond, every second one is dropped, and the interval doubles
+_OF_GPU = ("gpu_percent", "gpu_memory_bytes", "gpu_watts")
+_KEYS = ("seconds", "cpu_percent", "memory_bytes", *_OF_GPU)
+
+
+class Monitor:
+    """Samples of a process with all that it starts, ``every`` so many seconds; 0: none."""
+
+    def __init__(
+        self, every: float, clock: Callable[[], float] = time.monotonic, find: Callable[[str], Gpu] = Gpu
+    ) -> None:
+        self._every, self._clock, self._find = every, clock, find
+        self._gpu: Gpu | None = None
+        self._samples: list[dict[str, float | None]] = []
+        self._cpu: dict[int, float] = {}
+        self._start, self._last = clock(), 0.0
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """The process says on which GPU it computes, by its UUID."""
+        if self._every and "gpu" in event:
+            with contextlib.suppress(NvmlError, OSError, AttributeError):  # a note on its power says why
+                self._gpu = self._find(event["gpu"])
+
+    def look(self, pid: int) -> None:
+        """Add a sample if it is time."""
+        now = self._clock() - self._start
+        if not self._every or (self._cpu and now - self._last < self._every):
+            return
+        used = {each: usage for each in tree(pid) if (usage := usage_of(each))}
+        if self._cpu and used:
+            taken = sum(seconds - self._cpu.get(each, 0.0) for each, (seconds, _) in used.items())
+            self._samples.append({
+                "seconds": round(now, 2),
+                "cpu_percent": round(100 * taken / (now - self._last), 1),
+                "memory_bytes": sum(size for _, size in used.values()),
+                **(self._gpu.usage() if self._gpu else dict.fromkeys(_OF_GPU)),
+            })  # fmt: skip
+        self._cpu, self._last = {each: seconds for each, (seconds, _) in used.items()}, now
+        if len(self._samples) > MOST:
+            del self._samples[::2]
+            self._every *= 2
+
+    @property
+    def series(self) -> dict[str, list[float | None]] | None:
+        """A list for each figure, all of the same length; None if there is no sample."""
+        if not self._samples:
+            return None
+        return {key: [sample[key] for sample in self._samples] for key in _KEYS}
