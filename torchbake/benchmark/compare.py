@@ -77,9 +77,9 @@ class Comparison:
 
     def _median(self, place: Place, experiment: Experiment) -> float:
         outcome = place.measure(experiment, self.limit)
-        if isinstance(outcome, str):
-            raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome}")
-        return outcome.time.median
+        if outcome.result is None:
+            raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome.reason}")
+        return outcome.result.time.median
 
 
 def overall(compared: Sequence[Compared]) -> Verdict:

@@ -4,15 +4,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from torchbake.benchmark.variables import KEYS, NAME
 from torchbake.core.secret_values import secret_text
 from torchbake.jobs import validators as of_jobs
 from torchbake.matrix import field_types
 from torchbake.matrix.settings import VARIABLE
 
-PHASES = ("training", "inference")
+PHASES = ("training", "inference", "data_ingestion")
 DTYPES = ("float32", "float16", "bfloat16")
 DEVICES = ("gpu", "cpu")
 BACKENDS = ("caffe_lmdb", "image_folder")
+LEAST_INTERVAL = 0.2  # seconds between two looks of `bench`
 SIZE = r"^[1-9][0-9]*[bkmg]?$"  # as docker takes --shm-size
 LIMIT = r"^(-1|[0-9]+)$"  # of an ulimit in bytes; -1: none
 
@@ -36,6 +38,18 @@ def _schema(item: dict[str, Any]) -> WithJsonSchema:
 def _full_name(text: str) -> str:
     """`float` is the field's other word for `float32`."""
     return of_jobs.one_of(*DTYPES)("float32" if text == "float" else text)
+
+
+def _interval(seconds: float) -> float:
+    if 0 < seconds < LEAST_INTERVAL:
+        raise ValueError(f"should be 0 or at least {LEAST_INTERVAL} seconds")
+    return seconds
+
+
+def _free_name(name: str) -> str:
+    if name in KEYS:
+        raise ValueError(f"{name!r} is a key of an experiment: choose another name")
+    return name
 
 
 def _public(text: str) -> str:
@@ -91,6 +105,19 @@ Device = Annotated[
     AfterValidator(of_jobs.one_of(*DEVICES)),
     WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(DEVICES)})$"}),
 ]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_interval)]
+Variable = Annotated[str, Field(pattern=NAME), AfterValidator(_free_name)]
+VariableValue = Annotated[
+    str | tuple[str, ...],
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "number", "boolean"]},
+                {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
+            ]
+        }
+    ),
+]
 Limit = Annotated[
     str, Field(pattern=LIMIT), WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})
 ]
@@ -116,10 +143,17 @@ class Docker(Model):
 
 
 class Host(Model):
-    """A machine without a container: over ssh, or this one by its Python."""
+    """A machine without a container, or several: over ssh, or this one by its Python."""
 
-    ssh: Text | None = Field(
-        None, description="where to, as ssh takes it: an alias of ~/.ssh/config, or user@host", examples=["foo_bar"]
+    ssh: Words | None = Field(
+        None,
+        description="where to, for ssh: an alias of ~/.ssh/config, or user@host; of `nodes` a list, node 0 first",
+        examples=["foo_bar"],
+    )
+    address: Text | None = Field(
+        None,
+        description="where the other nodes reach the first; if not set: what `ssh` says of it",
+        examples=["10.0.0.1"],
     )
     bench: Text | None = Field(
         None,
@@ -143,7 +177,12 @@ class Host(Model):
     @property
     def word(self) -> str:
         """What a plan's rules call it: where it is, or by which Python where it is this machine."""
-        return self.ssh or self.python
+        return ", ".join(self.ssh) if self.ssh else self.python
+
+    @property
+    def master(self) -> str:
+        """Where the other nodes reach node 0."""
+        return self.address or (self.ssh[0].rpartition("@")[2] if self.ssh else "127.0.0.1")
 
     @property
     def name(self) -> str:
@@ -152,17 +191,23 @@ class Host(Model):
         return " ".join([self.word, *python, *([self.bench] if self.bench else [])])
 
 
-class Exclude(Model):
-    """Experiments that are not run: those for which all of the keys here hold."""
+class Conditions(Model):
+    """Which experiments a rule means: those for which all of its keys hold."""
 
-    reason: Annotated[str, Field(min_length=8)] = Field(
-        description="why, for whoever reads the results", examples=["does not fit into 16 GB"]
-    )
     model: Words | None = Field(None, description="of these models", examples=["vgg19"])
     batch_size: Sizes | None = Field(None, description="with these batch sizes", examples=[[64, 128]])
     dtype: Dtypes | None = Field(None, description="with these types", examples=["float16"])
     phase: Phases | None = Field(None, description="in these phases", examples=["training"])
     gpus: Gpus | None = Field(None, description="on so many GPUs", examples=[0])
+    nodes: Sizes | None = Field(None, description="on so many nodes", examples=[2])
+
+
+class Exclude(Conditions):
+    """Experiments that are not run: those for which all of the keys here hold."""
+
+    reason: Annotated[str, Field(min_length=8)] = Field(
+        description="why, for whoever reads the results", examples=["does not fit into 16 GB"]
+    )
     image: Words | None = Field(
         None, description="in these images: words of `images`, or the ids that they mean", examples=["cpu runtime"]
     )

@@ -4,13 +4,16 @@ Keys have the names of `bench`'s flags where they are those. Every problem in th
 file, line and key.
 """
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from torchbake.benchmark.field_types import (
     Backend,
+    Conditions,
     Device,
     Docker,
     Dtypes,
@@ -20,12 +23,16 @@ from torchbake.benchmark.field_types import (
     Model,
     Phases,
     Positive,
+    Seconds,
     Sizes,
     Text,
+    Variable,
     Variables,
+    VariableValue,
     Words,
 )
-from torchbake.errors import MatrixError, PlanError
+from torchbake.benchmark.variables import references, values_of, with_values
+from torchbake.errors import MatrixError, PlanError, UsageError
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, read_document
 
@@ -51,11 +58,31 @@ class Settings(Model):
     data_shuffle: bool = Field(False, description="whether data comes in another order each time", examples=[True])
     num_loader_threads: Positive = Field(4, description="worker processes that load data", examples=[8])
     cudnn_benchmark: bool = Field(True, description="whether cuDNN tries which algorithm is fastest", examples=[False])
+    monitor_seconds: Seconds = Field(
+        0.0, description="seconds between two looks at CPU, memory and GPU, from 0.2 up; 0: none", examples=[1]
+    )
     args: tuple[Text, ...] = Field((), description="more words of `bench`", examples=[["--cudnn_fastest", "true"]])
     env: Variables = Field(
         default_factory=dict, description="variables of each experiment", examples=[{"OMP_NUM_THREADS": "8"}]
     )
     docker: Docker = Field(Docker(), description="how containers are started", examples=[{"shm_size": "8g"}])
+
+
+class When(Conditions):
+    """Experiments with settings of their own: those for which all of the other keys hold. Later rules count more."""
+
+    set: Settings = Field(
+        description="what they have in place of the plan's: only keys that stand here; `env` and `docker` are merged",
+        examples=[{"num_batches": 20}],
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.set.model_fields_set:
+            raise ValueError("`set` has no key")
+        if not self.model_fields_set - {"set"}:
+            raise ValueError("names no condition: write what `set` has as keys of the plan")
+        return self
 
 
 class Axes(Model):
@@ -70,7 +97,8 @@ class Axes(Model):
     phases: Phases = Field(
         ("training",), description="training, or inference: forward only", examples=[["training", "inference"]]
     )
-    gpus: Gpus = Field((0,), description="how many GPUs; 0: the CPU", examples=[[1, 2, 4]])
+    gpus: Gpus = Field((0,), description="how many GPUs of each node; 0: the CPU", examples=[[1, 2, 4]])
+    nodes: Sizes = Field((1,), description="how many machines, or containers of one machine", examples=[[1, 2]])
     images: tuple[Text, ...] = Field(
         (),
         description="words that select images of the matrix, or references; these or `hosts`",
@@ -82,23 +110,43 @@ class Axes(Model):
         description="what is not run, with the reason",
         examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
     )
+    when: tuple[When, ...] = Field(
+        (),
+        description="settings that depend on other keys of an experiment",
+        examples=[[{"model": "vgg19", "set": {"num_batches": 20}}]],
+    )
+    stop_at_out_of_memory: bool = Field(
+        False,
+        description="whether larger `batch_sizes` are not run after one that does not fit into the memory",
+        examples=[True],
+    )
     timeout: Positive = Field(3600, description="seconds for one experiment", examples=[600])
 
 
 class Plan(Settings, Axes):
     """The whole of a plan."""
 
+    variables: dict[Variable, VariableValue] = Field(
+        default_factory=dict,
+        description="what `${name}` stands for in other values; `-P name=value` counts more",
+        examples=[{"data": "/data", "sizes": ["16", "64"]}],
+    )
+
     @property
     def settings(self) -> Settings:
         return Settings.model_validate(self.model_dump(include=set(Settings.model_fields)))
 
 
-def load_plan(path: Path, *, places: bool = True) -> tuple[Plan, Document]:
-    """Read and validate; ``places``: it must name images or hosts. Raises PlanError with every problem."""
+def load_plan(path: Path, *, places: bool = True, given: Mapping[str, Any] | None = None) -> tuple[Plan, Document]:
+    """Read and validate; ``places``: it must name images or hosts; ``given`` are variables of the command line.
+
+    Raises PlanError with every problem, and UsageError for a variable that the plan does not use.
+    """
     try:
         document = read_document(path, named_by="PLAN.yaml")
     except MatrixError as error:
         raise PlanError(error.message, hint=error.hint) from None
+    document = with_variables(document, given or {})
     plan = validate_plan(document)
     if places and not (plan.images or plan.hosts):
         raise plan_problems(document, [((), "names neither images nor hosts: write `images: [cpu]`")])
@@ -117,9 +165,44 @@ def validate_plan(document: Document) -> Plan:
     wrong: list[tuple[Location, str]] = [
         (("args", place), said) for place, word in enumerate(plan.args) if (said := _of_a_key(word))
     ]
+    wrong += [
+        (("when", number, "set", "args", place), said)
+        for number, rule in enumerate(plan.when)
+        for place, word in enumerate(rule.set.args)
+        if (said := _of_a_key(word))
+    ]
+    wrong += _contradictions(plan)
     if wrong:
         raise plan_problems(document, wrong)
     return plan
+
+
+def with_variables(document: Document, given: Mapping[str, Any]) -> Document:
+    """The plan with its variables replaced, of which ``given`` count more. Raises PlanError and UsageError."""
+    if not isinstance(document.data, dict):
+        return document
+    own = document.data.get("variables")
+    own, problems = own if isinstance(own, dict) else {}, list[tuple[Location, str]]()
+    rest = {name: value for name, value in document.data.items() if name != "variables"}
+    values = values_of({**own, **given}, problems)
+    filled = with_values(rest, values, (), problems) if values or not (own or given) else rest
+    if problems:
+        raise plan_problems(document, problems)
+    used = {*references(rest), *references(own), *references({**given})}
+    if idle := [name for name in given if name not in used]:
+        raise UsageError(f"-P {idle[0]} changes nothing: {document.path} has no ${{{idle[0]}}}.", hint="Correct it.")
+    kept = {"variables": document.data["variables"]} if "variables" in document.data else {}
+    return replace(document, data={**filled, **kept})
+
+
+def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
+    """What keys of a plan cannot say together."""
+    if "data_ingestion" in plan.phases and not (plan.data_dir or any(rule.set.data_dir for rule in plan.when)):
+        yield ("phases", plan.phases.index("data_ingestion")), "data_ingestion reads `data_dir`, which is not set"
+    if plan.images and max(plan.nodes) > 1 and plan.docker.network != "none":
+        yield ("docker", "network"), "has no use with `nodes`: containers of several nodes get a network of their own"
+    if plan.stop_at_out_of_memory and list(plan.batch_sizes) != sorted(plan.batch_sizes):
+        yield ("batch_sizes",), "do not ascend, and `stop_at_out_of_memory` tries them from small to large"
 
 
 def plan_problems(document: Document, found: list[tuple[Location, str]]) -> PlanError:
@@ -132,6 +215,7 @@ _KEYS = {  # flags of `bench` that keys of the plan say
     "batch_size": "batch_sizes",
     "dtype": "dtypes",
     "forward_only": "phases",
+    "data_loader_only": "phases",
     "num_gpus": "gpus",
     "device": "gpus",
     **{name: name for name in Settings.model_fields if name not in ("args", "env", "docker")},

@@ -1,8 +1,9 @@
 """What `bench` has measured: its last line, read as a model. Pure."""
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.core.processes import Finished
@@ -56,6 +57,31 @@ class Machine(_Part):
     threads: int | None = None
 
 
+class Series(_Part):
+    """What a run took of its machine: a value of each figure for each moment, in seconds since its start.
+
+    CPU is in percent of one core, and with memory that of rank 0 and its loaders; the GPU is that of rank 0.
+    """
+
+    seconds: tuple[float, ...]
+    cpu_percent: tuple[float | None, ...]
+    memory_bytes: tuple[float | None, ...]
+    gpu_percent: tuple[float | None, ...] = ()
+    gpu_memory_bytes: tuple[float | None, ...] = ()
+    gpu_watts: tuple[float | None, ...] = ()
+
+    @property
+    def figures(self) -> dict[str, tuple[float | None, ...]]:
+        """Those that are known, by name, without the moments."""
+        return {name: values for name, values in self if name != "seconds" and any(each is not None for each in values)}
+
+    @model_validator(mode="after")
+    def _is_even(self) -> Self:
+        if {len(values) for _, values in self if values} - {len(self.seconds)}:
+            raise ValueError("its lists differ in length")
+        return self
+
+
 class Result(_Part):
     """One successful run. ``times`` are seconds of each batch, ``throughput`` samples a second of all devices.
 
@@ -84,28 +110,46 @@ class Result(_Part):
     host: Machine = Machine()
 
 
-def read_outcome(done: Finished) -> Result | str:
-    """The result, or in one sentence why there is none."""
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run gave: a result, or the reason why there is none, in one sentence.
+
+    ``out_of_memory``: a batch did not fit. ``monitor`` is there for a run that failed, too.
+    """
+
+    result: Result | None = None
+    reason: str = ""
+    out_of_memory: bool = False
+    monitor: Series | None = None
+
+
+def read_outcome(done: Finished) -> Outcome:
+    """What `bench` has printed, or why it has not."""
     line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(START)), None)
     if done.late:
-        return f"It did not end within {done.seconds:.0f} s."
+        return Outcome(reason=f"It did not end within {done.seconds:.0f} s.")
     if line is None:
-        return _without_a_word(done)
+        return Outcome(reason=_without_a_word(done), out_of_memory=done.code == _KILLED)
     try:
         return _judged(read_object(line.encode()), done)
     except NotJsonError as error:
-        return f"Its last line cannot be read: {error}."
+        return Outcome(reason=f"Its last line cannot be read: {error}.")
     except ValidationError as error:
         first = error.errors()[0]
-        return f"Its result has an invalid {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        where = ".".join(map(str, first["loc"])) or "monitor"
+        return Outcome(reason=f"Its result has an invalid {where}: {first['msg']}.")
 
 
-def _judged(said: dict[str, Any], done: Finished) -> Result | str:
+def _judged(said: dict[str, Any], done: Finished) -> Outcome:
+    """Raises ValidationError."""
     if said.get("bench") != _CONTRACT:
-        return f"Its `bench` speaks version {said.get('bench')!r} of the contract, and this toolkit {_CONTRACT}."
+        found = said.get("bench")
+        return Outcome(reason=f"Its `bench` speaks version {found!r} of the contract, and this toolkit {_CONTRACT}.")
+    monitor = Series.model_validate(said["monitor"]) if said.get("monitor") else None
     if said.get("status") != "success" or done.code:
-        return str(said.get("reason") or f"bench ended with {done.code}: {done.last_words}")
-    return Result.model_validate(said)
+        reason = str(said.get("reason") or f"bench ended with {done.code}: {done.last_words}")
+        return Outcome(reason=reason, out_of_memory=said.get("out_of_memory") is True, monitor=monitor)
+    return Outcome(result=Result.model_validate(said), monitor=monitor)
 
 
 def _without_a_word(done: Finished) -> str:

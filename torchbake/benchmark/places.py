@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from typing import Protocol
 from torchbake.benchmark.commands import Container, host_words
 from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.field_types import Docker, Host
-from torchbake.benchmark.outcome import Result, read_outcome
+from torchbake.benchmark.nodes import NETWORK, network_of, run_nodes, script
+from torchbake.benchmark.outcome import Outcome, read_outcome
 from torchbake.benchmark.records import Where
 from torchbake.benchmark.sources import own_bench
 from torchbake.benchmark.trial import Trial, try_image
@@ -46,10 +48,10 @@ class Place(Protocol):
     def problem(self, experiment: Experiment) -> Problem | None:
         """Why an experiment is not run there; None where it can be."""
 
-    def words(self, experiment: Experiment) -> list[str]:
-        """Its command, as a person would type it."""
+    def command(self, experiment: Experiment) -> str:
+        """How it is started, as a shell takes it: one line, or several for several nodes."""
 
-    def measure(self, experiment: Experiment, limit: int) -> Result | str:
+    def measure(self, experiment: Experiment, limit: int) -> Outcome:
         """Run it to its end. Raises KeyboardInterrupt once the run is stopped."""
 
 
@@ -71,12 +73,27 @@ class ImagePlace:
             return unknown("a CPU image has no use for a GPU")
         return self.container.gpu.problem(self.gpu_mode)
 
-    def words(self, experiment: Experiment) -> list[str]:
-        return self.container.words(experiment)
+    def command(self, experiment: Experiment) -> str:
+        if experiment.nodes == 1:
+            return shlex.join(self.container.words(experiment))
+        return script(self._nodes(experiment, {}, NETWORK), network=NETWORK)
 
-    def measure(self, experiment: Experiment, limit: int) -> Result | str:
-        words = self.container.words(experiment, self.labels)
-        return read_outcome(run_to_end(words, env=os.environ, limit=limit, stopping=self.stopping))
+    def measure(self, experiment: Experiment, limit: int) -> Outcome:
+        if experiment.nodes == 1:
+            words = self.container.words(experiment, self.labels)
+            return read_outcome(run_to_end(words, env=os.environ, limit=limit, stopping=self.stopping))
+        try:
+            with network_of(self.labels, self.stopping) as network:
+                commands = self._nodes(experiment, self.labels, network)
+                return run_nodes(commands, env=os.environ, limit=limit, stopping=self.stopping)
+        except BenchmarkError as error:
+            return Outcome(reason=error.message)
+
+    def _nodes(self, experiment: Experiment, labels: Mapping[str, str], network: str) -> list[list[str]]:
+        """The command of each node: a container of this machine."""
+        return [
+            self.container.words(experiment, labels, node=node, network=network) for node in range(experiment.nodes)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,27 +111,35 @@ class HostPlace:
 
     def problem(self, experiment: Experiment) -> Problem | None:
         """Whether a machine behind ssh has a GPU is for its `bench` to say."""
+        machines = len(self.host.ssh or (1,))
+        if experiment.nodes > machines:
+            return unknown(f"{self.named.name} names {machines} of {experiment.nodes} nodes")
         if not experiment.on_gpu:
             return None
         return (_UNSEEN if self.host.ssh else gpu_of_host()).problem(self.gpu_mode)
 
-    def words(self, experiment: Experiment) -> list[str]:
+    def command(self, experiment: Experiment) -> str:
         variables = [] if self.host.ssh else [f"{name}={value}" for name, value in experiment.settings.env.items()]
-        return [*(["env", *variables] if variables else []), *self._words(experiment)]
+        first, *others = self._nodes(experiment)
+        return script([[*(["env", *variables] if variables else []), *first], *others])
 
-    def measure(self, experiment: Experiment, limit: int) -> Result | str:
+    def measure(self, experiment: Experiment, limit: int) -> Outcome:
         env = without_job(self.environ) | (experiment.settings.env if not self.host.ssh else {})
         python = Path(self.host.python)
         if not self.host.ssh and python.is_absolute():  # what `bench` itself starts is to be this Python too
             env["PATH"] = f"{python.parent}:{env.get('PATH', os.defpath)}"
+        commands = self._nodes(experiment)
         try:
-            done = run_to_end(self._words(experiment), env=env, limit=limit + 30, stopping=self.stopping)
+            return run_nodes(commands, env=env, limit=limit + 30, stopping=self.stopping)
         except OSError as error:
-            return f"{self._words(experiment)[0]} cannot be started: {error.strerror}."
-        return read_outcome(done)
+            return Outcome(reason=f"{commands[0][0]} cannot be started: {error.strerror}.")
 
-    def _words(self, experiment: Experiment) -> list[str]:
-        return host_words(self.host, experiment, limit=self.timeout, folder=self.folder)
+    def _nodes(self, experiment: Experiment) -> list[list[str]]:
+        """The command of each node: another machine each."""
+        return [
+            host_words(self.host, experiment, limit=self.timeout, folder=self.folder, node=node)
+            for node in range(experiment.nodes)
+        ]
 
 
 def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | None) -> list[tuple[Named, str | Host]]:
@@ -167,7 +192,7 @@ class Finder:
         """Raises BenchmarkError where the engine has no such image, and EngineError."""
         if isinstance(what, Host):
             bench = "" if what.ssh or what.bench else own_bench()
-            where = Where(kind="host", name=named.name, host=what.ssh or platform.node(), bench=bench)
+            where = Where(kind="host", name=named.name, host=what.word if what.ssh else platform.node(), bench=bench)
             return HostPlace(
                 named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
                 stopping=self.session.stopping, gpu_mode=self.gpu,

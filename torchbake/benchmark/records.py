@@ -9,16 +9,17 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Result
+from torchbake.benchmark.outcome import Result, Series
 from torchbake.core.files import write_text
 
 
 class Where(BaseModel):
-    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` the machine that ran it.
+    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` names all machines that ran it.
 
     ``bench`` is the digest of this toolkit's `bench`, where the place has none of its own.
     """
@@ -31,9 +32,14 @@ class Where(BaseModel):
     host: str
     bench: str = ""
 
+    @property
+    def machines(self) -> frozenset[str]:
+        """Each of them works on one experiment at a time."""
+        return frozenset(self.host.split(", "))
+
 
 class Record(BaseModel):
-    """One measurement, or in ``reason`` why there is none.
+    """One measurement, or in ``reason`` why there is none, of which kind ``failure`` is.
 
     ``command`` is as a shell takes it, ``started`` an ISO time in UTC.
     """
@@ -46,7 +52,13 @@ class Record(BaseModel):
     started: str
     seconds: float
     reason: str = ""
+    failure: Literal["", "out-of-memory", "not-run"] = ""
     result: Result | None = None
+    monitor: Series | None = None
+
+    @property
+    def status(self) -> str:
+        return "success" if self.result else self.failure or "failure"
 
     @property
     def key(self) -> str:
@@ -114,6 +126,29 @@ COLUMNS = (
 )  # fmt: skip
 
 
+MONITORED = (
+    "model", "phase", "dtype", "batch_size", "gpus", "nodes", "place", "started", "status", *Series.model_fields
+)  # fmt: skip
+
+
+def write_monitor(path: Path, records: Iterable[Record]) -> None:
+    """The time series of all records that have one, a row for each moment. Raises OSError."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=MONITORED, lineterminator="\n", restval="")
+    writer.writeheader()
+    for record in records:
+        case = record.experiment.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
+        case |= {"place": record.where.name, "started": record.started, "status": record.status}
+        writer.writerows(case | moment for moment in _moments(record.monitor))
+    write_text(path, text.getvalue())
+
+
+def _moments(series: Series | None) -> Iterator[dict[str, object]]:
+    figures = {name: values for name, values in dict(series or ()).items() if values}
+    for moment in zip(*figures.values(), strict=True):
+        yield {name: "" if value is None else value for name, value in zip(figures, moment, strict=True)}
+
+
 def row_of(record: Record) -> dict[str, object]:
     """One record as a row of the table."""
     case, where, result = record.experiment, record.where, record.result
@@ -124,7 +159,7 @@ def row_of(record: Record) -> dict[str, object]:
     row["data_backend"] = case.settings.data_backend if case.settings.data_dir else "synthetic"
     row["on"] = "gpu" if case.on_gpu else "cpu"
     row["env"] = " ".join(f"{name}={shlex.quote(value)}" for name, value in case.settings.env.items())
-    row |= {"started": record.started, "status": "success" if result else "failure", "reason": record.reason}
+    row |= {"started": record.started, "status": record.status, "reason": record.reason}
     if result is None:
         return row
     row |= {f"time_{name}": value for name, value in result.time.model_dump().items()}

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from torchbake.benchmark.commands import is_own
-from torchbake.benchmark.expand import Experiment, Source
+from torchbake.benchmark.expand import Experiment, Source, experiments
 from torchbake.benchmark.model import Plan, plan_problems
 from torchbake.core.digest import digest
 from torchbake.core.paths import OWN_BENCH
@@ -29,8 +29,9 @@ def demand_files(plan: Plan, document: Document, folder: Path) -> None:
     if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
         return
     found: list[tuple[Location, str]] = []
-    if plan.data_dir and not (folder / plan.data_dir).is_dir():
-        found.append((("data_dir",), f"{folder / plan.data_dir} is not a folder"))
+    for data in dict.fromkeys(each.settings.data_dir for each in experiments(plan)):
+        if data and not (folder / data).is_dir():
+            found.append((("data_dir",), f"{folder / data} is not a folder"))
     for number, model in enumerate(plan.models):
         file = folder / model.rpartition(":")[0]
         if is_own(model) and not file.is_file():

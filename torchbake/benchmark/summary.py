@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Result
+from torchbake.benchmark.outcome import Result, Series
 from torchbake.benchmark.run import Done
 
 
@@ -34,9 +34,10 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """So many devices, and which part of so many times one device's throughput they reach."""
+    """So many devices on so many nodes, and which part of so many times one device's throughput they reach."""
 
     devices: int
+    nodes: int
     throughput: float
     efficiency: float
 
@@ -48,6 +49,15 @@ class Scaling:
     name: str
     place: str
     points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What an experiment took of its machine over time, whether it has a result or not."""
+
+    name: str
+    place: str
+    series: Series
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +76,7 @@ class Summary:
     groups: tuple[Group, ...]
     scaling: tuple[Scaling, ...]
     equipment: tuple[Equipment, ...]
+    traces: tuple[Trace, ...]
     missing: tuple[Done, ...]
     places: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -83,6 +94,11 @@ def summarise(done: Sequence[Done]) -> Summary:
         groups=tuple(groups),
         scaling=tuple(_scaling(measured)),
         equipment=tuple(dict.fromkeys(_equipment(each.case.place.name, result) for each, result in measured)),
+        traces=tuple(
+            Trace(name=each.case.experiment.name, place=each.case.place.name, series=each.record.monitor)
+            for each in done
+            if each.record and each.record.monitor
+        ),
         missing=tuple(each for each in done if not (each.record and each.record.result)),
         places=places,
         hosts=tuple(dict.fromkeys(each.record.where.host for each, _ in measured if each.record)),
@@ -109,16 +125,17 @@ def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]], first: s
 
 def _scaling(measured: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
     """Batches are per device, so the work grows with their number."""
-    together: dict[tuple[str, str], dict[int, float]] = {}
+    together: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
     for done, result in measured:
         case = done.case.experiment
         name = f"{case.model} {case.phase} {case.dtype} batch {case.batch_size} {result.device}"
         devices = max(result.world, len(result.devices), 1)
-        together.setdefault((name, done.case.place.name), {})[devices] = result.throughput
+        together.setdefault((name, done.case.place.name), {})[devices, result.nodes] = result.throughput
     for (name, place), speeds in together.items():
-        if len(speeds) > 1 and 1 in speeds:
+        one = speeds.get((1, 1))
+        if len(speeds) > 1 and one:
             points = tuple(
-                Point(devices=devices, throughput=speed, efficiency=speed / (devices * speeds[1]))
-                for devices, speed in sorted(speeds.items())
+                Point(devices=devices, nodes=nodes, throughput=speed, efficiency=speed / (devices * one))
+                for (devices, nodes), speed in sorted(speeds.items())
             )
             yield Scaling(name=name, place=place, points=points)

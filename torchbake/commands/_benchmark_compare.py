@@ -1,6 +1,5 @@
 """`benchmark compare`: two images, or one and its release."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -99,7 +98,9 @@ def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | N
     if args.plan:
         if given:
             raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")
-        return read_plan(args.plan, engine), args.plan
+        return read_plan(args.plan, engine, args.variables), args.plan
+    if args.variable:
+        raise UsageError("-P does nothing here: no plan has variables.", hint="Name a plan: --plan FILE")
     keys = {"model": "models", "batch_size": "batch_sizes", "dtype": "dtypes", "phase": "phases", "num_gpus": "gpus"}
     try:
         plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})
@@ -125,6 +126,6 @@ def _show_runs(comparison: Comparison, cases: Sequence[Experiment]) -> None:
     for each in cases:
         for place in (comparison.a, comparison.b):
             print(f"# {each.name}, {place.named.name}")
-            print(shlex.join(place.words(each)))
+            print(place.command(each))
     least, most = comparison.rounds, comparison.most_rounds
     print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {most}")

@@ -8,9 +8,11 @@ from typing import Any
 
 from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.field_types import DTYPES, PHASES
+from torchbake.benchmark.variables import KEYS, NAME
 from torchbake.commands._options import Format, add_format, add_registry, positive
 from torchbake.engine.gpu import MODES
-from torchbake.errors import UsageError
+from torchbake.errors import MatrixError, UsageError
+from torchbake.matrix.yaml_source import parse_document
 
 FOLDER = Path("reports/benchmark")  # beside the matrix
 
@@ -22,6 +24,7 @@ class Arguments:
     dry_run: bool
     force: bool
     report: bool
+    variable: tuple[str, ...]
     gpu: str
     plan: Path | None
     model: tuple[str, ...]
@@ -37,12 +40,21 @@ class Arguments:
     plain_http: bool
     format: Format
 
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Those of -P. Raises UsageError."""
+        return dict(map(variable, self.variable))
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("request", nargs="*", metavar="WORD", help="PLAN.yaml; compare A B; compare B; or schema")
     parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
     parser.add_argument("--force", action="store_true", help="PLAN: measure again what was measured")
     parser.add_argument("--report", action="store_true", help=f"PLAN: also write a page, {FOLDER}/PLAN.html")
+    parser.add_argument(
+        "-P", dest="variable", action="append", default=[], metavar="NAME=VALUE",
+        help="PLAN, and compare --plan: what ${NAME} stands for; a list in brackets; repeat for more",
+    )  # fmt: skip
     parser.add_argument(
         "--gpu", choices=MODES, default="auto",
         help="auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
@@ -76,6 +88,23 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; write 5% or 0.05")
     return value
+
+
+def variable(text: str) -> tuple[str, Any]:
+    """A name with its value: text as it stands, or what YAML has in brackets or double quotes. Raises UsageError."""
+    name, given, value = text.partition("=")
+    if not given or not re.match(NAME, name) or name in KEYS:
+        why = "names a key of an experiment" if name in KEYS else "is not NAME=VALUE"
+        raise UsageError(f"-P {text} {why}.", hint="Write: -P data=/data/imagenet, or: -P sizes='[16, 32]'")
+    if not value.startswith(("[", '"')):
+        return name, value
+    try:
+        found = parse_document(value, Path("-P")).data
+    except MatrixError as error:
+        raise UsageError(f"-P {text}: {error.message}", hint="Write: -P sizes='[16, 32]'") from None
+    if isinstance(found, list) and any(not isinstance(one, str) for one in found):
+        raise UsageError(f"-P {text} holds more than values.", hint="Write: -P sizes='[16, 32]'")
+    return name, found
 
 
 def refuse_unused(args: Arguments, *, compare: bool) -> None:

@@ -1,9 +1,10 @@
 """What commands do with benchmarks: a plan's places found, and two images compared."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torchbake.benchmark.compare import Compared, Comparison, overall, row, sentence
 from torchbake.benchmark.estimate import Verdict
@@ -143,9 +144,9 @@ def show(compared: Sequence[Compared], title: str) -> None:
     console.show_table(HEAD, [row(each) for each in compared], title=title)
 
 
-def read_plan(path: Path, engine: Engine | None) -> Plan:
-    """A plan for images that the command line names. Raises PlanError with every problem."""
-    plan, document = load_plan(path, places=False)
+def read_plan(path: Path, engine: Engine | None, given: Mapping[str, Any] | None = None) -> Plan:
+    """A plan for images that the command line names, with its variables. Raises PlanError with every problem."""
+    plan, document = load_plan(path, places=False, given=given)
     check_files(plan, document, folder_of(path), engine)
     return plan
 

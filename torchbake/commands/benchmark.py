@@ -1,6 +1,5 @@
 """`benchmark`: a plan of experiments on images and hosts, and two images compared."""
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,11 +7,12 @@ from pathlib import Path
 
 from torchbake.benchmark.expand import Case, Named, expand
 from torchbake.benchmark.field_types import Host
-from torchbake.benchmark.model import Plan, load_plan
+from torchbake.benchmark.manual import plan_schema
+from torchbake.benchmark.model import load_plan
 from torchbake.benchmark.page import render_page
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
-from torchbake.benchmark.records import Records, write_csv
-from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds
+from torchbake.benchmark.records import Records, write_csv, write_monitor
+from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds, unfinished
 from torchbake.benchmark.sources import with_source
 from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
@@ -23,7 +23,6 @@ from torchbake.core.files import write_text
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
-from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
 __all__ = ["EXAMPLES", "Arguments", "add_arguments", "run"]
@@ -32,6 +31,7 @@ EXAMPLES = (
     "nox -s benchmark -- examples/benchmark/plan.yaml",
     "nox -s benchmark -- examples/benchmark/plan.yaml --dry-run",
     "nox -s benchmark -- examples/benchmark/plan.yaml --report",
+    "nox -s benchmark -- examples/benchmark/largest-batch.yaml -P net=resnet18 -P sizes='[8, 16]' --report",
     "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 ghcr.io/acme/pytorch:cpu --model resnet50",
     "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 --registry ghcr.io/acme --threshold 3%",
     "nox -s benchmark -- schema > benchmark.schema.json",
@@ -53,7 +53,7 @@ def run(args: Arguments) -> int:
 
 def _run_plan(args: Arguments, file: str) -> None:
     path = Path(file)
-    plan, document = load_plan(path)
+    plan, document = load_plan(path, given=args.variables)
     folder = folder_of(path)
     project = project_of(args.matrix, plan.images)
     named = names_of(plan.images, plan.hosts, project)
@@ -67,7 +67,7 @@ def _run_plan(args: Arguments, file: str) -> None:
         docker=plan.docker,
     )  # fmt: skip
     check_files(plan, document, folder, engine)
-    records = Records(path=args.matrix.absolute().parent / FOLDER / "results.jsonl")
+    stop, records = plan.stop_at_out_of_memory, Records(path=args.matrix.absolute().parent / FOLDER / "results.jsonl")
     with interruptible():
         if engine and not args.dry_run:
             clean_up(engine)
@@ -76,12 +76,14 @@ def _run_plan(args: Arguments, file: str) -> None:
         if args.dry_run:
             _show_commands(begun, args.format)
             return
-        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout).run(begun)
+        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout, stop=stop).run(begun)
     write_csv(records.path.with_suffix(".csv"), records.all())
+    if any(each.record and each.record.monitor for each in done):
+        write_monitor(records.path.with_name("monitor.csv"), records.all())
     if args.report:
         _write_page(records.path.with_name(f"{path.stem}.html"), path.name, done)
     _show(done, args.format)
-    _judge(done, args.gpu)
+    _judge(done, args.gpu, stop=stop)
 
 
 def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
@@ -94,7 +96,7 @@ def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
 
 def _show_commands(begun: Sequence[Begun], form: str) -> None:
     """As a shell takes them; what is not run is a comment with the reason."""
-    entries = [(each, shlex.join(each.place.words(each.case.experiment)) if each.place else "") for each in begun]
+    entries = [(each, each.place.command(each.case.experiment) if each.place else "") for each in begun]
     if form == "json":
         shown = [{**_names(each.case), "command": command, **_state(each.done)} for each, command in entries]
         console.show_json({"experiments": shown})
@@ -104,7 +106,7 @@ def _show_commands(begun: Sequence[Begun], form: str) -> None:
         note = f": {state['state']} {state['reason']}".rstrip() if state["state"] else ""
         print(f"# {each.case.experiment.name}, {each.case.place.name}{note}")
         if command:
-            print(f"# {command}" if each.done else command)
+            print("\n".join(f"# {line}" for line in command.splitlines()) if each.done else command)
 
 
 def _state(done: Done | None) -> dict[str, str]:
@@ -129,7 +131,7 @@ def _show(done: Sequence[Done], form: str) -> None:
 
 
 def _entry(done: Done) -> dict[str, object]:
-    record = done.record.model_dump(include={"where", "started", "seconds", "result"}) if done.record else {}
+    record = done.record.model_dump(include={"where", "started", "seconds", "result", "monitor"}) if done.record else {}
     return {**_names(done.case), "state": done.state, "reason": done.reason, **record}
 
 
@@ -141,8 +143,9 @@ def _row(done: Done) -> tuple[str, ...]:
     return *head, done.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
 
 
-def _judge(done: Sequence[Done], gpu: str) -> None:
-    bad = [each for each in done if each.state == "failed" or (each.state == "not-run" and gpu == "require")]
+def _judge(done: Sequence[Done], gpu: str, *, stop: bool) -> None:
+    bad = unfinished(done, stop=stop)
+    bad += [each for each in done if each.state == "not-run" and not each.record and gpu == "require"]
     if bad:
         raise BenchmarkError(
             f"{len(bad)} of {len(done)} experiments have no result.",
@@ -153,7 +156,7 @@ def _judge(done: Sequence[Done], gpu: str) -> None:
 
 
 def _schema(args: Arguments) -> None:
-    print(editor_schema(Plan), end="")
+    print(plan_schema(), end="")
 
 
 _ACTIONS: Mapping[str, tuple[Callable[..., int | None], int]] = {"compare": (compare, 2), "schema": (_schema, 0)}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.benchmark import manual as plans
-from torchbake.benchmark.model import Plan
 from torchbake.charts.manual import with_parameters
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
@@ -46,7 +45,7 @@ def run(args: Arguments) -> int:
     if root == TOOLKIT:
         wanted[PAGE] = with_reference(_text(PAGE))
         wanted |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
-        wanted |= {PLAN_SCHEMA: editor_schema(Plan), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
+        wanted |= {PLAN_SCHEMA: plans.plan_schema(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
         wanted[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
     current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]

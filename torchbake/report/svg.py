@@ -46,6 +46,22 @@ def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) ->
     return head.format(WIDTH, height, title) + Markup("").join(pieces) + Markup("</svg>")
 
 
+def line(moments: Sequence[float], values: Sequence[float | None], *, title: str, height: int = 40) -> Markup:
+    """Values over time, from 0 to the largest; without a value the line goes on to the next. ``title`` as of a bar."""
+    known = [(moment, value) for moment, value in zip(moments, values, strict=True) if value is not None]
+    first, span = moments[0], (moments[-1] - moments[0]) or 1.0
+    top = max((value for _, value in known), default=0.0) or 1.0
+    places = [(WIDTH * (moment - first) / span, height * (1 - value / top)) for moment, value in known]
+    if len(places) == 1:
+        places.append((float(WIDTH), places[0][1]))
+    points = " ".join(f"{_short(x)},{_short(y)}" for x, y in places)
+    text = Markup(
+        '<svg class="line" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<polyline points="{}"/></svg>'
+    )
+    return text.format(WIDTH, height, title, points)
+
+
 def _piece(part: Part, start: float, width: float, height: int) -> Markup:
     label = Markup("<title>{}</title>").format(part.label) if part.label else Markup("")
     text = Markup('<rect class="{}" x="{}" width="{}" height="{}">{}</rect>')

@@ -30,7 +30,7 @@ def main(words: Sequence[str], script: Path) -> int:
     if wrong := _other_rank(settings) or _other_count(settings):
         print(f"bench: {wrong}", file=sys.stderr)
         return USAGE_CODE
-    if "RANK" not in os.environ and settings.num_gpus > 1:
+    if "RANK" not in os.environ and (settings.num_gpus > 1 or _nodes() > 1):
         _become_ranks(settings, words, script)
     if settings.local_rank is not None:
         os.environ["LOCAL_RANK"] = str(settings.local_rank)
@@ -78,11 +78,17 @@ def _other_count(settings: Settings) -> str:
     )
 
 
+def _nodes() -> int:
+    """How many nodes measure together, as `run` is told."""
+    number = os.environ.get("NNODES", "")
+    return int(number) if number.isdecimal() else 1
+
+
 def _become_ranks(settings: Settings, words: Sequence[str], script: Path) -> NoReturn:
     """One process for each device, by the `run` beside us and this Python."""
     python = Path(sys.executable)
     env = os.environ | {
-        "NPROC_PER_NODE": str(settings.num_gpus),
+        "NPROC_PER_NODE": str(max(1, settings.num_gpus)),
         "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
     }
     os.execve(python, [str(python), "-I", "-S", str(script.with_name("run")), str(script), *words], env)

@@ -8,12 +8,13 @@ from typing import Any
 
 from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.model import Plan, Settings, validate_plan
-from torchbake.benchmark.outcome import Result, read_outcome
+from torchbake.benchmark.outcome import Outcome, Result, read_outcome
 from torchbake.benchmark.records import Where
 from torchbake.core.problem import Problem
 from torchbake.core.processes import Finished
 from torchbake.matrix.yaml_source import Document, parse_document
 
+NO_MEMORY = "The memory is too small."
 PLAN = "models: [resnet50, vgg19]\nbatch_sizes: [16, 64]\nphases: [training, inference]\nimages: [cpu]\n"
 
 
@@ -57,8 +58,8 @@ def finished(stdout: str = "", *, code: int = 0, stderr: str = "", late: bool = 
 
 
 def result(seconds: float = 0.1, **changes: Any) -> Result:
-    found = read_outcome(finished(printed(seconds, **changes)))
-    assert isinstance(found, Result), found
+    found = read_outcome(finished(printed(seconds, **changes))).result
+    assert found
     return found
 
 
@@ -73,13 +74,15 @@ class Fake:
     def problem(self, experiment: Experiment) -> Problem | None:
         return None
 
-    def words(self, experiment: Experiment) -> list[str]:
-        return ["bench", "--model", experiment.model]
+    def command(self, experiment: Experiment) -> str:
+        return f"bench --model {experiment.model}"
 
-    def measure(self, experiment: Experiment, limit: int) -> Result | str:
+    def measure(self, experiment: Experiment, limit: int) -> Outcome:
         self.runs.append(experiment)
         time = self.times()
-        return time if isinstance(time, str) else result(time)
+        if isinstance(time, str):
+            return Outcome(reason=time, out_of_memory=time == NO_MEMORY)
+        return Outcome(result=result(time))
 
 
 def each(*values: float | str) -> Callable[[], float | str]:

@@ -1,5 +1,7 @@
 """The last line of `bench`: a result, or a sentence."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.benchmark.cases import finished, printed, result
@@ -21,7 +23,7 @@ def test_what_bench_measures_apart_is_kept() -> None:
 
 
 def test_the_line_is_found_behind_what_else_is_said() -> None:
-    assert not isinstance(read_outcome(finished(printed() + "a library says goodbye\n")), str)
+    assert read_outcome(finished(printed() + "a library says goodbye\n")).result
 
 
 @pytest.mark.parametrize(
@@ -47,5 +49,26 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
 )
 def test_what_is_no_result_is_a_sentence(done: Finished, said: str) -> None:
     found = read_outcome(done)
-    assert isinstance(found, str)
-    assert said in found
+    assert (found.result, found.out_of_memory) == (None, done.code == 137)
+    assert said in found.reason
+
+
+SERIES = {"seconds": [1, 2], "cpu_percent": [90, 80], "memory_bytes": [5, 7]}
+
+
+@pytest.mark.parametrize(("said", "lacking"), [({}, False), ({"out_of_memory": True}, True)])
+def test_a_batch_that_does_not_fit_is_told_from_what_else_fails(said: dict[str, Any], lacking: bool) -> None:
+    words = printed(status="failure", reason="No.", monitor=SERIES, **said)
+    found = read_outcome(finished(words, code=1))
+    assert (found.reason, found.out_of_memory) == ("No.", lacking)
+    assert found.monitor
+    assert found.monitor.memory_bytes == (5, 7)
+
+
+def test_a_result_may_have_a_time_series_and_one_that_is_broken_is_told() -> None:
+    found = read_outcome(finished(printed(monitor=SERIES)))
+    assert found.result
+    assert found.monitor
+    assert (found.monitor.cpu_percent, found.monitor.gpu_watts) == ((90, 80), ())
+    for broken, said in (({"cpu_percent": "x"}, "invalid cpu_percent"), ({"seconds": [1]}, "differ in length")):
+        assert said in read_outcome(finished(printed(monitor={**SERIES, **broken}))).reason

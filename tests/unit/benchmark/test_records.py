@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.benchmark.cases import experiment, result
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.records import Record, Records, Where, key_of, write_csv
+from torchbake.benchmark.outcome import Series
+from torchbake.benchmark.records import Record, Records, Where, key_of, write_csv, write_monitor
 
 HERE = Where(kind="image", name="a", digest="sha256:a", host="here")
 
@@ -71,3 +72,19 @@ def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (bad["data_backend"], bad["num_batches"], bad["env"]) == ("synthetic", "100", "")
     assert (bad["status"], bad["reason"], bad["throughput"]) == ("failure", "Out of memory, said torch.", "")
+
+
+def test_time_series_have_a_table_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.csv"
+    series = Series(seconds=(1, 2), cpu_percent=(90, 80), memory_bytes=(5, 7), gpu_watts=(None, 70))
+    lacking = record(reason="No.").model_copy(update={"failure": "out-of-memory", "monitor": series})
+    write_monitor(path, [record(), lacking])
+    first, second = csv.DictReader(path.read_text().splitlines())
+    assert (first["place"], first["batch_size"], first["status"], first["seconds"]) == (
+        "a",
+        "16",
+        "out-of-memory",
+        "1.0",
+    )
+    assert (first["cpu_percent"], second["memory_bytes"]) == ("90.0", "7.0")
+    assert (first["gpu_watts"], second["gpu_watts"], first["gpu_percent"]) == ("", "70.0", "")

@@ -3,16 +3,17 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.benchmark.cases import Fake, each, experiment
+from tests.unit.benchmark.cases import NO_MEMORY, Fake, each, experiment
 from tests.unit.processes import interrupt
 from torchbake.benchmark.expand import Case, Experiment, Named
-from torchbake.benchmark.outcome import Result
+from torchbake.benchmark.outcome import Outcome
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Records
-from torchbake.benchmark.run import Done, PlanRun, begin, figure, milliseconds
+from torchbake.benchmark.run import Done, PlanRun, begin, figure, milliseconds, unfinished
 from torchbake.checks.smoke_run import Session
 from torchbake.core.problem import Problem, unknown
 
@@ -24,9 +25,11 @@ def cases(place: str = "image", excluded: str = "") -> list[Case]:
     return [Case(experiment=experiment(name), place=named, excluded=excluded) for name in MODELS]
 
 
-def run(records: Records, found: list[Case], *places: Place, session: Session | None = None) -> list[Done]:
+def run(
+    records: Records, found: list[Case], *places: Place, session: Session | None = None, stop: bool = False
+) -> list[Done]:  # fmt: skip
     begun = begin(found, {place.named.name: place for place in places}, records.measured())
-    return PlanRun(records=records, session=session or Session(), engine=None, limit=60).run(begun)
+    return PlanRun(records=records, session=session or Session(), engine=None, limit=60, stop=stop).run(begun)
 
 
 @pytest.fixture
@@ -44,6 +47,42 @@ def test_what_was_measured_is_kept_and_what_failed_is_tried_again(records: Recor
     assert [one.state for one in second] == ["kept", "measured", "kept"]
     assert [one.model for one in again.runs] == ["b"]
     assert [one.record.result.time.median for one in second if one.record and one.record.result] == [0.1, 0.2, 0.3]
+
+
+def sizes(*sizes: int, place: str = "image", **more: Any) -> list[Case]:
+    named = Named(kind="image", word=place, name=place)
+    return [Case(experiment=experiment(batch_size=size, **more), place=named) for size in sizes]
+
+
+def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(records: Records) -> None:
+    found = [*sizes(16, 32, 64, 128), *sizes(16, 32, phase="inference"), *sizes(64, 32, place="large")]
+    small = Fake("image", each(0.1, NO_MEMORY, 0.3, "It failed."))
+    large = Fake("large", each(0.1, 0.1))
+    done = run(records, found, small, large, stop=True)
+    assert [one.state for one in done] == [
+        "measured", "out-of-memory", "not-run", "not-run", "measured", "failed", "measured", "measured",
+    ]  # fmt: skip
+    assert [one.batch_size for one in small.runs] == [16, 32, 16, 32]
+    assert done[3].reason == "A batch of 32 did not fit into the memory, and this one is larger."
+    kept = {(one.where.name, one.experiment.phase, one.experiment.batch_size): one.status for one in records.all()}
+    assert kept["image", "training", 32] == "out-of-memory"
+    assert kept["image", "training", 64] == kept["image", "training", 128] == "not-run"
+    assert not any(one.result for one in records.all() if one.status != "success")
+    again = run(records, found[:4], Fake("image", each(0.1, 0.1, 0.1)), stop=True)
+    assert [one.state for one in again] == ["kept", "measured", "measured", "measured"]
+
+
+def test_without_being_asked_every_batch_is_tried(records: Records) -> None:
+    done = run(records, sizes(16, 32), Fake("image", each(NO_MEMORY, 0.1)))
+    assert [one.state for one in done] == ["out-of-memory", "measured"]
+
+
+def test_looking_for_the_largest_batch_is_a_failure_only_if_none_fits(records: Records) -> None:
+    found = [*sizes(16, 32, 64), *sizes(16, 32, phase="inference")]
+    done = run(records, found, Fake("image", each(0.1, NO_MEMORY, NO_MEMORY)), stop=True)
+    bad = [(one.case.experiment.phase, one.state) for one in unfinished(done, stop=True)]
+    assert bad == [("inference", "out-of-memory")]
+    assert len(unfinished(done, stop=False)) == 2
 
 
 def test_a_run_that_is_interrupted_keeps_what_it_has(records: Records) -> None:
@@ -70,7 +109,7 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
     together = threading.Barrier(2, timeout=10)
 
     class Busy(Fake):
-        def measure(self, experiment: Experiment, limit: int) -> Result | str:
+        def measure(self, experiment: Experiment, limit: int) -> Outcome:
             host = self.where.host
             with lock:
                 at_work[host] += 1

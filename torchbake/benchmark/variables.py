@@ -1,0 +1,122 @@
+"""`${name}` in the values of a plan: variables of the plan and of the command line, and keys of an experiment. Pure.
+
+Variables are replaced in the values of the file before it is validated, so that they may stand for any value. Keys of
+an experiment are replaced when the experiments are known, in the keys of `LATER`. The environment is not read, so a
+plan gives the same experiments everywhere: `-P name="$NAME"` hands a variable of the shell over.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeAlias
+
+from torchbake.core.suggest import nearest
+from torchbake.matrix.yaml_source import Location
+
+Problems: TypeAlias = list[tuple[Location, str]]
+
+NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+KEYS = (  # of an experiment
+    "model", "batch_size", "dtype", "phase", "gpus", "nodes", "num_batches", "num_warmup_batches", "device",
+    "data_backend", "data_shuffle", "num_loader_threads", "cudnn_benchmark", "monitor_seconds",
+)  # fmt: skip
+LATER = ("args", "env", "data_dir", "docker.options")
+_REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)(\}?)")
+
+
+def references(value: Any) -> Iterator[str]:
+    """Each name that a value refers to."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from references(one)
+    elif isinstance(value, str):
+        yield from (name for escape, name, _ in _REFERENCE.findall(value) if not escape)
+
+
+def values_of(variables: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """The variables with the references in their own values replaced; ``problems`` grows with all that is wrong."""
+    graph = {name: [one for one in references(value) if one in variables] for name, value in variables.items()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        circle = error.args[1]
+        problems.append((("variables", circle[0]), f"variables refer to each other in a circle: {' → '.join(circle)}"))
+        return {}
+    values: dict[str, Any] = {}
+    for name in order:
+        values[name] = _replaced(variables[name], values, ("variables", name), problems)
+    return values
+
+
+def with_values(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
+    """A value of the file with its variables replaced, and with keys of an experiment where those are known later."""
+    if isinstance(value, dict):
+        return {key: with_values(one, values, (*at, key), problems) for key, one in value.items()}
+    if isinstance(value, list):
+        return [with_values(one, values, (*at, number), problems) for number, one in enumerate(value)]
+    return _settled(_replaced(value, values, at, problems), at, problems)
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """A text with keys of an experiment replaced, and without what keeps `$${` from being a reference."""
+
+    def shown(match: re.Match[str]) -> str:
+        found = values.get(match[2], match[0])
+        return match[0][1:] if match[1] else str(found).lower() if isinstance(found, bool) else str(found)
+
+    return _REFERENCE.sub(shown, text)
+
+
+def _replaced(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
+    """A value whose references to variables are replaced; a list replaces only the whole value of a key."""
+    if isinstance(value, list):
+        return [_replaced(one, values, (*at, number), problems) for number, one in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    match = _REFERENCE.fullmatch(value)
+    if match and not match[1] and isinstance(values.get(match[2]), list) and isinstance(at[-1], str):
+        return values[match[2]]
+
+    def shown(match: re.Match[str]) -> str:
+        said = _problem(match, values)
+        if said:
+            problems.append((at, said))
+        return match[0] if match[1] or match[2] in KEYS else str(values.get(match[2], ""))
+
+    return _REFERENCE.sub(shown, value)
+
+
+def _problem(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    """Why a reference cannot be replaced; empty if it can."""
+    escape, name, closed = match.groups()
+    if escape:
+        return ""
+    if not closed or not re.match(NAME, name):
+        return f"{match[0]!r} names no variable; write $${{ for the characters ${{"
+    if name in values:
+        return (
+            f"${{{name}}} is a list: it can only be the whole value of a key" if isinstance(values[name], list) else ""
+        )
+    if name in KEYS:
+        return ""
+    near = nearest(name, [*values, *KEYS], count=1)
+    return f"${{{name}}} is unknown; " + (f"did you mean ${{{near[0]}}}?" if near else "name it in `variables`")
+
+
+def _settled(value: Any, at: Location, problems: Problems) -> Any:
+    """A value as it stays, unless keys of an experiment are filled in later."""
+    if isinstance(value, list):
+        return [_settled(one, at, problems) for one in value]
+    if not isinstance(value, str) or _is_later(at):
+        return value
+    early = next(references(value), "")
+    if early in KEYS:
+        problems.append((at, f"${{{early}}} is a key of an experiment, which can stand in {', '.join(LATER)} alone"))
+    return fill(value, {})
+
+
+def _is_later(at: Location) -> bool:
+    path = [part for part in at if isinstance(part, str)]
+    if path[:2] == ["when", "set"]:
+        path = path[2:]
+    return any(path[: name.count(".") + 1] == name.split(".") for name in LATER)
