@@ -121,6 +121,23 @@ def test_images_are_read_and_a_run_that_loading_binds_is_told(execute: Exec, wor
     assert "bench: note: Loading bound this run" in said.err
 
 
+def test_the_loader_is_measured_alone(execute: Exec) -> None:
+    words = ("--data_dir", "/tmp/data/images", *FOLDER, "--data_loader_only", "--num_loader_threads", "1")
+    said = execute("bench", "--model", "resnet18", *FEW, *words, "--monitor_seconds", "0.2")
+    result = said.result
+    assert (said.code, result["phase"], result["parameters"]) == (0, "data_ingestion", None), said.err
+    assert (len(result["times"]), result["data"]["bound"]) == (3, False)
+    assert result["data_times"] == pytest.approx(result["times"], rel=0.1)
+    assert max(result["monitor"]["memory_bytes"]) > 50e6
+
+
+def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
+    words = ("--data", "synthetic", "--data_loader_only", "false", "--dist_backend", "nccl", "--local_rank", "0")
+    said = execute("bench", "--model", NET, *FEW, *words)
+    assert (said.code, said.result["phase"]) == (0, "training"), said.err
+    assert "--dist_backend has no effect: there is one rank." in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -195,5 +212,5 @@ def test_a_container_whose_memory_is_too_small_says_so(
         result = json.loads(with_little.logs(stderr=False).splitlines()[-1])
     finally:
         with_little.remove(force=True)
-    assert (code, result["status"]) == (1, "failure")
+    assert (code, result["status"], result["out_of_memory"]) == (1, "failure", True)
     assert "for lack of memory" in result["reason"]

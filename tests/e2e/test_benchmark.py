@@ -1,5 +1,6 @@
 """Measured for real: the example's model by a plan that is killed and resumed, and two images compared."""
 
+import csv
 import json
 import shutil
 import signal
@@ -19,7 +20,7 @@ from tests.e2e.registries import registry
 from torchbake.engine.client import Engine
 from torchbake.engine.owner import is_gone
 from torchbake.engine.runner import owners
-from torchbake.errors import EngineError, NoisyError, PublishError, SlowerError
+from torchbake.errors import BenchmarkError, EngineError, NoisyError, PublishError, SlowerError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
@@ -102,6 +103,55 @@ def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engi
     assert all(each["result"]["throughput"] > 0 and len(each["result"]["times"]) == 5 for each in found)
     assert len((folder / "reports/benchmark/results.csv").read_text().splitlines()) == 3
     assert not [owner for owner in owners(Engine(engine)) if is_gone(owner, same_machine=True)]
+
+
+def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, built: dict[str, dict[str, Any]]) -> None:
+    """The container's limit of memory is what the second batch does not fit into: 1.6 GB of samples."""
+    plan = {
+        "variables": {"sizes": [8], "memory": "700m"}, "models": [MODEL], "batch_sizes": "${sizes}",
+        "images": [built[CPU]["ref"]], "num_batches": 3, "monitor_seconds": 0.2, "stop_at_out_of_memory": True,
+        "when": [{"batch_size": 8, "set": {"env": {"SIZE": "${batch_size}", "OMP_NUM_THREADS": "1"}}}],
+        "docker": {"options": ["--memory=${memory}", "--memory-swap=${memory}"]},
+    }  # fmt: skip
+    (folder / "largest.yaml").write_text(json.dumps(plan))
+    words = (str(folder / "largest.yaml"), "-P", "sizes=[8, 200000, 400000]")
+    done = benchmark(folder, *words, "--report")
+    assert done.returncode == 0, done.stderr
+    good, large, larger = json.loads(done.stdout)["experiments"]
+    assert [each["state"] for each in (good, large, larger)] == ["measured", "out-of-memory", "not-run"]
+    assert "for lack of memory" in large["reason"]
+    assert "A batch of 200000 did not fit" in larger["reason"]
+    records = [json.loads(line) for line in (folder / "reports/benchmark/results.jsonl").read_text().splitlines()]
+    assert [(each["failure"], bool(each["result"])) for each in records[-3:]] == [
+        ("", True), ("out-of-memory", False), ("not-run", False),
+    ]  # fmt: skip
+    assert records[-3]["experiment"]["settings"]["env"] == {"SIZE": "8", "OMP_NUM_THREADS": "1"}
+    for each in (good, large):  # a run that was killed has its series too
+        memory = [value for value in each["monitor"]["memory_bytes"] if value]
+        assert max(memory) > 100e6
+        assert max(each["monitor"]["cpu_percent"]) > 0
+        assert each["monitor"]["seconds"] == sorted(each["monitor"]["seconds"])
+    page = (folder / "reports/benchmark/largest.html").read_text()
+    assert page.count('<svg class="line"') == 4  # CPU and memory of both
+    assert "Out of memory" in page
+    rows = list(csv.DictReader((folder / "reports/benchmark/monitor.csv").read_text().splitlines()))
+    assert {row["status"] for row in rows} == {"success", "out-of-memory"}
+    alone = benchmark(folder, str(folder / "largest.yaml"), "-P", "sizes=200000")
+    assert alone.returncode == BenchmarkError.exit_code, alone.stderr
+
+
+def test_containers_measure_together_as_nodes(folder: Path, built: dict[str, dict[str, Any]]) -> None:
+    plan = {
+        "models": [MODEL], "batch_sizes": [8], "nodes": [2], "num_batches": 3, "images": [built[CPU]["ref"]],
+        "env": {"OMP_NUM_THREADS": "1"},
+    }  # fmt: skip
+    (folder / "nodes.yaml").write_text(json.dumps(plan))
+    done = benchmark(folder, str(folder / "nodes.yaml"))
+    assert done.returncode == 0, done.stderr
+    (each,) = json.loads(done.stdout)["experiments"]
+    assert (each["result"]["nodes"], each["result"]["world"], each["result"]["effective_batch"]) == (2, 2, 16)
+    networks = subprocess.run(["docker", "network", "ls", "--format", "{{.Name}}"], capture_output=True, check=True)
+    assert b"torchbake-nodes" not in networks.stdout
 
 
 def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:

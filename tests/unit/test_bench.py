@@ -217,6 +217,19 @@ def test_a_rank_that_is_another_is_refused(
     assert said in capsys.readouterr().err
 
 
+def test_nodes_measure_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def become(_python: object, words: list[str], env: dict[str, str]) -> None:
+        raise InterruptedError([*words[3:], env["NPROC_PER_NODE"]])
+
+    monkeypatch.setattr("os.execve", become)
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NNODES", "2")
+    with pytest.raises(InterruptedError) as became:
+        cli.main(LEAST, Path("/opt/bench"))
+    assert became.value.args[0] == ["/opt/run", "/opt/bench", *LEAST, "1"]
+
+
 class OutOfMemoryError(RuntimeError):
     """As torch names it."""
 

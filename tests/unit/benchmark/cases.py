@@ -27,7 +27,7 @@ def plan_of(text: str = PLAN) -> Plan:
 
 
 def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
-    given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0}
+    given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0, "nodes": 1}
     given |= {name: changes.pop(name) for name in given if name in changes}
     return Experiment(model=model, settings=Settings(**changes), **given)
 

@@ -45,6 +45,13 @@ def test_what_the_plan_adds_is_there() -> None:
     assert said.endswith("--cudnn_fastest true")
 
 
+def test_the_loader_alone_is_a_phase() -> None:
+    said = line(container(), experiment(phase="data_ingestion", data_dir="data", monitor_seconds=0.5))
+    assert "--forward_only false --data_loader_only true" in said
+    assert "--monitor_seconds 0.5" in said
+    assert "data_loader_only" not in line(container(), experiment(data_dir="data"))
+
+
 def test_a_model_and_data_of_ones_own_are_mounted() -> None:
     said = line(container(), experiment("models/mine.py:Net", data_dir="data", num_loader_threads=2))
     assert "--mount=type=bind,source=/plans,target=/plan,readonly --mount=type=bind,source=/plans/data," in said

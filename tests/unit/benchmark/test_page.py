@@ -2,9 +2,11 @@
 
 import html
 import re
+from dataclasses import replace
 
 from tests.unit.benchmark.cases import experiment, result
 from tests.unit.benchmark.test_summary import done, some
+from torchbake.benchmark.outcome import Series
 from torchbake.benchmark.page import render_page
 from torchbake.benchmark.summary import summarise
 
@@ -51,6 +53,22 @@ def test_both_schemes_are_there_and_a_page_without_results_is_one() -> None:
     empty = render_page(summarise([done(experiment(), "It failed.")]), plan="plan.yaml", made=MADE)
     assert "It failed." in empty
     assert 'id="speed"' not in empty
+
+
+def test_time_series_are_drawn_also_those_of_a_run_that_failed() -> None:
+    good, bad = done(experiment(), result(0.1)), done(experiment("<i>vgg"), "It failed.")
+    assert good.record
+    series = Series(seconds=(0, 5, 10), cpu_percent=(0, 50, 200), memory_bytes=(1e9, 2e9, None))
+    record = good.record.model_copy(update={"monitor": series})
+    found = summarise([replace(good, record=record), replace(bad, record=record.model_copy(update={"result": None}))])
+    shown = render_page(found, plan="plan.yaml", made=MADE)
+    charts = re.findall(r'<svg class="line"[^>]*aria-label="([^"]*)"><polyline points="([^"]*)"/>', shown)
+    assert [points for _, points in charts[:2]] == ["0,40 500,30 1000,0", "0,20 500,0"]
+    assert charts[0][0] == "CPU of resnet50 training float32 batch 16 cpu, a, over 10 s: at most 200%"
+    assert len(charts) == 4
+    assert "&lt;i&gt;vgg" in charts[2][0]
+    assert "2.00 GB" in shown
+    assert 'id="resources"' not in page()
 
 
 def test_an_experiment_is_named_again_only_where_there_is_something_to_say_of_it() -> None:

@@ -57,6 +57,15 @@ def test_without_one_device_there_is_nothing_to_scale_from() -> None:
     assert summarise([done(experiment(gpus=4), result(world=4, device="gpu", devices=["x"] * 4))]).scaling == ()
 
 
+def test_nodes_scale_too() -> None:
+    found = summarise([
+        done(experiment(), result(0.1)),
+        done(experiment(nodes=2), result(0.125, world=2, nodes=2, throughput=256.0)),
+    ])  # fmt: skip
+    (scaling,) = found.scaling
+    assert [(point.devices, point.nodes, point.efficiency) for point in scaling.points] == [(1, 1, 1.0), (2, 2, 0.8)]
+
+
 def test_what_has_no_result_is_told() -> None:
     assert [(one.case.experiment.model, one.reason) for one in some().missing] == [("vgg19", "Out of memory & time.")]
     assert (some().places, some().hosts) == (("a", "<b>"), ("here",))

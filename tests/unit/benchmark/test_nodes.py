@@ -1,0 +1,106 @@
+"""Experiments on several nodes: their commands, and what all of them gave together."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.benchmark.cases import Fake, document_of, experiment, finished, printed
+from torchbake.benchmark import nodes
+from torchbake.benchmark.commands import Container, host_words
+from torchbake.benchmark.expand import Case, Named
+from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.model import validate_plan
+from torchbake.benchmark.nodes import NETWORK, run_nodes, script
+from torchbake.benchmark.outcome import Outcome
+from torchbake.benchmark.places import Finder
+from torchbake.benchmark.records import Where
+from torchbake.benchmark.run import Begun, lines_of
+from torchbake.checks.smoke_run import Session
+from torchbake.core.processes import Finished
+from torchbake.engine.gpu import Gpu
+from torchbake.errors import PlanError
+
+TWO = {"NNODES": "2", "MASTER_ADDR": "node0"}
+
+
+def test_each_node_is_a_container_with_gpus_of_its_own() -> None:
+    image = Container(image="a", family="cuda", gpu=Gpu(how="runtime", reason="yes"), folder=Path("/plans"))
+    for node, devices in ((0, "0,1"), (1, "2,3")):
+        words = image.words(experiment(gpus=2, nodes=2, env={"A": "b"}), node=node, network=NETWORK)
+        assert {f"--network={NETWORK}", f"--network-alias=node{node}", "--env=A=b"} <= {*words}
+        assert f'"device={devices}"' in words
+        assert {f"--env={name}={value}" for name, value in {**TWO, "NODE_RANK": str(node)}.items()} <= {*words}
+    alone = image.words(experiment())
+    assert not [word for word in alone if "alias" in word or "NODES" in word]
+
+
+def test_each_node_of_a_host_is_a_machine() -> None:
+    host = Host(ssh=("me@foo", "bar"), bench="/bench")
+    first, second = (host_words(host, experiment(nodes=2), limit=9, folder=Path("/p"), node=node) for node in range(2))
+    assert (first[3], second[3]) == ("me@foo", "bar")
+    assert first[4].startswith("env NNODES=2 NODE_RANK=0 MASTER_ADDR=foo timeout 9 python3 /bench --model")
+    assert "NODE_RANK=1 MASTER_ADDR=foo" in second[4]
+    named = Host(ssh=("foo", "bar"), address="10.0.0.1")
+    assert "MASTER_ADDR=10.0.0.1" in host_words(named, experiment(nodes=2), limit=9, folder=Path("/p"))[4]
+    assert (named.word, named.name) == ("foo, bar", "foo, bar")
+
+
+def test_what_is_shown_starts_all_nodes_and_ends_with_the_first() -> None:
+    assert script([["a", "b c"]]) == "a 'b c'"
+    assert script([["a"], ["b"], ["c"]]) == "b &\nc &\na"
+    create, *_, remove = script([["a"], ["b"]], network="n").splitlines()
+    assert (create, remove) == ("docker network create --internal n", "docker network rm n")
+
+
+def place(host: Host, count: int) -> str:
+    finder = Finder(engine=None, session=Session(), folder=Path("/p"), timeout=9)
+    found = finder.place(Named(kind="host", word=host.word, name=host.name), host).problem(experiment(nodes=count))
+    return found.reason if found else ""
+
+
+def test_a_place_with_too_few_machines_runs_nothing() -> None:
+    assert place(Host(ssh=("foo", "bar")), 2) == place(Host(), 1) == ""
+    assert place(Host(ssh=("foo", "bar")), 3) == "foo, bar names 2 of 3 nodes"
+    assert place(Host(), 2) == "python3 names 1 of 2 nodes"
+
+
+def all_of(monkeypatch: pytest.MonkeyPatch, *done: Finished) -> Outcome:
+    by_word = {str(number): each for number, each in enumerate(done)}
+
+    def run(words: Sequence[str], *, env: Mapping[str, str], **_: Any) -> Finished:
+        return by_word[words[0]]
+
+    monkeypatch.setattr(nodes, "run_to_end", run)
+    return run_nodes([[word] for word in by_word], env={}, limit=1, stopping=threading.Event())
+
+
+def test_a_result_is_one_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = all_of(monkeypatch, finished(printed(nodes=2)), finished())
+    assert good.result
+    old = all_of(monkeypatch, finished(printed(nodes=1)), finished(printed(nodes=1)))
+    assert (old.result, old.reason) == (None, "Its `bench` measured 1 of 2 nodes: it is too old.")
+    bad = all_of(monkeypatch, finished(printed(nodes=2)), finished(code=125, stderr="no such device"))
+    assert (bad.result, bad.reason) == (None, "Node 1 ended with 125: no such device")
+    failure = printed(status="failure", reason="A node is lost.", out_of_memory=True)
+    both = all_of(monkeypatch, finished(failure, code=1), finished(code=137, stderr="killed"))
+    assert (both.reason, both.out_of_memory) == ("A node is lost. Node 1 ended with 137: killed", True)
+
+
+def test_places_that_share_a_machine_wait_for_each_other() -> None:
+    def begun(name: str, host: str) -> Begun:
+        fake = Fake(name)
+        fake.where = Where(kind="host", name=name, host=host)
+        return Begun(case=Case(experiment=experiment(), place=fake.named), place=fake, done=None)
+
+    waiting = [begun("a", "x"), begun("b", "y"), begun("c", "z"), begun("d", "x, y"), begun("e", "z")]
+    lines = [[each.case.place.name for each in line] for line in lines_of(waiting)]
+    assert sorted(lines) == [["a", "b", "d"], ["c", "e"]]
+
+
+def test_containers_of_several_nodes_have_a_network_of_their_own() -> None:
+    text = "models: [a]\nimages: [cpu]\nnodes: [1, 2]\ndocker: {network: host}\n"
+    with pytest.raises(PlanError, match=r"plan.yaml:4: docker.network: has no use with `nodes`"):
+        validate_plan(document_of(text))
