@@ -106,7 +106,7 @@ def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engi
 
 
 def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, built: dict[str, dict[str, Any]]) -> None:
-    """The container's limit of memory is what the second batch does not fit into: 1.6 GB of samples."""
+    """The samples of the second batch take 1.6 GB, and the container may take 700 MB."""
     plan = {
         "variables": {"sizes": [8], "memory": "700m"}, "models": [MODEL], "batch_sizes": "${sizes}",
         "images": [built[CPU]["ref"]], "num_batches": 3, "monitor_seconds": 0.2, "stop_at_out_of_memory": True,

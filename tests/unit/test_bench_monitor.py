@@ -1,4 +1,4 @@
-"""The resource monitor of `bench`: a series of what a process takes, with all that it starts."""
+"""The resource monitor of `bench`: CPU, memory and GPU of a process and its children over time."""
 
 import os
 import time

@@ -146,7 +146,7 @@ def _holds(rule: Exclude, experiment: Experiment, place: Named) -> bool:
 
 
 def _agrees(rule: Conditions, experiment: Experiment) -> bool:
-    """Whether an experiment has all keys of a rule, wherever it runs."""
+    """Return whether an experiment has all values of a rule, on any place."""
     wanted = {key: getattr(rule, key) for key in Conditions.model_fields}
     return all(values is None or getattr(experiment, key) in values for key, values in wanted.items())
 

@@ -143,7 +143,7 @@ class Docker(Model):
 
 
 class Host(Model):
-    """A machine without a container, or several: over ssh, or this one by its Python."""
+    """A machine without a container, or several of them: over ssh, or this machine by its Python."""
 
     ssh: Words | None = Field(
         None,
@@ -192,7 +192,7 @@ class Host(Model):
 
 
 class Conditions(Model):
-    """Which experiments a rule means: those for which all of its keys hold."""
+    """A rule's choice of experiments: all of its keys must hold."""
 
     model: Words | None = Field(None, description="of these models", examples=["vgg19"])
     batch_size: Sizes | None = Field(None, description="with these batch sizes", examples=[[64, 128]])

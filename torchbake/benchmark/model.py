@@ -40,7 +40,7 @@ _HINT = "docs/benchmark-plans.md has every key."
 
 
 class Settings(Model):
-    """What all experiments of a plan have in common."""
+    """How an experiment is measured."""
 
     num_batches: Positive = Field(100, description="batches that are measured", examples=[50])
     num_warmup_batches: Annotated[int, Field(ge=0)] = Field(
@@ -69,10 +69,10 @@ class Settings(Model):
 
 
 class When(Conditions):
-    """Experiments with settings of their own: those for which all of the other keys hold. Later rules count more."""
+    """Experiments with settings of their own, if all other keys of the rule hold. Later rules count more."""
 
     set: Settings = Field(
-        description="what they have in place of the plan's: only keys that stand here; `env` and `docker` are merged",
+        description="settings in place of the plan's, only keys that are written; `env` and `docker` are merged",
         examples=[{"num_batches": 20}],
     )
 
@@ -95,7 +95,9 @@ class Axes(Model):
     batch_sizes: Sizes = Field((16,), description="samples in a batch, on each device", examples=[[16, 64]])
     dtypes: Dtypes = Field(("float32",), description="float32, float16 or bfloat16", examples=[["float32", "bfloat16"]])
     phases: Phases = Field(
-        ("training",), description="training, or inference: forward only", examples=[["training", "inference"]]
+        ("training",),
+        description="training; inference: forward only; data_ingestion: the loader alone",
+        examples=[["training", "inference"]],
     )
     gpus: Gpus = Field((0,), description="how many GPUs of each node; 0: the CPU", examples=[[1, 2, 4]])
     nodes: Sizes = Field((1,), description="how many machines, or containers of one machine", examples=[[1, 2]])
@@ -128,7 +130,7 @@ class Plan(Settings, Axes):
 
     variables: dict[Variable, VariableValue] = Field(
         default_factory=dict,
-        description="what `${name}` stands for in other values; `-P name=value` counts more",
+        description="values of `${name}` in other keys; `-P name=value` on the command line counts more",
         examples=[{"data": "/data", "sizes": ["16", "64"]}],
     )
 
@@ -196,7 +198,7 @@ def with_variables(document: Document, given: Mapping[str, Any]) -> Document:
 
 
 def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
-    """What keys of a plan cannot say together."""
+    """Find keys of a plan that contradict each other."""
     if "data_ingestion" in plan.phases and not (plan.data_dir or any(rule.set.data_dir for rule in plan.when)):
         yield ("phases", plan.phases.index("data_ingestion")), "data_ingestion reads `data_dir`, which is not set"
     if plan.images and max(plan.nodes) > 1 and plan.docker.network != "none":

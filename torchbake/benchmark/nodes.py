@@ -14,8 +14,8 @@ from torchbake.core.parallel import side_by_side
 from torchbake.core.processes import run_to_end
 from torchbake.errors import BenchmarkError
 
-NETWORK = "torchbake-nodes"  # as it is shown; each experiment gets one with a name of its own
-_SECONDS = 60  # that an engine gets to make a network, or to remove it
+NETWORK = "torchbake-nodes"  # the name in shown commands; each run adds a random part to it
+_SECONDS = 60  # time limit of the engine for making or removing a network
 
 
 def node_variables(experiment: Experiment, node: int, master: str) -> dict[str, str]:
@@ -37,7 +37,10 @@ def script(commands: Sequence[Sequence[str]], *, network: str = "") -> str:
 def run_nodes(
     commands: Sequence[Sequence[str]], *, env: Mapping[str, str], limit: float, stopping: threading.Event
 ) -> Outcome:
-    """What node 0 has printed; a failure of another node is one of all. Raises OSError for no such program."""
+    """Run all nodes and return the outcome of node 0; a failure of another node is a failure of all.
+
+    Raises OSError if the program does not exist.
+    """
     done = side_by_side(
         lambda words: run_to_end(words, env=env, limit=limit, stopping=stopping), commands, most=len(commands)
     )

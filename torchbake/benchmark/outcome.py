@@ -58,7 +58,7 @@ class Machine(_Part):
 
 
 class Series(_Part):
-    """What a run took of its machine: a value of each figure for each moment, in seconds since its start.
+    """The resources of a run over time: a value of each figure for each moment, in seconds since its start.
 
     CPU is in percent of one core, and with memory that of rank 0 and its loaders; the GPU is that of rank 0.
     """
@@ -72,7 +72,7 @@ class Series(_Part):
 
     @property
     def figures(self) -> dict[str, tuple[float | None, ...]]:
-        """Those that are known, by name, without the moments."""
+        """The known figures by name, without the moments."""
         return {name: values for name, values in self if name != "seconds" and any(each is not None for each in values)}
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class Result(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run gave: a result, or the reason why there is none, in one sentence.
+    """The end of a run: a result, or in one sentence the reason why there is no result.
 
     ``out_of_memory``: a batch did not fit. ``monitor`` is there for a run that failed, too.
     """
@@ -124,7 +124,7 @@ class Outcome:
 
 
 def read_outcome(done: Finished) -> Outcome:
-    """What `bench` has printed, or why it has not."""
+    """Read the last line of `bench`; without such a line, find the reason in how it ended."""
     line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(START)), None)
     if done.late:
         return Outcome(reason=f"It did not end within {done.seconds:.0f} s.")

@@ -153,7 +153,7 @@ def row_of(record: Record) -> dict[str, object]:
     """One record as a row of the table."""
     case, where, result = record.experiment, record.where, record.result
     row: dict[str, object] = dict.fromkeys(COLUMNS, "")
-    row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus"})
+    row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
     row |= {"kind": where.kind, "place": where.name, "digest": where.digest, "host": where.host}
     row |= case.settings.model_dump(include={"num_batches", "num_warmup_batches"})
     row["data_backend"] = case.settings.data_backend if case.settings.data_dir else "synthetic"

@@ -154,7 +154,7 @@ def measure(place: Place, experiment: Experiment, limit: int) -> Record:
 
 
 def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:
-    """What is measured side by side: two of different lines have no machine in common. In the given order."""
+    """Group the work so that two groups have no machine in common, each in the given order."""
     groups = list[frozenset[str]]()
     for each in waiting:
         machines = each.place.where.machines if each.place else frozenset[str]()
@@ -164,7 +164,7 @@ def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:
 
 
 def unfinished(done: Sequence[Done], *, stop: bool) -> list[Done]:
-    """What failed. To look for the largest batch that fits (``stop``) is no failure, if a smaller one was measured."""
+    """Find failures. With ``stop`` a batch that does not fit is no failure if a smaller one was measured."""
     fitting = {_series(each.case) for each in done if each.record and each.record.result}
     found = [each for each in done if each.state in ("failed", "out-of-memory")]
     return [each for each in found if each.state == "failed" or not (stop and _series(each.case) in fitting)]

@@ -53,7 +53,7 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """What an experiment took of its machine over time, whether it has a result or not."""
+    """The resources of an experiment over time, with or without a result."""
 
     name: str
     place: str

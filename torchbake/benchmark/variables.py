@@ -1,8 +1,8 @@
 """`${name}` in the values of a plan: variables of the plan and of the command line, and keys of an experiment. Pure.
 
-Variables are replaced in the values of the file before it is validated, so that they may stand for any value. Keys of
-an experiment are replaced when the experiments are known, in the keys of `LATER`. The environment is not read, so a
-plan gives the same experiments everywhere: `-P name="$NAME"` hands a variable of the shell over.
+Variables are replaced before the file is validated, so a variable can be any value. Keys of an experiment are replaced
+when the experiments are known, in the keys of `LATER`. The environment is not read, so a plan gives the same
+experiments everywhere: `-P name="$NAME"` hands a variable of the shell over.
 """
 
 import re
@@ -34,7 +34,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def values_of(variables: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """The variables with the references in their own values replaced; ``problems`` grows with all that is wrong."""
+    """Replace references in the values of variables. Adds mistakes to ``problems``."""
     graph = {name: [one for one in references(value) if one in variables] for name, value in variables.items()}
     try:
         order = list(TopologicalSorter(graph).static_order())
@@ -49,7 +49,7 @@ def values_of(variables: Mapping[str, Any], problems: Problems) -> dict[str, Any
 
 
 def with_values(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
-    """A value of the file with its variables replaced, and with keys of an experiment where those are known later."""
+    """Replace variables in a value of the file; keys of an experiment stay if they are filled in later."""
     if isinstance(value, dict):
         return {key: with_values(one, values, (*at, key), problems) for key, one in value.items()}
     if isinstance(value, list):

@@ -42,7 +42,7 @@ class Arguments:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Those of -P. Raises UsageError."""
+        """The variables of -P by name. Raises UsageError."""
         return dict(map(variable, self.variable))
 
 

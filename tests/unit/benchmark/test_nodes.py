@@ -96,8 +96,9 @@ def test_places_that_share_a_machine_wait_for_each_other() -> None:
         return Begun(case=Case(experiment=experiment(), place=fake.named), place=fake, done=None)
 
     waiting = [begun("a", "x"), begun("b", "y"), begun("c", "z"), begun("d", "x, y"), begun("e", "z")]
+    waiting += [begun("f", "y, w"), begun("g", "x")]
     lines = [[each.case.place.name for each in line] for line in lines_of(waiting)]
-    assert sorted(lines) == [["a", "b", "d"], ["c", "e"]]
+    assert sorted(lines) == [["a", "b", "d", "f", "g"], ["c", "e"]]
 
 
 def test_containers_of_several_nodes_have_a_network_of_their_own() -> None:

@@ -66,6 +66,7 @@ def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
         "resnet50", "success", "160.0", "0.1",
     )  # fmt: skip
     assert (good["torch"], good["peak_rss_bytes"], good["peak_gpu_bytes"]) == ("2.13.0+cpu", "1000000000", "")
+    assert (good["nodes"], bad["nodes"]) == ("1", "1")
     told = ("data_backend", "time_data", "time_p99", "num_batches", "env", "on")
     assert tuple(good[name] for name in told) == (
         "image_folder", "0.0", "0.1", "7", "A='b c'", "cpu",
