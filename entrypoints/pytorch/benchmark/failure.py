@@ -24,7 +24,7 @@ class OutOfMemory(Failure):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether a smaller batch may help: the memory of the device or of the container is too small."""
+    """Return True if the memory of the device or of the container is too small, so that a smaller batch may help."""
     kinds, text = [kind.__name__ for kind in type(error).__mro__], str(error)
     if _own_words(kinds, text):
         return isinstance(error, OutOfMemory)
@@ -71,7 +71,7 @@ def killed(reason: str, *, out_of_memory: bool) -> str:
 
 
 def was_killed(reason: str) -> bool:
-    """Whether the kernel ended the process, which it does for lack of memory."""
+    """Return True if the process ended by SIGKILL, by which the kernel ends it for lack of memory."""
     return "SIGKILL" in reason
 
 

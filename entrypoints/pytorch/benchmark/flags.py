@@ -61,14 +61,14 @@ class Settings:
 
     @property
     def backend(self) -> str:
-        """Where samples come from: a word of `--data_backend`, or synthetic; synthetic/pinned is in host memory."""
+        """The source of samples: a word of `--data_backend`, synthetic, or synthetic/pinned in host memory."""
         if self.data_dir:
             return self.data_backend
         return self.data if self.in_host_memory else "synthetic"
 
     @property
     def in_host_memory(self) -> bool:
-        """Whether the synthetic batch is copied from host memory for each batch."""
+        """True if the synthetic batch is copied from host memory for each batch."""
         return not self.data_dir and self.data in _IN_HOST_MEMORY
 
 

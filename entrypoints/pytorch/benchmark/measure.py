@@ -29,7 +29,7 @@ class Ready:
 
 
 def measure(settings: Settings, tell: Tell) -> dict[str, Any]:
-    """What was measured, as the JSON object has it; ``tell`` the parent which GPU it is. Raises what prevents it."""
+    """Measure, and return the result as the JSON object has it; ``tell`` the parent the UUID of the GPU."""
     torch.backends.cudnn.benchmark = settings.cudnn_benchmark
     with open_ranks(settings.device, settings.dist_backend) as ranks:
         if ranks.device.type == "cuda":
@@ -78,7 +78,7 @@ def _ready(settings: Settings, ranks: Ranks) -> Ready:
 
 
 def _step(settings: Settings, ready: Ready, ranks: Ranks) -> Callable[[Batch], None]:
-    """What is done with a batch; nothing if the loader alone is measured."""
+    """Return the work on a batch; no work if the loader alone is measured."""
     if ready.model is None:
         return lambda _: None
     return make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)

@@ -1,7 +1,7 @@
-"""What a measurement takes of its machine, as a time series: CPU, memory, and the GPU if there is one.
+"""The resources of a measurement as a time series: CPU, memory, and the GPU if there is one.
 
-`bench` looks from its own process while another one measures: so the measured loop is not disturbed, and the series is
-still there after the kernel has killed that process for lack of memory.
+`bench` looks from its own process while its child measures. So the measured loop is not disturbed. If the kernel kills
+the child for lack of memory, the series is still there.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _KEYS = ("seconds", "cpu_percent", "memory_bytes", *_OF_GPU)
 
 
 class Monitor:
-    """Samples of a process with all that it starts, ``every`` so many seconds; 0: none."""
+    """Samples of a process and its descendants, one in ``every`` seconds; 0: no samples."""
 
     def __init__(
         self, every: float, clock: Callable[[], float] = time.monotonic, find: Callable[[str], Gpu] = Gpu
@@ -41,7 +41,7 @@ class Monitor:
         if not self._every or (self._cpu and now - self._last < self._every):
             return
         used = {each: usage for each in tree(pid) if (usage := usage_of(each))}
-        if self._cpu and used:
+        if self._cpu and any(size for _, size in used.values()):  # a process that has ended holds no memory
             taken = sum(seconds - self._cpu.get(each, 0.0) for each, (seconds, _) in used.items())
             self._samples.append({
                 "seconds": round(now, 2),

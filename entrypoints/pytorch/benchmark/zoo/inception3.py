@@ -6,9 +6,9 @@ of docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs ar
 normalisations, 34,526 numbers.
 
 The PyTorch code of that suite (python/pytorch_benchmarks/models/inception.py) has 17,216 parameters more, 23,851,784:
-each of its convolutions adds a bias, one number for each of 17,216 channels. The normalisation that follows subtracts
-the mean and adds a shift of its own, so such a bias has no effect (https://arxiv.org/abs/1502.03167, section 3.2); the
-network here has none.
+each of its convolutions adds a bias, one number for each of 17,216 channels. The normalisation behind it subtracts
+the mean and adds its own shift, so such a bias has no effect (https://arxiv.org/abs/1502.03167, section 3.2). The
+network here has no such bias.
 """
 
 from torch import nn

@@ -5,9 +5,9 @@ pytorchcv publishes the count (https://github.com/osmr/imgclsmob, pytorch/pytorc
 normalisations, 63,317 numbers.
 
 The PyTorch code of that suite (python/pytorch_benchmarks/models/inception.py) has 31,584 parameters more, 42,711,400:
-each of its convolutions adds a bias, one number for each of 31,584 channels. The normalisation that follows subtracts
-the mean and adds a shift of its own, so such a bias has no effect (https://arxiv.org/abs/1502.03167, section 3.2); the
-network here has none.
+each of its convolutions adds a bias, one number for each of 31,584 channels. The normalisation behind it subtracts
+the mean and adds its own shift, so such a bias has no effect (https://arxiv.org/abs/1502.03167, section 3.2). The
+network here has no such bias.
 """
 
 from torch import nn
