@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.conftest import ROOT, container_of
 from tests.e2e.waiting import until
 from tests.unit.layouts import Entry, archive, file, put
-from torchbake.engine.client import connect
+from torchbake.engine.client import connect, read_history
 from torchbake.engine.containerd import STORE, SWITCH, find_containerd
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.handover import Handover
@@ -131,6 +131,21 @@ def test_by_default_ctr_is_not_started_and_the_engine_unpacks(
     assert upper_file(engine, digest, name)[1] == content(f"{name}-2")
     connect().remove([digest])
     assert not started.exists()
+
+
+def test_history_is_read_after_another_image_with_the_same_layers_went(tmp_path: Path, name: str) -> None:
+    layout, engine = Layout(folder=tmp_path), connect()
+    layers = [archive(file(f"{name}-{number}", content(f"{name}-{number}"))) for number in (1, 2)]
+    one, same = (put(layout, *layers, config={**PLATFORM, "author": author}) for author in ("one", "other"))
+    for digest in (one, same):
+        engine.load(layout.archive(digest))
+    engine.remove([one])
+    try:
+        assert engine.size_on_disk(same) > 2 * _MUCH
+        assert len(read_history(engine.client.api, same)) == 2
+        assert not engine.client.containers.list(all=True, filters={"ancestor": same})
+    finally:
+        engine.remove([same])
 
 
 def unpacked(folder: Path, name: str) -> list[int]:

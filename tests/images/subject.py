@@ -10,6 +10,7 @@ from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
 from torchbake.checks.gpu import family_of
+from torchbake.engine.client import read_history
 from torchbake.errors import TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
@@ -139,7 +140,7 @@ def find_subject(
     found = _find_row(name, matrix)
     if row and found is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
-    return Subject(ref=ref, attributes=image.attrs, history=image.history(), row=found, origin=origin or "")
+    return Subject(ref=ref, attributes=image.attrs, history=read_history(client.api, image.id), row=found, origin=origin or "")
 
 
 def _find_row(name: str, matrix: Path) -> Row | None:
