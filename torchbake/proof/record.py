@@ -132,9 +132,10 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "# Every image of the matrix",
         "",
         "Each was built reproducibly, tested, and released to a registry by",
-        f"`{_COMMAND}`, which writes this page. A row is of the day that",
-        "it names. `nox -s images -- --check` finds images whose Dockerfile or lock, or what installs and trims their",
-        "wheels, has changed since, and those that failed or are missing. A release of the toolkit waits for all.",
+        f"`{_COMMAND}`, which writes this page.",
+        "A row shows the code of the day that it names, so it may be older than the code beside it.",
+        "`nox -s images -- --check` lists the images that have changed since, have failed or are missing.",
+        "Before a release of the toolkit all images are built, tested and released again.",
         "",
         *_table(
             (

@@ -189,20 +189,8 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--registry" in capsys.readouterr().err
 
 
-def kind_of(spec: Spec) -> tuple[str, ...]:
-    """What decides how templates fill a Dockerfile, apart from its lock: accelerator, flavor and base."""
-    return (spec.kind, spec.family, spec.flavor or "", spec.base.name)
-
-
-def test_every_image_of_this_matrix_has_passed_with_its_lock_and_one_of_each_kind_as_it_is() -> None:
-    """A change of an image's lock asks for it to be proved again, a change of what images share for one of each kind.
-
-    `nox -s images -- ID --registry HOST/NAMESPACE` does that. A release of the toolkit asks for all (`--check`).
-    """
+def test_every_image_of_this_matrix_has_a_record_and_none_has_failed() -> None:
+    """Rows may be older than the code. A release of the toolkit asks for all of them anew (`images --check`)."""
     project = load_project(TOOLKIT / "matrix.yaml")
-    specs = {spec.id: spec for spec in project.expansion.specs}
-    states = _states(project, tuple(specs.values()), _read(project))
-    bad = {name: state for name, state in states.items() if state not in (State.PASSED, State.EARLIER)}
-    assert not bad
-    passed = {kind_of(specs[name]) for name, state in states.items() if state is State.PASSED}
-    assert passed == {kind_of(spec) for spec in specs.values()}
+    states = _states(project, project.expansion.specs, _read(project))
+    assert [name for name, state in states.items() if state in (State.MISSING, State.FAILED)] == []
