@@ -140,7 +140,9 @@ def find_subject(
     found = _find_row(name, matrix)
     if row and found is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
-    return Subject(ref=ref, attributes=image.attrs, history=read_history(client.api, image.id), row=found, origin=origin or "")
+    return Subject(
+        ref=ref, attributes=image.attrs, history=read_history(client.api, ref), row=found, origin=origin or ""
+    )
 
 
 def _find_row(name: str, matrix: Path) -> Row | None:
