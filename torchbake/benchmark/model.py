@@ -202,7 +202,7 @@ def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
     if "data_ingestion" in plan.phases and not (plan.data_dir or any(rule.set.data_dir for rule in plan.when)):
         yield ("phases", plan.phases.index("data_ingestion")), "data_ingestion reads `data_dir`, which is not set"
     if plan.images and max(plan.nodes) > 1 and plan.docker.network != "none":
-        yield ("docker", "network"), "has no use with `nodes`: containers of several nodes get a network of their own"
+        yield ("docker",), "`network` has no use with `nodes`: containers of several nodes get a network of their own"
     if plan.stop_at_out_of_memory and list(plan.batch_sizes) != sorted(plan.batch_sizes):
         yield ("batch_sizes",), "do not ascend, and `stop_at_out_of_memory` tries them from small to large"
 

@@ -1,21 +1,16 @@
 """An experiment on several nodes: one command for each, node 0 first, all of them at once."""
 
-import contextlib
-import os
 import shlex
 import threading
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Outcome, read_outcome, refusal_of
+from torchbake.benchmark.outcome import Outcome, read_outcome
 from torchbake.core.parallel import side_by_side
 from torchbake.core.processes import run_to_end
-from torchbake.errors import BenchmarkError
 
-NETWORK = "torchbake-nodes"  # the name in shown commands; each run adds a random part to it
-_SECONDS = 60  # time limit of the engine for making or removing a network
+NETWORK = "torchbake-nodes"  # the name in shown commands; the network of a run has a name of its own
 
 
 def node_variables(experiment: Experiment, node: int, master: str) -> dict[str, str]:
@@ -30,7 +25,7 @@ def script(commands: Sequence[Sequence[str]], *, network: str = "") -> str:
     first, *others = map(shlex.join, commands)
     lines = [*(f"{line} &" for line in others), first]
     if network:
-        lines = [shlex.join(_create(network, {})), *lines, shlex.join(_remove(network))]
+        lines = [f"docker network create --internal {network}", *lines, f"docker network rm {network}"]
     return "\n".join(lines)
 
 
@@ -59,24 +54,3 @@ def _of_all(outcome: Outcome, nodes: int) -> Outcome:
         found = outcome.result.nodes
         return replace(outcome, result=None, reason=f"Its `bench` measured {found} of {nodes} nodes: it is too old.")
     return outcome
-
-
-@contextlib.contextmanager
-def network_of(labels: Mapping[str, str], stopping: threading.Event) -> Iterator[str]:
-    """The name of a network for the nodes of one experiment, which leads nowhere else. Raises BenchmarkError."""
-    name = f"torchbake-nodes-{uuid.uuid4().hex[:12]}"
-    done = run_to_end(_create(name, labels), env=os.environ, limit=_SECONDS, stopping=stopping)
-    if done.code:
-        raise BenchmarkError(f"The engine makes no network: {refusal_of(done)}", hint="See: docker network ls")
-    try:
-        yield name
-    finally:
-        run_to_end(_remove(name), env=os.environ, limit=_SECONDS, stopping=threading.Event())
-
-
-def _create(name: str, labels: Mapping[str, str]) -> list[str]:
-    return ["docker", "network", "create", "--internal", *(f"--label={key}={labels[key]}" for key in labels), name]
-
-
-def _remove(name: str) -> list[str]:
-    return ["docker", "network", "rm", name]

@@ -12,7 +12,7 @@ from typing import Protocol
 from torchbake.benchmark.commands import Container, host_words
 from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.field_types import Docker, Host
-from torchbake.benchmark.nodes import NETWORK, network_of, run_nodes, script
+from torchbake.benchmark.nodes import NETWORK, run_nodes, script
 from torchbake.benchmark.outcome import Outcome, read_outcome
 from torchbake.benchmark.records import Where
 from torchbake.benchmark.sources import own_bench
@@ -25,9 +25,10 @@ from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, is_local
+from torchbake.engine.containers import undisturbed
 from torchbake.engine.gpu import Gpu, gpu_of_host
-from torchbake.engine.runner import Runner
-from torchbake.errors import BenchmarkError, MatrixError, SelectorError, UsageError
+from torchbake.engine.runner import RUN, Runner
+from torchbake.errors import BenchmarkError, EngineError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import pytorch_of
@@ -65,6 +66,7 @@ class ImagePlace:
     gpu_mode: str
     labels: Mapping[str, str]
     stopping: threading.Event
+    engine: Engine | None = None  # None if nothing is started
 
     def problem(self, experiment: Experiment) -> Problem | None:
         if not experiment.on_gpu:
@@ -82,12 +84,16 @@ class ImagePlace:
         if experiment.nodes == 1:
             words = self.container.words(experiment, self.labels)
             return read_outcome(run_to_end(words, env=os.environ, limit=limit, stopping=self.stopping))
+        assert self.engine
+        runner = Runner(self.engine, run=self.labels[RUN])
         try:
-            with network_of(self.labels, self.stopping) as network:
-                commands = self._nodes(experiment, self.labels, network)
-                return run_nodes(commands, env=os.environ, limit=limit, stopping=self.stopping)
-        except BenchmarkError as error:
+            commands = self._nodes(experiment, runner.labels, runner.network(internal=True))
+            return run_nodes(commands, env=os.environ, limit=limit, stopping=self.stopping)
+        except EngineError as error:
             return Outcome(reason=error.message)
+        finally:
+            with undisturbed():
+                runner.remove_all()
 
     def _nodes(self, experiment: Experiment, labels: Mapping[str, str], network: str) -> list[list[str]]:
         """The command of each node: a container of this machine."""
@@ -231,7 +237,7 @@ class Finder:
     def _image(self, named: Named, container: Container, where: Where, labels: Mapping[str, str]) -> ImagePlace:
         return ImagePlace(
             named=named, where=where, container=container, gpu_mode=self.gpu, labels=labels,
-            stopping=self.session.stopping,
+            stopping=self.session.stopping, engine=self.engine,
         )  # fmt: skip
 
     def _toolbox(self, engine: Engine, labels: Mapping[str, str], tried: Trial) -> Path | None:

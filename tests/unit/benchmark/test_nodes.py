@@ -103,5 +103,5 @@ def test_places_that_share_a_machine_wait_for_each_other() -> None:
 
 def test_containers_of_several_nodes_have_a_network_of_their_own() -> None:
     text = "models: [a]\nimages: [cpu]\nnodes: [1, 2]\ndocker: {network: host}\n"
-    with pytest.raises(PlanError, match=r"plan.yaml:4: docker.network: has no use with `nodes`"):
+    with pytest.raises(PlanError, match=r"plan.yaml:4: docker: `network` has no use with `nodes`"):
         validate_plan(document_of(text))
