@@ -61,7 +61,7 @@ class Container:
     ) -> list[str]:
         """`docker run` with all of its words. Each image gets the same, so that none has an advantage.
 
-        If the experiment has several nodes, each node is a container on the ``network`` with GPUs of its own.
+        If the experiment has several nodes, each node is a container on the ``network`` and has its own GPUs.
         """
         settings, own = experiment.settings, is_own(experiment.model)
         mounts = [(self.toolbox, TOOLBOX)] if self.toolbox else []

@@ -10,7 +10,7 @@ from torchbake.benchmark.outcome import Outcome, read_outcome
 from torchbake.core.parallel import side_by_side
 from torchbake.core.processes import run_to_end
 
-NETWORK = "torchbake-nodes"  # the name in shown commands; the network of a run has a name of its own
+NETWORK = "torchbake-nodes"  # the name in shown commands; each run uses another name
 
 
 def node_variables(experiment: Experiment, node: int, master: str) -> dict[str, str]:
