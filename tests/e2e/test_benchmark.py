@@ -110,7 +110,7 @@ def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, bui
     plan = {
         "variables": {"sizes": [8], "memory": "700m"}, "models": [MODEL], "batch_sizes": "${sizes}",
         "images": [built[CPU]["ref"]], "num_batches": 3, "monitor_seconds": 0.2, "stop_at_out_of_memory": True,
-        "when": [{"batch_size": 8, "set": {"env": {"SIZE": "${batch_size}", "OMP_NUM_THREADS": "1"}}}],
+        "when": [{"phase": "training", "set": {"env": {"SIZE": "${batch_size}", "OMP_NUM_THREADS": "1"}}}],
         "docker": {"options": ["--memory=${memory}", "--memory-swap=${memory}"]},
     }  # fmt: skip
     (folder / "largest.yaml").write_text(json.dumps(plan))
