@@ -77,7 +77,7 @@
     - name: GIT_REPOSITORY
       value: {{ include "pytorch.literal" .Values.cloneFilesFromGit.repository | quote }}
     - name: GIT_REVISION
-      value: {{ include "pytorch.literal" .Values.cloneFilesFromGit.revision | quote }}
+      value: {{ include "pytorch.literal" (include "pytorch.tag" .Values.cloneFilesFromGit.revision) | quote }}
     {{- with include "pytorch.sshEnv" . | trim }}
     {{- . | nindent 4 }}
     {{- end }}

@@ -20,15 +20,59 @@
 {{- if and $values.entrypoint.file $values.entrypoint.module -}}
 {{- fail "entrypoint.module: is named besides entrypoint.file: keep one of them." -}}
 {{- end -}}
-{{- if and (eq $values.mode "distributed") (not (or $values.entrypoint.file $values.entrypoint.module)) -}}
-{{- fail "entrypoint.file: is not set, nor entrypoint.module: name what the nodes run." -}}
+{{- if and (or $values.command $values.args) (or $values.entrypoint.file $values.entrypoint.module) -}}
+{{- fail "command and args: run in place of entrypoint.file and entrypoint.module: keep one of them." -}}
 {{- end -}}
 {{- if and $values.cloneFilesFromGit.enabled (not $values.cloneFilesFromGit.repository) -}}
 {{- fail "cloneFilesFromGit.repository: is not set: name the repository." -}}
 {{- end -}}
+{{- if and $values.nodeAffinityPreset.type (not (and $values.nodeAffinityPreset.key $values.nodeAffinityPreset.values)) -}}
+{{- fail "nodeAffinityPreset.type: is set without nodeAffinityPreset.key and nodeAffinityPreset.values: name the label of the nodes." -}}
+{{- end -}}
+{{- if and $values.service.nodePorts.pytorch (eq $values.service.type "ClusterIP") -}}
+{{- fail "service.nodePorts.pytorch: is a port of each node: set service.type to NodePort or LoadBalancer." -}}
+{{- end -}}
+{{- if and (eq $values.account "cluster") (include "pytorch.permissionsContainer" .) -}}
+{{- fail "account: cluster lets the cluster choose the user, and changing the owner of a volume needs root: set volumePermissions.enabled to false, and leave permissions out of volumes." -}}
+{{- end -}}
 {{- end -}}
 
+{{/* Whether another command than the image's runs, of which the chart knows nothing. */}}
+{{- define "pytorch.ownCommand" -}}
+{{- if or .Values.command .Values.diagnosticMode.enabled }}yes{{ end -}}
+{{- end -}}
+
+{{/* Whether the image tests itself: nothing is named that it runs. */}}
+{{- define "pytorch.smokes" -}}
+{{- if not (or .Values.entrypoint.file .Values.entrypoint.module .Values.args (include "pytorch.ownCommand" .)) }}yes{{ end -}}
+{{- end -}}
+
+{{/* Whether a GPU of NVIDIA is asked for: by gpu, by an amount in resources, or by a claim of resources. */}}
+{{- define "pytorch.asksForGpu" -}}
+{{- $resources := include "pytorch.resources" . | fromYaml -}}
+{{- range $key, $amount := merge (dict) ($resources.limits | default dict) ($resources.requests | default dict) -}}
+{{- if and (hasPrefix "nvidia.com/" $key) (ne (toString $amount) "0") }}yes{{ end -}}
+{{- end -}}
+{{- if $resources.claims }}yes{{ end -}}
+{{- end -}}
+
+{{/* `command` and `args` of the container. */}}
 {{- define "pytorch.command" -}}
+{{- $own := .Values.diagnosticMode.enabled | ternary .Values.diagnosticMode .Values -}}
+{{- with $own.command }}
+command:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $own.args }}
+args:
+  {{- toYaml $own.args | nindent 2 }}
+{{- else if not $own.command }}
+args:
+  {{- include "pytorch.words" . | trim | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "pytorch.words" -}}
 {{- $entry := .Values.entrypoint -}}
 {{- $args := $entry.args -}}
 {{- if kindIs "string" $args }}{{ $args = regexSplit "\\s+" (trim $args) -1 | compact }}{{ end -}}
@@ -37,7 +81,8 @@
 {{- else if $entry.file -}}
 {{- $args = concat (list "run" $entry.file) $args -}}
 {{- else -}}
-{{- $args = list "smoke" "tensor" "autograd" -}}
+{{- $args = eq .Values.mode "distributed" | ternary (list "run" "/opt/torchbake/smoke" "ddp") (list "smoke" "tensor" "autograd") -}}
+{{- if include "pytorch.asksForGpu" . }}{{ $args = concat $args (list "--device" "cuda") }}{{ end -}}
 {{- end -}}
 {{- range $args }}
 - {{ include "pytorch.literal" (toString .) | quote }}
@@ -61,7 +106,7 @@
 - name: GIT_REPOSITORY
   value: {{ include "pytorch.literal" $values.cloneFilesFromGit.repository | quote }}
 - name: GIT_REVISION
-  value: {{ include "pytorch.literal" $values.cloneFilesFromGit.revision | quote }}
+  value: {{ include "pytorch.literal" (include "pytorch.tag" $values.cloneFilesFromGit.revision) | quote }}
 {{- include "pytorch.sshEnv" .root }}
 {{- end }}
 {{- if eq $values.mode "distributed" }}
@@ -100,7 +145,18 @@
   value: INFO
 {{- end }}
 {{- end }}
+{{- include "pytorch.noGpu" .root }}
 {{- with $values.extraEnvVars }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where NVIDIA's runtime is the cluster's default, a container of a CUDA image sees all GPUs unless this is said. */}}
+{{- define "pytorch.noGpu" -}}
+{{- $said := false -}}
+{{- range .Values.extraEnvVars }}{{ if eq .name "NVIDIA_VISIBLE_DEVICES" }}{{ $said = true }}{{ end }}{{ end -}}
+{{- if not (or $said (include "pytorch.asksForGpu" .)) }}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: void
 {{- end }}
 {{- end -}}

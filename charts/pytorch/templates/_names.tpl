@@ -40,8 +40,8 @@
 {{/* Of a pod: nothing that another version of the chart would change. */}}
 {{- define "pytorch.podMarks" -}}
 labels:
-  {{- include "pytorch.labels" . | nindent 2 }}
-{{- with .Values.commonAnnotations }}
+  {{- merge (include "pytorch.selector" . | fromYaml) .Values.podLabels (include "pytorch.labels" . | fromYaml) | toYaml | nindent 2 }}
+{{- with merge (dict) .Values.podAnnotations .Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -63,13 +63,19 @@ annotations:
 {{- define "pytorch.image" -}}
 {{- with .root.Values.global.imageRegistry | default .image.registry -}}{{- . -}}/{{- end -}}
 {{- .image.repository -}}
-{{- with .image.tag -}}:{{- . -}}{{- end -}}
+{{- with include "pytorch.tag" .image.tag -}}:{{- . -}}{{- end -}}
 {{- with .image.digest -}}@{{- . -}}{{- end -}}
+{{- end -}}
+
+{{/* A tag is a text, and an integer where --set reads one; a file's integers are floating-point numbers to Helm. */}}
+{{- define "pytorch.tag" -}}
+{{- kindIs "string" . | ternary . (int64 . | toString) -}}
 {{- end -}}
 
 {{- define "pytorch.pullSecrets" -}}
 {{- $own := concat .Values.global.imagePullSecrets .Values.image.pullSecrets -}}
 {{- if include "pytorch.ownGit" . }}{{ $own = concat $own .Values.git.pullSecrets }}{{ end -}}
+{{- if .Values.volumePermissions.enabled }}{{ $own = concat $own .Values.volumePermissions.image.pullSecrets }}{{ end -}}
 {{- range uniq $own }}
 - name: {{ . }}
 {{- end -}}

@@ -13,13 +13,19 @@ spec:
   {{- with $account }}
   serviceAccountName: {{ . }}
   {{- end }}
-  automountServiceAccountToken: {{ not (empty $account) }}
+  automountServiceAccountToken: {{ include "pytorch.token" .root }}
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ include "pytorch.grace" .root }}
-  {{- with $values.priorityClassName }}
-  priorityClassName: {{ . }}
+  {{- range $key := list "priorityClassName" "schedulerName" }}
+  {{- with get $values $key }}
+  {{ $key }}: {{ . }}
   {{- end }}
-  {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+  {{- end }}
+  {{- with include "pytorch.affinity" .root | fromYaml }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- range $key := list "nodeSelector" "tolerations" "topologySpreadConstraints" "hostAliases" }}
   {{- with get $values $key }}
   {{ $key }}:
     {{- toYaml . | nindent 4 }}
@@ -30,15 +36,7 @@ spec:
     {{- . | trim | nindent 4 }}
   {{- end }}
   securityContext:
-    runAsNonRoot: true
-    {{- if $values.securityContext.enabled }}
-    runAsUser: {{ $values.securityContext.runAsUser | int64 }}
-    runAsGroup: 0
-    fsGroup: {{ $values.securityContext.fsGroup | int64 }}
-    fsGroupChangePolicy: OnRootMismatch
-    {{- end }}
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "pytorch.podSecurity" .root | nindent 4 }}
   {{- with include "pytorch.initContainers" .root | trim }}
   initContainers:
     {{- . | nindent 4 }}
@@ -76,10 +74,13 @@ spec:
 - name: pytorch
   image: {{ include "pytorch.image" (dict "image" $values.image "root" .root) }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
-  args:
-    {{- include "pytorch.command" .root | trim | nindent 4 }}
+  {{- include "pytorch.command" .root | trim | nindent 2 }}
   env:
     {{- include "pytorch.env" . | trim | nindent 4 }}
+  {{- with include "pytorch.envFrom" .root | trim }}
+  envFrom:
+    {{- . | nindent 4 }}
+  {{- end }}
   {{- if eq $values.mode "distributed" }}
   ports:
     - name: master
@@ -90,16 +91,15 @@ spec:
   resources:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with include "pytorch.probe" (dict "custom" $values.customLivenessProbe "own" $values.livenessProbe "command" (list "health" "--live")) }}
-  livenessProbe:
+  {{- $commands := dict "livenessProbe" (list "health" "--live") "readinessProbe" (list "health") "startupProbe" (list "health" "--live") }}
+  {{- range $name, $command := $commands }}
+  {{- with include "pytorch.probe" (dict "root" $.root "name" $name "command" $command) }}
+  {{ $name }}:
     {{- . | nindent 4 }}
   {{- end }}
-  {{- with include "pytorch.probe" (dict "custom" $values.customReadinessProbe "own" $values.readinessProbe "command" (list "health")) }}
-  readinessProbe:
-    {{- . | nindent 4 }}
   {{- end }}
-  {{- with $values.customStartupProbe }}
-  startupProbe:
+  {{- with $values.lifecycleHooks }}
+  lifecycle:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext:
@@ -108,21 +108,27 @@ spec:
     {{- include "pytorch.mounts" .root | nindent 4 }}
 {{- end -}}
 
-{{- define "pytorch.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: {{ .Values.securityContext.readOnlyRootFilesystem }}
-capabilities:
-  drop: [ALL]
+{{- define "pytorch.envFrom" -}}
+{{- with .Values.extraEnvVarsCM }}
+- configMapRef:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.extraEnvVarsSecret }}
+- secretRef:
+    name: {{ . }}
+{{- end }}
 {{- end -}}
 
-{{/* A probe of the user's, or the chart's own where it is enabled: dict custom, own, command. */}}
+{{/* A probe of the user's, or the chart's own if it is enabled and `run` is what runs: dict root, name, command. */}}
 {{- define "pytorch.probe" -}}
-{{- if .custom -}}
-{{- toYaml .custom -}}
-{{- else if .own.enabled -}}
+{{- $own := get .root.Values .name -}}
+{{- if .root.Values.diagnosticMode.enabled -}}
+{{- else if get .root.Values (printf "custom%s" (title .name)) -}}
+{{- get .root.Values (printf "custom%s" (title .name)) | toYaml -}}
+{{- else if and $own.enabled (not (include "pytorch.ownCommand" .root)) -}}
 exec:
   command: {{ toJson .command }}
-{{ toYaml (omit .own "enabled") }}
+{{ toYaml (omit $own "enabled") }}
 {{- end -}}
 {{- end -}}
 

@@ -4,11 +4,11 @@
 {{- $all := list -}}
 {{- $own := .Values.persistence -}}
 {{- if $own.enabled -}}
-{{- $entry := dict "mountPath" $own.mountPath -}}
+{{- $entry := dict "mountPath" $own.mountPath "subPath" $own.subPath -}}
 {{- if $own.existingClaim -}}
 {{- $_ := set $entry "claim" $own.existingClaim -}}
 {{- else -}}
-{{- $_ := merge $entry (pick $own "size" "accessMode" "storageClass" "annotations") -}}
+{{- $_ := merge $entry (pick $own "size" "accessMode" "accessModes" "storageClass" "annotations" "selector" "dataSource") -}}
 {{- end -}}
 {{- if .Values.volumePermissions.enabled }}{{ $_ := set $entry "permissions" "fix" }}{{ end -}}
 {{- $all = append $all $entry -}}
@@ -27,9 +27,18 @@
 {{- toJson $named -}}
 {{- end -}}
 
+{{/* Those of the pod. The image's own test needs no storage, so the claim of `persistence` keeps no node waiting. */}}
+{{- define "pytorch.mounted" -}}
+{{- $all := include "pytorch.volumes" . | fromJsonArray -}}
+{{- and .Values.persistence.enabled (include "pytorch.smokes" .) | empty | ternary $all (rest $all) | toJson -}}
+{{- end -}}
+
 {{- define "pytorch.volumeMount" -}}
 - name: {{ .name }}
   mountPath: {{ .mountPath }}
+  {{- with .subPath }}
+  subPath: {{ . }}
+  {{- end }}
   {{- if .readOnly }}
   readOnly: true
   {{- end }}
@@ -51,7 +60,7 @@
 {{- else if $source }}
 {{- include "pytorch.sshMount" . }}
 {{- end }}
-{{- range include "pytorch.volumes" . | fromJsonArray }}
+{{- range include "pytorch.mounted" . | fromJsonArray }}
 {{ include "pytorch.volumeMount" . }}
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
@@ -90,7 +99,7 @@
     secretName: {{ .Values.cloneFilesFromGit.sshSecret }}
     defaultMode: 0440
 {{- end }}
-{{- range include "pytorch.volumes" . | fromJsonArray }}
+{{- range include "pytorch.mounted" . | fromJsonArray }}
 - name: {{ .name }}
   {{- if .hostPath }}
   hostPath:
@@ -107,7 +116,7 @@
 
 {{- define "pytorch.permissionsContainer" -}}
 {{- $fixed := list -}}
-{{- range include "pytorch.volumes" . | fromJsonArray -}}
+{{- range include "pytorch.mounted" . | fromJsonArray -}}
 {{- if eq (.permissions | default "") "fix" }}{{ $fixed = append $fixed . }}{{ end -}}
 {{- end -}}
 {{- if $fixed -}}

@@ -31,8 +31,9 @@ def test_every_parameter_is_described_where_it_stands() -> None:
     assert list(descriptions(VALUES)) == [name for name, _ in leaves(defaults())]
 
 
-def test_the_schema_has_every_parameter_and_no_other() -> None:
-    assert set(schema_leaves(SCHEMA)) == {name for name, _ in leaves(defaults())}
+def test_the_schema_has_every_parameter_and_every_value_of_other_charts_and_no_more() -> None:
+    table = yaml.safe_load((CHART / "other-charts.yaml").read_text())
+    assert set(schema_leaves(SCHEMA)) == {name for name, _ in leaves(defaults())} | {*table["same"], *table["refused"]}
 
 
 def test_a_default_and_a_bar_are_shown_in_the_table() -> None:

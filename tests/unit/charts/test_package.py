@@ -27,7 +27,7 @@ def test_helm_installs_the_released_images() -> None:
     with helm_python.Chart.load_archive(made.data) as chart:
         assert chart.metadata == {**made.metadata}
         assert (chart.version, chart.metadata["appVersion"]) == (f"0.1.0+{TAG}", TAG)
-        texts = chart.render({"volumePermissions": {"enabled": True}}, name="demo")
+        texts = chart.render({"volumePermissions": {"enabled": True}, "entrypoint": {"file": "a.py"}}, name="demo")
     (job,) = [yaml.safe_load(text) for name, text in texts.items() if name.endswith("/job.yaml")]
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == str(IMAGE)

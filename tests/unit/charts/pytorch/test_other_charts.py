@@ -1,0 +1,171 @@
+"""Values of other PyTorch charts: files of nine ages, the keys that mean the same, and those that are refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.charts.helm import CHART, env, leaves, merged, objects, one, pod, problem, render
+from tests.unit.charts.pytorch.test_parameters import OTHERS, at, holds, values_of
+from torchbake.jobs.kubernetes_schema import check_manifest
+
+FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(Path(__file__).parents[1].glob("values/*.yaml"))}
+TABLE = yaml.safe_load((CHART / "other-charts.yaml").read_text())
+SMOKE = ["run", "/opt/torchbake/smoke", "ddp"]
+
+
+def with_our_images(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The file as somebody changes it who has read the error."""
+    kept = {key: value for key, value in values.items() if key != "image"}
+    fixed = {key: value for key, value in kept.get("volumePermissions", {}).items() if key != "image"}
+    return {**kept, "volumePermissions": fixed}
+
+
+AGES = {age: with_our_images(values) for age, values in FILES.items()}
+# By age: what is in the output, each anywhere.
+FOUND: dict[str, list[Any]] = {
+    "2019-first": [
+        {"completions": 4}, ["run", "mnist.py", "--epochs", "2"], {"accessModes": ["ReadWriteOnce"]},
+        {"storageClassName": ""}, {"mountPath": "/bitnami/pytorch"}, "docker.io/bitnami/git:latest",
+        {"args": ["--owner", "1001:1001", "/bitnami/pytorch"]},
+    ],
+    "2020-helm3": [
+        {"type": "NodePort", "ports": [
+            {"name": "master", "port": 49875, "targetPort": 49875, "nodePort": 30875, "protocol": "TCP"}
+        ]},
+        {"annotations": {"prometheus.io/scrape": "false"}}, {"configMap": {"name": "my-scripts"}},
+        {"accessModes": ["ReadWriteMany"]}, {"storage": "20Gi"},
+    ],
+    "2020-presets": [
+        {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}]}]},
+        {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {
+            "labelSelector": {"matchLabels": {
+                "app.kubernetes.io/name": "pytorch", "app.kubernetes.io/instance": "demo",
+            }},
+            "topologyKey": "kubernetes.io/hostname",
+        }}]}},
+        {"team": "vision"},
+    ],
+    "2021-containers": [
+        {"hostAliases": [{"ip": "10.0.0.7", "hostnames": ["store"]}]}, {"initContainers": [{"name": "fetch", "image": "team/fetch:1"}]},
+        {"labels": {"kind": "training"}}, {"annotations": {"sidecar.istio.io/inject": "false"}},
+        {"readinessProbe": {"exec": {"command": ["true"]}}}, {"name": "scratch", "mountPath": "/scratch"},
+    ],
+    "2022-contexts": [
+        {"runAsUser": 2001, "fsGroup": 2001}, ["bench", "--model", "resnet18"], {"configMapRef": {"name": "settings"}},
+        {"secretRef": {"name": "logins"}}, {"startupProbe": {"failureThreshold": 5}},
+        {"lifecycle": {"preStop": {"exec": {"command": ["sync"]}}}},
+        {"type": "LoadBalancer", "ports": [{"name": "master", "port": 80, "targetPort": 49875, "protocol": "TCP"}]},
+    ],
+    "2022-architecture": [
+        {"completions": 4}, {"schedulerName": "volcano"}, {"subPath": "run-1"},
+        {"serviceAccountName": "demo-pytorch", "automountServiceAccountToken": False},
+        {"selector": {"matchLabels": {"volume": "team"}}},
+        {"dataSource": {"name": "before", "kind": "VolumeSnapshot", "apiGroup": "snapshot.storage.k8s.io"}},
+    ],
+    "2023-restricted": [
+        {"minAvailable": 1}, {"fsGroupChangePolicy": "Always", "fsGroup": 1001},
+        {"readOnlyRootFilesystem": False, "privileged": False, "allowPrivilegeEscalation": False},
+    ],
+    "2024-policies": [
+        {"policyTypes": ["Ingress"]}, {"ports": [{"port": 49875, "protocol": "TCP"}]},
+        {"requests": {"cpu": 2, "memory": "512Mi"}}, {"runAsGroup": 1001}, {"automountServiceAccountToken": False},
+    ],
+    "2024-openshift": [
+        {"storageClassName": "fast"}, {"policyTypes": ["Ingress", "Egress"]},
+        {"podSelector": {"matchLabels": {"demo-pytorch-client": "true"}}}, {"ports": [{"port": 9100}]},
+        {"ports": [{"port": 443}]}, {"port": 53, "protocol": "UDP"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("age", FILES)
+def test_a_file_of_each_age_asks_for_our_image_and_nothing_else(age: str) -> None:
+    said = problem(FILES[age])
+    assert "image.repository: bitnami/pytorch is not an image of torchbake" in said
+    assert {line.partition(": ")[0].rpartition(" ")[2] for line in said.splitlines()[1:]} <= {
+        "volumePermissions.image.repository"
+    }
+
+
+@pytest.mark.parametrize("age", AGES)
+@pytest.mark.parametrize("version", ["", "1.28"])
+def test_kubernetes_takes_a_file_of_each_age(age: str, version: str) -> None:
+    check_manifest(yaml.safe_dump_all(objects(AGES[age]).values()), version)
+
+
+@pytest.mark.parametrize("age", AGES)
+def test_a_file_of_each_age_means_what_it_meant(age: str) -> None:
+    found = [*objects(AGES[age]).values()]
+    assert [wanted for wanted in FOUND[age] if not holds(found, wanted)] == []
+
+
+@pytest.mark.parametrize("theirs", TABLE["same"])
+def test_another_name_makes_the_same_objects(theirs: str) -> None:
+    ours = TABLE["same"][theirs]
+    value, beside, _ = OTHERS[ours]
+    assert objects(merged(beside, at(theirs, value))) == objects(values_of(ours))
+
+
+def test_what_is_not_here_is_refused_by_name_with_the_key_of_ours() -> None:
+    whole = merged(*(at(key, {"other": "than idle"}) for key in TABLE["refused"] if ".enabled" not in key))
+    whole = merged(whole, *(at(key, "yes") for key in TABLE["refused"] if ".enabled" in key))
+    said = problem(whole)
+    assert [key for key, entry in TABLE["refused"].items() if f"{key}: " not in said or entry["instead"] not in said] == []
+
+
+def test_what_a_refused_key_says_by_default_is_taken() -> None:
+    idle = [at(key, entry["idle"][0]) for key, entry in TABLE["refused"].items() if "idle" in entry]
+    empty = [at(key, value) for key in TABLE["refused"] for value in ({}, [], "", False, None) if "idle" not in TABLE["refused"][key]]
+    for values in (merged(*idle), *empty):
+        assert objects(values) == objects({})
+
+
+@pytest.mark.parametrize(
+    "image", ["bitnamilegacy/pytorch", "mirror/bitnami/pytorch", "pytorch/pytorch", "nvidia/pytorch", "python"]
+)
+def test_an_image_that_has_no_run_is_refused_unless_its_command_is_named(image: str) -> None:
+    values = {"image": {"repository": image}}
+    assert f"image.repository: {image} is not an image of torchbake" in problem(values)
+    assert holds([*objects({**values, "command": ["python", "-c", "1"]}).values()], {"command": ["python", "-c", "1"]})
+    assert "It must be one of torchbake" not in render({**values, "command": ["python"]})["NOTES.txt"]
+
+
+def test_an_image_of_somebody_elses_registry_is_taken_and_the_notes_say_what_it_must_have() -> None:
+    notes = render({"image": {"registry": "ghcr.io", "repository": "acme/pytorch"}})["NOTES.txt"]
+    assert "ghcr.io/acme/pytorch:latest. It must be one of torchbake" in notes
+
+
+def test_a_volume_permissions_of_others_is_refused_where_it_would_run() -> None:
+    other = {"volumePermissions": {"image": {"repository": "bitnami/os-shell"}}}
+    assert "has no `--owner`" in problem(merged(other, {"volumePermissions": {"enabled": True}}))
+    assert objects(other) == objects({})
+
+
+def test_every_template_reads_values_after_those_of_others_are_settled() -> None:
+    made = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
+    assert [file.name for file in made if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')] == []
+    assert len(made) >= 10
+
+
+@pytest.mark.parametrize("adapt", ["auto", "disabled"])
+def test_a_cluster_that_is_no_openshift_changes_no_user(adapt: str) -> None:
+    values = {"global": {"compatibility": {"openshift": {"adaptSecurityContext": adapt}}}}
+    assert objects(values) == objects({})
+    assert pod(objects(AGES["2024-openshift"]))["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
+
+
+def test_the_documents_one_example_tests_the_image_on_a_master_and_three_workers() -> None:
+    found = objects({"mode": "distributed", "worldSize": 4})
+    assert one(found, "Job")["spec"]["completions"] == 4
+    assert holds([one(found, "Job")], SMOKE)
+    assert env(found)["NNODES"] == "4"
+
+
+def test_every_key_of_the_table_is_known_and_leads_to_a_parameter() -> None:
+    assert {*TABLE["same"].values()} <= {*OTHERS}
+    assert not {*TABLE["refused"]} & {*OTHERS}
+    assert FOUND.keys() == FILES.keys()
+    assert all(name for name, _ in leaves(FILES["2019-first"]))
