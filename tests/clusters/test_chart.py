@@ -1,23 +1,34 @@
 """The chart on a real Kubernetes node, by Helm itself: installed, changed, and gone without a trace.
 
 1.20 knows no Indexed Jobs and no reasons for failures, so a Job here has one node and no restarts, and several nodes
-are a service, `kind: statefulset`. Indexed Jobs are those of `job show kubernetes`, as unit tests hold.
+are a service, `kind: statefulset`. Indexed Jobs are those of `job show kubernetes`, as unit tests hold; the smoke test
+of four nodes is one, lowered for 1.20.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.clusters.conftest import script
+from tests.clusters.lowering import lowered
 from tests.clusters.releases import VERSIONS, Release, image_values
 from tests.clusters.space import Space, is_ready
 from tests.clusters.storage import served_by_git, volume
 from tests.e2e.conftest import CPU, INIT
 from tests.e2e.waiting import until
+from tests.unit.charts.helm import CHART, merged, objects
 
 SAYS = "print('these are the files of {}')\n"
+# The values for production as they are, but for what 1.20 has not: disruption budgets of `policy/v1`.
+PRODUCTION = yaml.safe_load((CHART / "values-production.yaml").read_text())
+SMOKE = {
+    "the one example": {"mode": "distributed", "worldSize": 4},
+    "production": merged(PRODUCTION, {"podDisruptionBudget": {"enabled": False}}),
+}
 each_helm = pytest.mark.parametrize("version", VERSIONS, ids=[f"helm {version}" for version in VERSIONS])
 
 
@@ -96,6 +107,23 @@ def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
     assert second.code == 0
     release.uninstall()
     until(lambda: not space.left(), 60)
+
+
+@pytest.mark.parametrize("case", SMOKE)
+def test_without_a_script_a_master_and_three_workers_test_the_image(
+    case: str, space: Space, built: dict[str, str]
+) -> None:
+    """No claim is bound here, since no storage makes volumes: the smoke test waits for none."""
+    values = merged(SMOKE[case], {"image": image_values(built[CPU])})
+    text = lowered(yaml.safe_dump_all(objects(values, space.name).values()))
+    space.kubectl("apply", "--filename=-", stdin=text)
+    ended = space.ends()
+    assert [(each.rank, each.code) for each in ended] == [(rank, 0) for rank in range(4)], "".join(
+        each.log for each in ended
+    )
+    (verdict,) = [json.loads(line) for line in ended[0].log.splitlines() if line.startswith("{")]
+    assert (verdict["verdict"], verdict["figures"]["world"]) == ("passed", 4)
+    assert [each["status"]["phase"] for each in space.found("persistentvolumeclaims")] == ["Pending"]
 
 
 @pytest.mark.parametrize("first", ["a ConfigMap", "files", "git"])

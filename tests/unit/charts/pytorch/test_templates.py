@@ -3,14 +3,11 @@
 import re
 from typing import Any
 
-import helm_python
 import pytest
 import yaml
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
-from tests.unit.charts.helm import (
-    CHART, container, defaults, env, leaves, merged, objects, one, pod, problem, render,
-)  # fmt: skip
+from tests.unit.charts.helm import CHART, container, env, merged, objects, one, pod, problem, render
 from tests.unit.jobs.targets.test_kubernetes import unrestricted
 from torchbake.jobs.kubernetes_schema import check_manifest
 
@@ -241,73 +238,3 @@ def test_the_images_own_test_waits_for_no_claim_and_keeps_it() -> None:
     assert not [each for each in pod(found)["volumes"] if "persistentVolumeClaim" in each]
     assert "initContainers" not in pod(found)
     assert [each for each in pod(objects(GROUP))["volumes"] if "persistentVolumeClaim" in each]
-
-
-@pytest.mark.parametrize("case", KINDS)
-def test_a_cluster_that_chooses_the_user_is_told_none(case: str) -> None:
-    more = {"podSecurityContext": {"fsGroup": 3, "runAsGroup": 4, "supplementalGroups": [5]}}
-    text = yaml.safe_dump_all(objects(merged(KINDS[case], more, {"account": "cluster"})).values())
-    assert not re.findall("runAsUser|runAsGroup|fsGroup", text)
-    assert "supplementalGroups" in text
-    assert list(unrestricted(pod(objects(merged(KINDS[case], {"account": "cluster"}))))) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "void"),
-    [
-        ({}, True),
-        ({"resources": {"limits": {"cpu": 1, "nvidia.com/gpu": 0}}}, True),
-        ({"gpu": 1}, False),
-        ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}, False),
-        ({"resources": {"claims": [{"name": "gpu"}]}}, False),
-    ],
-)
-def test_a_job_without_a_gpu_sees_none(values: dict[str, Any], void: bool) -> None:
-    assert (env(objects(values)).get("NVIDIA_VISIBLE_DEVICES") == "void") == void
-
-
-def test_a_users_own_choice_of_gpus_counts() -> None:
-    found = objects({"extraEnvVars": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
-    named = [each["value"] for each in container(found)["env"] if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
-    assert named == ["all"]
-
-
-@pytest.mark.parametrize("tag", [9, 20240101, "9"])
-def test_a_tag_that_is_a_number_is_that_tag(tag: object) -> None:
-    found = objects(merged(KINDS["git over ssh"], {"image": {"tag": tag}, "git": {"tag": tag}}))
-    assert container(found)["image"] == f"docker.io/torchbake/pytorch:{tag}"
-    assert pod(found)["initContainers"][0]["image"] == f"docker.io/team/git:{tag}"
-    assert env(objects(merged(SCRIPT, {"cloneFilesFromGit": {"enabled": True, "repository": "a", "revision": tag}})))[
-        "GIT_REVISION"
-    ] == str(tag)
-
-
-@pytest.mark.parametrize("values", [{"command": ["python"]}, {"diagnosticMode": {"enabled": True}, **GROUP}])
-def test_another_command_is_not_asked_as_run_is(values: dict[str, Any]) -> None:
-    found = container(objects(merged(values, {"startupProbe": {"enabled": True}})))
-    assert not [key for key in found if key.endswith("Probe")]
-    probe = {"exec": {"command": ["true"]}}
-    own = container(objects(merged(values, {"customReadinessProbe": probe})))
-    assert ("readinessProbe" in own) == ("command" in values)
-
-
-def test_a_pods_labels_keep_it_in_its_group() -> None:
-    found = one(objects(merged(SERVICE, {"podLabels": {"app.kubernetes.io/name": "other", "a": "b"}})), "StatefulSet")
-    labels = found["spec"]["template"]["metadata"]["labels"]
-    assert found["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert labels["a"] == "b"
-
-
-def test_a_null_is_nothing_or_an_error_in_a_sentence() -> None:
-    """As files write a value that they leave out; a template's own error says `executing`."""
-    names = [name for name, _ in leaves(defaults())]
-    sections = {name.rpartition(".")[0] for name in names} - {""}
-    for name in (*names, *sections):
-        values: dict[str, Any] = {}
-        for key in reversed(name.split(".")):
-            values = {key: values or None}
-        try:
-            text = "".join(render(merged(GROUP, values)).values())
-        except helm_python.HelmError as error:
-            text = str(error)
-        assert not re.search("executing \"|<no value>|<nil>|%!", text), f"{name}: {text}"
