@@ -11,6 +11,7 @@ import yaml
 from tests.e2e.conftest import ROOT
 from tests.e2e.helm3 import VERSION, Helm3, helm3
 from tests.unit.charts.helm import objects
+from tests.unit.charts.pytorch.test_other_charts import AGES
 from tests.unit.charts.pytorch.test_parameters import OTHERS, holds, values_of
 from tests.unit.charts.pytorch.test_same_objects import MORE, more_of
 from tests.unit.charts.pytorch.test_templates import KINDS, NOTHING_LEFT, REFUSED
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.charts
 SETS: dict[str, Mapping[str, Any]] = {
     **{parameter: values_of(parameter) for parameter in OTHERS},
     **KINDS,
+    **AGES,
     **{f"job {case}": helm_python.values_from_yaml(target.render(task_of(text_of(case)))) for case in CASES},
     **{f"job {case}": helm_python.values_from_yaml(target.render(more_of(case))) for case in MORE},
     "what is taken away": NOTHING_LEFT,

@@ -1,4 +1,4 @@
-"""Values of other PyTorch charts: files of nine ages, the keys that mean the same, and those that are refused."""
+"""Values of other PyTorch charts: files of nine ages, keys with the same meaning, and refused keys."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,9 +119,9 @@ def test_what_is_not_here_is_refused_by_name_with_the_key_of_ours() -> None:
 
 def test_what_a_refused_key_says_by_default_is_taken() -> None:
     table = TABLE["refused"]
+    empty: tuple[Any, ...] = ({}, [], "", False, None)
     choices = [[at(key, entry.get("idle", [{}])[-1]) for key, entry in table.items()]]
-    choices += [[at(key, value) for key in table] for value in ({}, [], "", False, None)]
-    for choice in choices:
+    for choice in (*choices, *([at(key, value) for key in table] for value in empty)):
         assert objects(merged(*choice)) == objects({})
 
 

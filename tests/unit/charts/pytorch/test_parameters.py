@@ -189,7 +189,11 @@ OTHERS: dict[str, tuple[Any, Mapping[str, Any], Any]] = {
 LIVE = ["health", "--live"]
 # Kubernetes takes no other value.
 ONE_VALUE = {"livenessProbe.successThreshold", "startupProbe.successThreshold"}
-PROBES = (("livenessProbe", LIVE, {}), ("readinessProbe", ["health"], {}), ("startupProbe", LIVE, STARTUP))
+PROBES: tuple[tuple[str, list[str], Mapping[str, Any]], ...] = (
+    ("livenessProbe", LIVE, {}),
+    ("readinessProbe", ["health"], {}),
+    ("startupProbe", LIVE, STARTUP),
+)
 for kind, command, beside in PROBES:
     OTHERS[f"{kind}.enabled"] = (False, {}, None)
     for key in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold"):
@@ -206,7 +210,7 @@ GONE = {
     "containerSecurityContext.enabled": "runAsUser",
     "account": "fsGroup",
 }
-# Empty, the chart refuses what stands beside them.
+# If one of these is empty, the chart refuses the values that need it.
 NEEDED = {"cloneFilesFromGit.repository", "nodeAffinityPreset.key", "nodeAffinityPreset.values"}
 FIRST = {"elastic": "1.31"}  # Kubernetes that knows it, where 1.28 does not
 

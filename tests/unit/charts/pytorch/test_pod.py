@@ -1,4 +1,4 @@
-"""What a node's pod is: its user, its GPUs, its image's tag, its probes and labels; and what a null leaves of it."""
+"""The pod of a node: user, GPUs, image, probes and labels; and values of null."""
 
 import re
 from typing import Any
