@@ -50,6 +50,18 @@ def test_its_lint_finds_nothing(case: str, helm: Helm3) -> None:
     assert helm.lint(KINDS[case]) == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("--set mode=distributed --set worldSize=4", {"mode": "distributed", "worldSize": 4}),
+        ("--values charts/pytorch/values-production.yaml", KINDS["production alone"]),
+        ("--set image.tag=9", {"image": {"tag": "9"}}),
+    ],
+)
+def test_a_line_of_a_document_is_rendered_as_it_is_typed(line: str, values: Mapping[str, Any], helm: Helm3) -> None:
+    assert helm.objects({}, *line.split()) == objects(values)
+
+
 def test_its_lint_finds_what_is_there_to_be_found(helm: Helm3) -> None:
     assert "wordSize" in helm.lint({"wordSize": 4})
 

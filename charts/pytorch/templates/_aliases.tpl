@@ -36,7 +36,7 @@ each file that makes something includes pytorch.settle first. All other template
 {{- range $key, $entry := .table.refused -}}
 {{- $value := include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromYamlArray | first -}}
 {{- if not (or (empty $value) (has $value ($entry.idle | default list))) -}}
-{{- $sentences = append $sentences (printf "%s: is a value of other charts: %s." $key $entry.instead) -}}
+{{- $sentences = append $sentences (printf "%s: this chart has no such value: %s." $key $entry.instead) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $sentences -}}

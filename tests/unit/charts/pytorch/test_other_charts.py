@@ -114,7 +114,7 @@ def test_another_name_makes_the_same_objects(theirs: str) -> None:
 def test_what_is_not_here_is_refused_by_name_with_the_key_of_ours() -> None:
     said = problem(merged(*(at(key, "other than idle") for key in TABLE["refused"])))
     for key, entry in TABLE["refused"].items():
-        assert f"{key}: is a value of other charts: {entry['instead']}" in said
+        assert f"{key}: this chart has no such value: {entry['instead']}" in said
 
 
 def test_what_a_refused_key_says_by_default_is_taken() -> None:
