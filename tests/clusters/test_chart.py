@@ -110,9 +110,7 @@ def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
 
 
 @pytest.mark.parametrize("case", SMOKE)
-def test_without_a_script_a_master_and_three_workers_test_the_image(
-    case: str, space: Space, built: dict[str, str]
-) -> None:
+def test_without_a_script_four_nodes_test_the_image(case: str, space: Space, built: dict[str, str]) -> None:
     """No claim is bound here, since no storage makes volumes: the smoke test waits for none."""
     values = merged(SMOKE[case], {"image": image_values(built[CPU])})
     text = lowered(yaml.safe_dump_all(objects(values, space.name).values()))

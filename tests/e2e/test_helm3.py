@@ -62,6 +62,13 @@ def test_a_line_of_a_document_is_rendered_as_it_is_typed(line: str, values: Mapp
     assert helm.objects({}, *line.split()) == objects(values)
 
 
+@pytest.mark.parametrize(("adapt", "account"), [("auto", "cluster"), ("force", "cluster"), ("disabled", "")])
+def test_openshift_chooses_the_user_if_a_file_says_so(adapt: str, account: str, helm: Helm3) -> None:
+    values = {"global": {"compatibility": {"openshift": {"adaptSecurityContext": adapt}}}}
+    found = helm.objects(values, "--api-versions", "security.openshift.io/v1")
+    assert found == objects({"account": account})
+
+
 def test_its_lint_finds_what_is_there_to_be_found(helm: Helm3) -> None:
     assert "wordSize" in helm.lint({"wordSize": 4})
 

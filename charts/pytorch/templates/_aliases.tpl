@@ -13,8 +13,8 @@ each file that makes something includes pytorch.settle first. All other template
 {{- include "pytorch.setAt" (dict "values" $.Values "path" $path "value" $value) -}}
 {{- end -}}
 {{- end -}}
-{{- with concat (include "pytorch.refusals" (dict "root" . "table" $table) | fromJsonArray) (include "pytorch.otherImages" (dict "root" . "table" $table) | fromJsonArray) -}}
-{{- fail (join "\n" .) -}}
+{{- range $check := list "pytorch.refusals" "pytorch.otherImages" -}}
+{{- with include $check (dict "root" $ "table" $table) | fromJsonArray }}{{ fail (join "\n" .) }}{{ end -}}
 {{- end -}}
 {{- range $theirs, $ours := $table.same -}}
 {{- $value := include "pytorch.valueAt" (dict "values" $.Values "path" $theirs) | fromYamlArray | first -}}
@@ -30,9 +30,14 @@ each file that makes something includes pytorch.settle first. All other template
 {{- end -}}
 {{- end -}}
 
-{{/* A sentence for each value that this chart has not, with the key that it has instead: dict root, table. */}}
+{{/* A sentence for each value that the chart cannot take, with the key to set: dict root, table. */}}
 {{- define "pytorch.refusals" -}}
 {{- $sentences := list -}}
+{{- range $key := .table.needed -}}
+{{- if kindIs "invalid" (include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromYamlArray | first) -}}
+{{- $sentences = append $sentences (printf "%s: is null: set it, or leave the key out for its default." $key) -}}
+{{- end -}}
+{{- end -}}
 {{- range $key, $entry := .table.refused -}}
 {{- $value := include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromYamlArray | first -}}
 {{- if not (or (empty $value) (has $value ($entry.idle | default list))) -}}

@@ -26,6 +26,9 @@
 {{- if and $values.cloneFilesFromGit.enabled (not $values.cloneFilesFromGit.repository) -}}
 {{- fail "cloneFilesFromGit.repository: is not set: name the repository." -}}
 {{- end -}}
+{{- if and $values.persistence.enabled (not (or $values.persistence.existingClaim $values.persistence.size)) -}}
+{{- fail "persistence.size: is not set: set it, or existingClaim." -}}
+{{- end -}}
 {{- if and $values.nodeAffinityPreset.type (not (and $values.nodeAffinityPreset.key $values.nodeAffinityPreset.values)) -}}
 {{- fail "nodeAffinityPreset.type: is set without nodeAffinityPreset.key and nodeAffinityPreset.values: name the label of the nodes." -}}
 {{- end -}}

@@ -84,7 +84,7 @@ FOUND: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("age", FILES)
-def test_a_file_of_each_age_asks_for_our_image_and_nothing_else(age: str) -> None:
+def test_a_file_of_each_age_is_refused_for_its_images_alone(age: str) -> None:
     said = problem(FILES[age])
     assert "image.repository: bitnami/pytorch is not an image of torchbake" in said
     assert {line.partition(": ")[0].rpartition(" ")[2] for line in said.splitlines()[1:]} <= {
@@ -111,7 +111,7 @@ def test_another_name_makes_the_same_objects(theirs: str) -> None:
     assert objects(merged(beside, at(theirs, value))) == objects(values_of(ours))
 
 
-def test_what_is_not_here_is_refused_by_name_with_the_key_of_ours() -> None:
+def test_a_refused_key_is_named_with_the_key_to_set() -> None:
     said = problem(merged(*(at(key, "other than idle") for key in TABLE["refused"])))
     for key, entry in TABLE["refused"].items():
         assert f"{key}: this chart has no such value: {entry['instead']}" in said
@@ -128,25 +128,25 @@ def test_what_a_refused_key_says_by_default_is_taken() -> None:
 @pytest.mark.parametrize(
     "image", ["bitnamilegacy/pytorch", "mirror/bitnami/pytorch", "pytorch/pytorch", "nvidia/pytorch", "python"]
 )
-def test_an_image_that_has_no_run_is_refused_unless_its_command_is_named(image: str) -> None:
+def test_an_image_without_run_needs_a_command(image: str) -> None:
     values = {"image": {"repository": image}}
     assert f"image.repository: {image} is not an image of torchbake" in problem(values)
     assert holds([*objects({**values, "command": ["python", "-c", "1"]}).values()], {"command": ["python", "-c", "1"]})
     assert "It must be one of torchbake" not in render({**values, "command": ["python"]})["NOTES.txt"]
 
 
-def test_an_image_of_somebody_elses_registry_is_taken_and_the_notes_say_what_it_must_have() -> None:
+def test_notes_say_what_an_unknown_image_must_have() -> None:
     notes = render({"image": {"registry": "ghcr.io", "repository": "acme/pytorch"}})["NOTES.txt"]
     assert "ghcr.io/acme/pytorch:latest. It must be one of torchbake" in notes
 
 
-def test_a_volume_permissions_of_others_is_refused_where_it_would_run() -> None:
+def test_another_volume_permissions_is_refused_if_it_runs() -> None:
     other = {"volumePermissions": {"image": {"repository": "bitnami/os-shell"}}}
     assert "has no `--owner`" in problem(merged(other, {"volumePermissions": {"enabled": True}}))
     assert objects(other) == objects({})
 
 
-def test_every_template_reads_values_after_those_of_others_are_settled() -> None:
+def test_every_template_settles_values_first() -> None:
     made = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
     assert [file.name for file in made if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')] == []
     assert len(made) >= 10
@@ -159,14 +159,14 @@ def test_a_cluster_that_is_no_openshift_changes_no_user(adapt: str) -> None:
     assert pod(objects(AGES["2024-openshift"]))["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
 
 
-def test_the_documents_one_example_tests_the_image_on_a_master_and_three_workers() -> None:
+def test_the_one_example_is_a_smoke_test_of_four_nodes() -> None:
     found = objects({"mode": "distributed", "worldSize": 4})
     assert one(found, "Job")["spec"]["completions"] == 4
     assert holds([one(found, "Job")], SMOKE)
     assert env(found)["NNODES"] == "4"
 
 
-def test_every_key_of_the_table_is_known_and_leads_to_a_parameter() -> None:
+def test_every_key_of_the_table_leads_to_a_parameter() -> None:
     assert {*TABLE["same"].values()} <= {*OTHERS}
     assert not {*TABLE["refused"]} & {*OTHERS}
     assert FOUND.keys() == FILES.keys()
