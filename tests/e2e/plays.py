@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.e2e.bare import ROOT
 from tests.e2e.boxes import Boxes
 
 BIN = Path(sys.executable).parent
@@ -58,11 +59,23 @@ class Plays:
             **{name: str(value) for name, value in own.items()},
             "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}",
             "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_FORKS": "12",
         }
 
     def __call__(self, playbook: str, *words: str, **variables: object) -> Played:
         done = subprocess.run(
             self.command(playbook, *words, **variables), env=self.env(), cwd=self.boxes.folder,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500, check=False,
         )  # fmt: skip
         return Played(code=done.returncode, said=done.stdout)
+
+
+def installed_collection(folder: Path) -> Path:
+    """The collection, built and installed below the folder by Ansible's own tool."""
+    for words in (
+        ("build", f"{ROOT}/ansible", "--output-path", f"{folder}"),
+        ("install", f"{folder}/torchbake-pytorch-0.1.0.tar.gz", "--collections-path", f"{folder}"),
+    ):
+        command = [f"{BIN}/ansible-galaxy", "collection", *words]
+        subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
+    return folder

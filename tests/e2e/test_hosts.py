@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
-from tests.e2e.plays import BIN, Hosts, Played, Plays
+from tests.e2e.plays import Hosts, Played, Plays, installed_collection
 from tests.e2e.serving import index_of
 from tests.e2e.stand_in import torch_wheel
 from tests.e2e.waiting import until
@@ -82,14 +82,7 @@ def boxes(engine: docker.DockerClient) -> Iterator[Boxes]:
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The collection, built and installed by Ansible's own tool."""
-    folder = tmp_path_factory.mktemp("collections")
-    for words in (
-        ("build", f"{ROOT}/ansible", "--output-path", f"{folder}"),
-        ("install", f"{folder}/torchbake-pytorch-0.1.0.tar.gz", "--collections-path", f"{folder}"),
-    ):
-        command = [f"{BIN}/ansible-galaxy", "collection", *words]
-        subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
-    return folder
+    return installed_collection(tmp_path_factory.mktemp("collections"))
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +188,8 @@ def test_what_was_killed_is_finished_by_the_next_run(cut_off: str, applied: Play
         == "2.13.0+cpu\n"
     )
     left = box.inside(f"ls -A {PROJECT}/.torchbake")
-    assert sorted(left.split()) == ["cache", "lock", "sandboxes", "uv"], "settings, wheels and certificates are gone"
+    assert sorted(left.split()) == ["cache", "lock", "sandboxes"]
+    assert box.inside("ls -A /var/lib/torchbake/pytorch") == "uv\n", "settings, wheels and certificates are gone"
 
 
 @pytest.mark.parametrize(("name", "module"), [(OLDER, "torch"), (NEWER, "numpy")])
@@ -301,7 +295,7 @@ def test_an_installation_that_fails_stops_the_wave_and_leaves_no_settings(applie
     assert played.failed == {OLDER: 1}
     assert NEWER not in played.changed, "the second wave never began"
     box = applied.boxes.boxes[0]
-    assert "build" not in box.inside(f"ls -A {PROJECT}/.torchbake").split()
+    assert box.inside("ls -A /var/lib/torchbake/pytorch") == "uv\n"
     assert box.inside(f"ls {PROJECT}/.torchbake/sandboxes/*/torchbake.json").count("\n") == 1, "it is not complete"
 
 

@@ -28,11 +28,15 @@ NO_PYTHON = (126, 127)  # those of a shell that cannot run it
 
 @dataclass(frozen=True, kw_only=True)
 class SshHost:
-    """How one host is reached. ``python``: of its sandbox, an absolute path: who logs in may be another user."""
+    """Connection settings of one host. ``python`` is an absolute path, in the sandbox of the user ``owner``.
+
+    If another ``user`` logs in, that Python still runs with the owner's rights alone, because the owner can change it.
+    """
 
     name: str
     address: str
     user: str = USER
+    owner: str = USER
     port: str = ""
     key: str = ""
     options: tuple[str, ...] = ()
@@ -52,8 +56,17 @@ class SshHost:
             *self.options,
             "--",
             self.address,
-            f"exec {shlex.join([self.python, '-c', _START])}",
+            f"exec {shlex.join(self._started)}",
         )
+
+    @property
+    def _started(self) -> tuple[str, ...]:
+        command = (self.python, "-c", _START)
+        if self.user == self.owner:
+            return command
+        if self.user == "root":  # where there may be no sudo
+            return ("runuser", "--shell=/bin/sh", self.owner, f"--command=exec {shlex.join(command)}")
+        return ("sudo", "--non-interactive", "--set-home", "--user", self.owner, "--", *command)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +103,7 @@ def ssh_host(host: InventoryHost, *, user: str = "", environ: Mapping[str, str] 
         name=host.name,
         address=host.text("ansible_host", "ansible_ssh_host") or host.name,
         user=user or owner,
+        owner=owner,
         port=host.text("ansible_port", "ansible_ssh_port"),
         key=host.text("ansible_ssh_private_key_file", "ansible_private_key_file"),
         options=tuple(word for text in options for word in shlex.split(text)),

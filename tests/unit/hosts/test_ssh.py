@@ -1,6 +1,7 @@
 """How a host is reached: by ssh as it is set up, the inventory's variables first; what is sent is no argument."""
 
 import json
+import shlex
 
 import pytest
 
@@ -35,6 +36,18 @@ def test_the_sandbox_is_found_by_whoever_logs_in_and_wherever_its_home_is() -> N
     assert ssh_host(ours, user="root", environ={}).python == "/home/ml/pytorch/sandbox/bin/python"
     elsewhere = InventoryHost(name="a", variables={"pytorch_home": "/srv/torch/"})
     assert ssh_host(elsewhere, environ={}).python == "/srv/torch/pytorch/sandbox/bin/python"
+
+
+def test_another_user_runs_the_sandbox_with_its_owners_rights() -> None:
+    ours = InventoryHost(name="a", variables={"pytorch_user": "ml"})
+    python = "/home/ml/pytorch/sandbox/bin/python"
+    alone, by_root, by_admin = (
+        shlex.split(ssh_host(ours, user=user, environ={}).words[-1]) for user in ("", "root", "me")
+    )
+    assert alone[:2] == ["exec", python]
+    assert by_root[:4] == ["exec", "runuser", "--shell=/bin/sh", "ml"]
+    assert shlex.split(by_root[4].removeprefix("--command=")) == alone
+    assert by_admin == ["exec", "sudo", "--non-interactive", "--set-home", "--user", "ml", "--", *alone[1:]]
 
 
 def test_a_name_is_never_taken_for_an_option() -> None:
