@@ -32,7 +32,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
 LONGEST = (
-    "broken_images", "hosts", "hosts_door", "hosts_links",
+    "broken_images", "hosts", "hosts_door", "hosts_printed", "hosts_links",
     "reproduce", "payloads", "package", "ladder", "newcomer", "images", "publish", "ci", "own_bases",
     "examples", "dialects", "signature", "make_own", "extending", "derived", "mirrors",
     "test_command", "job", "chart", "layers", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.bare import ROOT
+from packaging.utils import canonicalize_name
+
+from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import Boxes
+from tests.e2e.conftest import CPU
 
 BIN = Path(sys.executable).parent
 Hosts = dict[str, dict[str, object]]  # the variables of each
@@ -78,4 +81,17 @@ def installed_collection(folder: Path) -> Path:
     ):
         command = [f"{BIN}/ansible-galaxy", "collection", *words]
         subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
+    return folder
+
+
+def locked_wheels(bare: Bare, folder: Path) -> Path:
+    """A simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
+    words = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11")
+    lock = ROOT / f"images/{CPU}/requirements.lock"
+    platforms = [word for minor in (28, 27, 17) for word in ("--platform", f"manylinux_2_{minor}_x86_64")]
+    command = [str(bare.venv / "bin/pip"), "download", *words, *platforms, "-r", str(lock), "-d", str(folder)]
+    subprocess.run(command, env=bare.env(), check=True)
+    for wheel in folder.glob("*.whl"):
+        (folder / canonicalize_name(wheel.name.split("-")[0])).mkdir()
+        wheel.rename(folder / canonicalize_name(wheel.name.split("-")[0]) / wheel.name)
     return folder

@@ -12,10 +12,13 @@ from typing import Any
 
 @contextmanager
 def serving(
-    handler: Callable[..., BaseHTTPRequestHandler], address: str = "127.0.0.1", certificate: Path | None = None
+    handler: Callable[..., BaseHTTPRequestHandler],
+    address: str = "127.0.0.1",
+    certificate: Path | None = None,
+    port: int = 0,
 ) -> Iterator[ThreadingHTTPServer]:
-    """Start one; with a certificate (its key beside it) it speaks TLS."""
-    server = ThreadingHTTPServer((address, 0), handler)
+    """Start a server, on a free port if ``port`` is 0; with a certificate (and its key in the same folder), by TLS."""
+    server = ThreadingHTTPServer((address, port), handler)
     server.daemon_threads = True
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,3 +49,23 @@ def index_of(folder: Path, address: str) -> Iterator[tuple[str, list[str]]]:
     seen: list[str] = []
     with serving(partial(type("Index", (_Index,), {"seen": seen}), directory=str(folder)), address) as server:
         yield f"http://{address}:{server.server_port}", seen
+
+
+class _Web(_Index):
+    """Folders by the name of a host, below one folder."""
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(f"/{self.headers['Host']}{path}")
+
+    def do_GET(self) -> None:
+        self.seen.append(f"https://{self.headers['Host']}{self.path}")
+        SimpleHTTPRequestHandler.do_GET(self)
+
+
+@contextmanager
+def web_of(folder: Path, address: str, certificate: Path) -> Iterator[list[str]]:
+    """Serve a folder for each name of a web server, on the port of https. Yield the addresses that were asked for."""
+    seen: list[str] = []
+    handler = partial(type("Web", (_Web,), {"seen": seen}), directory=str(folder))
+    with serving(handler, address, certificate, port=443):
+        yield seen

@@ -23,12 +23,11 @@ import docker
 import pytest
 import testinfra
 import uv
-from packaging.utils import canonicalize_name
 
 from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
-from tests.e2e.plays import Hosts, Played, Plays, installed_collection
+from tests.e2e.plays import Hosts, Played, Plays, installed_collection, locked_wheels
 from tests.e2e.serving import index_of
 from tests.e2e.stand_in import torch_wheel
 from tests.e2e.waiting import until
@@ -52,16 +51,7 @@ SNAPSHOT = (
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory, bare: Bare) -> Path:
     """A simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
-    folder = tmp_path_factory.mktemp("wheels")
-    words = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11")
-    lock = ROOT / f"images/{CPU}/requirements.lock"
-    platforms = [word for minor in (28, 27, 17) for word in ("--platform", f"manylinux_2_{minor}_x86_64")]
-    command = [str(bare.venv / "bin/pip"), "download", *words, *platforms, "-r", str(lock), "-d", str(folder)]
-    subprocess.run(command, env=bare.env(), check=True)
-    for wheel in folder.glob("*.whl"):
-        (folder / canonicalize_name(wheel.name.split("-")[0])).mkdir()
-        wheel.rename(folder / canonicalize_name(wheel.name.split("-")[0]) / wheel.name)
-    return folder
+    return locked_wheels(bare, tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="module")
@@ -327,21 +317,6 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(
     assert applied("apply", "--limit", NEWER).changed == {NEWER: 0}, "it is what was asked for"
     assert len(box.inside(f"ls {PROJECT}/.torchbake/sandboxes").split()) == 2
     assert not box.inside("touch /tmp/done; cat /tmp/gone 2>/dev/null || true"), "at no moment was there no sandbox"
-
-
-def test_the_sample_project_is_run_by_its_script(applied: Plays, tmp_path: Path) -> None:
-    sample = shutil.copytree(ROOT / "ansible/sample", tmp_path / "sample")
-    shutil.copy(applied.boxes.key.with_suffix(".pub"), sample / "files/pub_key")
-    (sample / "images").symlink_to(ROOT / "images")
-    done = subprocess.run(
-        [sample / "deploy_host", "sample_playbook.yml", "sample_group", "--check"], env=applied.env(),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    played = Played(code=done.returncode, said=done.stdout + done.stderr)
-    assert played.code == 0, played.said
-    assert "Packages that would be installed: ca-certificates curl" in _plain(played.said)
-    assert "would be installed, with" not in played.said, "the same image's lock is there"
-    assert list(played.changed) == [OLDER]
 
 
 def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine: docker.DockerClient) -> None:

@@ -13,12 +13,15 @@ import yaml
 from tests.unit.conftest import check_golden
 from torchbake.build.wheelhouse import PLATFORMS
 from torchbake.core.paths import TOOLKIT
+from torchbake.hosts.chosen import default_images
+from torchbake.lock.image_lock import lock_text
 from torchbake.lock.lockfile import parse_lock
 from torchbake.matrix.project import load_project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, pytorch_of
 
 COLLECTION = TOOLKIT / "ansible"
 PAGE = COLLECTION / "README.md"
+PAGE_OF_HOSTS = TOOLKIT / "docs/hosts.md"
 START = (
     "<!-- from the argument specs; TORCHBAKE_UPDATE_GOLDEN=1 nox -s unit -- tests/unit/test_ansible.py writes it -->\n"
 )
@@ -111,15 +114,30 @@ def test_the_role_reads_of_a_lock_what_the_toolkit_reads(lock: Path) -> None:
     }
 
 
-def test_the_sample_has_images_of_the_matrix() -> None:
-    named = read("sample/group_vars/all.yml")["pytorch_default_images"].values()
-    assert set(named) <= {path.parent.name for path in LOCKS}
+def test_the_role_reads_the_indexes_of_the_matrix_in_a_lock() -> None:
+    expression = read("roles/pytorch/vars/main.yml")["__pytorch_locked_indexes"]
+    (pattern,) = re.findall(r"regex_findall\('(.*?)'\)", expression)
+    project = load_project(TOOLKIT / "matrix.yaml")
+    found = {spec.id: re.findall(pattern, lock_text(TOOLKIT, spec)) for spec in pytorch_of(project.expansion.specs)}
+    assert any(found.values())
+    for spec in pytorch_of(project.expansion.specs):
+        assert found[spec.id] == ([" ".join(spec.indexes)] if spec.indexes else []), spec.id
+
+
+def test_the_default_images_of_the_role_are_those_of_the_matrix() -> None:
+    derived = default_images(load_project(TOOLKIT / "matrix.yaml"))
+    known = read("roles/pytorch/defaults/main.yml")["pytorch_default_images"]
+    assert known == {kind: spec.id for kind, spec in derived.items()}
+
+
+def test_the_page_prints_the_variables_of_the_sample() -> None:
+    assert (COLLECTION / "sample/group_vars/all.yml").read_text().removeprefix("---\n") in PAGE_OF_HOSTS.read_text()
 
 
 def test_the_page_downloads_wheels_for_the_platforms_of_the_toolkit() -> None:
     newest = PLATFORMS[0].split("_")[2]
     words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {PLATFORMS[-1]})"
-    assert words in (TOOLKIT / "docs/hosts.md").read_text()
+    assert words in PAGE_OF_HOSTS.read_text()
 
 
 def test_the_script_of_the_sample_can_be_run() -> None:

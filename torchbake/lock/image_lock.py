@@ -18,8 +18,12 @@ def lock_path(root: Path, spec: Spec) -> Path:
 
 
 def inputs_of(spec: ImageSpec) -> str:
-    """What a lock depends on, on one line: a lock whose header says otherwise is out of date."""
-    return "; ".join((" ".join(requirements_of(spec)), f"python {spec.base.python}", PLATFORM))
+    """Return all inputs of a lock, on one line. A lock with another line in its header is out of date.
+
+    Its indexes are those of the matrix, never a builder's mirror, so that the lock alone says where its wheels are.
+    """
+    indexes = (f"indexes {' '.join(spec.indexes)}",) if spec.indexes else ()
+    return "; ".join((" ".join(requirements_of(spec)), f"python {spec.base.python}", PLATFORM, *indexes))
 
 
 def read_lock(root: Path, spec: ImageSpec) -> Lock:

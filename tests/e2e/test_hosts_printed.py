@@ -1,0 +1,102 @@
+"""What docs/hosts.md prints for Ansible alone, typed line by line, on bare hosts: each gets real torch for the CPU.
+
+The hosts have an sshd and no Python that Debian calls `python3`. PyTorch's index is out of reach for some machines that
+run tests: web servers with its name and with PyPI's stand in, to the hosts' names and certificates, and nowhere else.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.e2e.bare import ROOT, Bare, copy_tree
+from tests.e2e.boxes import SSHD, Boxes, new_boxes
+from tests.e2e.plays import locked_wheels
+from tests.e2e.serving import web_of
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare hosts; apt has it"),
+]
+PAGE = (ROOT / "docs/hosts.md").read_text()
+SYSTEMS = {
+    "debian12": {"suite": "bookworm", "packages": SSHD},
+    # The lock is for Python 3.11, which uv downloads from GitHub where it can be reached: here it is installed.
+    "debian13": {"suite": "trixie", "packages": (*SSHD, "python3.11"), "older": "bookworm"},
+}
+PYTORCH, PYPI = "download.pytorch.org", "pypi.org"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, bare: Bare) -> Path:
+    """Folders of web servers: PyPI has no torch for the CPU, and PyTorch's index has nothing else."""
+    folder = tmp_path_factory.mktemp("web")
+    simple, whl = folder / PYPI / "simple", folder / PYTORCH / "whl/cpu"
+    for each in (simple, whl):
+        each.mkdir(parents=True)
+    locked_wheels(bare, simple)
+    (simple / "torch").rename(whl / "torch")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for both names, which is nobody's authority."""
+    folder = tmp_path_factory.mktemp("certificate")
+    (folder / "settings").write_text("[req]\ndistinguished_name = name\n[name]\n")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-config", folder / "settings", "-subj", "/CN=stand-in", "-addext", "basicConstraints=critical,CA:FALSE",
+         "-addext", f"subjectAltName=DNS:{PYTORCH},DNS:{PYPI}",
+         "-keyout", folder / "key.pem", "-out", folder / "ca.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "ca.pem"
+
+
+def printed(first: str) -> str:
+    """The block of the page that begins with this line, as it is typed."""
+    lines = PAGE[PAGE.index(f"    {first}") :].splitlines()
+    end = next(number for number, line in enumerate(lines) if not line.startswith("    "))
+    return textwrap.dedent("\n".join(lines[:end]))
+
+
+def typed(text: str, folder: Path, boxes: Boxes) -> subprocess.CompletedProcess[str]:
+    """Run it in a shell that has Python in an environment of its own, and the ssh settings of the boxes."""
+    home, venv = folder / "home", folder / "venv"
+    if not home.exists():
+        (home / ".ssh").mkdir(parents=True)
+        shutil.copy(boxes.key.with_suffix(".pub"), home / ".ssh/id_ed25519.pub")
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    env = {**boxes.env(), "HOME": str(home), "PATH": f"{venv}/bin:{os.environ['PATH']}"}
+    env.pop("ANSIBLE_HOME")
+    return subprocess.run(
+        ["bash", "-euc", text], cwd=folder / "tree", env=env, timeout=1800, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_bare_host_gets_torch_by_what_the_page_prints(
+    system: str, engine: docker.DockerClient, web: Path, certificate: Path, tmp_path: Path
+) -> None:
+    with new_boxes(engine, {"foo_bar": SYSTEMS[system]}) as boxes:
+        (box,) = boxes.boxes
+        box.inside("! command -v python3")
+        gateway = next(iter(box.container.attrs["NetworkSettings"]["Networks"].values()))["Gateway"]
+        box.inside(f"echo {gateway} {PYTORCH} {PYPI} >> /etc/hosts")
+        copy_tree(tmp_path / "tree")
+        commands = printed("pip install ansible-core uv")
+        assert commands.endswith("\n./deploy_host sample_playbook.yml sample_group")
+        with web_of(web, gateway, certificate) as seen:
+            done = typed(f"{commands} -e pytorch_ca_file={certificate}", tmp_path, boxes)
+            assert done.returncode == 0, done.stdout
+            assert f"https://{PYTORCH}/whl/cpu/torch/" in seen, "the index that the lock names"
+        then = printed("cd pytorch\n").replace("\n", " && ")
+        assert box.ssh(then, user="pytorch").stdout == "2.13.0+cpu\n"
+        assert box.ssh("sudo id -un", user="admin").stdout == "root\n"
