@@ -4,7 +4,8 @@ split LOCK FOLDER [--needs NAME...]  one list for each layer of a lock
 layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
 site LOCK VENV                       into a virtual environment
     [--path FOLDER]...               which finds what stands there
-    [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick
+    [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick,
+                                     and Python finds what users install
     both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
 bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
 beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
@@ -25,6 +26,7 @@ from .trim import read_trim, trim
 LAYERS = Path("/layers")
 HEADERS = Path("/headers")
 QUICK = Path(__file__).with_name("torchbake_start.py")
+USER_SITE = Path(__file__).with_name("torchbake_user_site.py")
 # The entrypoint sets this variable, and a matrix may not; a Python without it was started by none.
 START = "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path({!r})"
 
@@ -55,8 +57,10 @@ def _command_site(args: argparse.Namespace) -> None:
     site = next((args.venv / "lib").glob("python3.*/site-packages"))
     trim(site, read_trim(args.trim), HEADERS)
     if args.start:
-        shutil.copy(QUICK, site)
-        lines = (*args.path, f"import {QUICK.stem}", START.format(args.start), "")
+        for module in (QUICK, USER_SITE):
+            shutil.copy(module, site)
+        users = f"import {USER_SITE.stem}; {USER_SITE.stem}.enable()"  # after the start, which finds a home
+        lines = (*args.path, f"import {QUICK.stem}", START.format(args.start), users, "")
         (site / "torchbake.pth").write_text("\n".join(lines))
     compile_bytecode(site, site)
     normalise(args.venv)

@@ -20,7 +20,7 @@ from tests.images.subject import Subject
 from torchbake.core.plain_text import last_line
 from torchbake.engine.runner import Ended
 from torchbake.matrix.added_files import promised
-from torchbake.render.dockerfile import CONSTRAINTS
+from torchbake.render.installers import CONSTRAINTS
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM

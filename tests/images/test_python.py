@@ -11,7 +11,8 @@ from packaging.version import Version
 from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
-from torchbake.render.dockerfile import CONSTRAINTS
+from torchbake.lock.companions import COMPANIONS
+from torchbake.render.installers import CONSTRAINTS
 
 # Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
 _CUDA_LIBRARY = re.compile(
@@ -43,7 +44,7 @@ def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert not wrong, some(wrong)
 
 
-@check("python.constraints", "where the row keeps torch from being replaced, pip and uv are told the versions inside")
+@check("python.constraints", "pip and uv keep the versions of torch and CUDA that are inside, and add only what is built for this torch")
 def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]) -> None:
     assert row.lock
     if row.promise.environment.get("PIP_CONSTRAINT") != CONSTRAINTS:
@@ -51,13 +52,13 @@ def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]
         return
     assert constraints is not None, f"{CONSTRAINTS} is missing"
     found, lines = installed(packages), [line for line in constraints.splitlines() if not line.startswith("#")]
-    kept = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
-    wrong = [f"{line} is not in it" for line in row.lock.constraints if line.partition("==")[0] not in kept]
-    wrong += [
-        f"it has {name} {version}, and {found.get(name, 'none')} is there"
-        for name, version in kept.items()
-        if found.get(name) != version
-    ]
+    wrong = [f"{line} is not in it" for line in row.lock.constraints if line not in lines]
+    for requirement in map(Requirement, lines):
+        version = found.get(canonicalize_name(requirement.name))
+        if version is None and canonicalize_name(requirement.name) in COMPANIONS:
+            continue
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"it has {requirement}, and {version or 'none'} is there")
     assert not wrong, some(wrong)
 
 

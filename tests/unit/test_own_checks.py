@@ -14,7 +14,7 @@ import pytest
 
 from tests.certificates import AUTHORITY
 from torchbake.matrix.spec import Own, OwnFile, User
-from torchbake.render.dockerfile import CONSTRAINTS
+from torchbake.render.installers import CONSTRAINTS
 
 own = importlib.import_module("tests.images.test_own")
 python = importlib.import_module("tests.images.test_python")
@@ -98,8 +98,11 @@ def test_the_account_is_the_rows(line: str, words: str) -> None:
         ("# why\ntorch==2.13.0+cpu\ntriton==3.6.0\n", ""),
         (None, "constraints.txt is missing"),
         ("torch==2.13.0+cpu\n", "triton==3.6.0 is not in it"),
-        ("torch==2.13.0\ntriton==3.6.0\n", "torch 2.13.0, and 2.13.0[+]cpu is there"),
-        ("torch==2.13.0+cpu\ntriton==3.6.0\nnvidia-nccl-cu12==2.27.5\n", "nvidia-nccl-cu12 2.27.5, and none is there"),
+        ("torch==2.13.0\ntriton==3.6.0\n", "torch==2.13.0[+]cpu is not in it"),
+        ("torch==2.13.0+cpu\ntriton==3.5.0\n", "triton==3.5.0, and 3.6.0 is there"),
+        ("torch==2.13.0+cpu\ntriton==3.6.0\nnvidia-nccl-cu12==2.27.5\n", "nvidia-nccl-cu12==2.27.5, and none is there"),
+        ("torch==2.13.0+cpu\ntriton==3.6.0\ntorchaudio==2.11.0+cpu\n", ""),  # not installed
+        ("torch==2.13.0+cpu\ntriton==3.6.0\ntorchvision==0.28.0+cpu\n", "torchvision==0.28.0[+]cpu, and 0.28.0 is there"),
     ],
 )
 def test_constraints_are_what_is_installed(text: str | None, words: str) -> None:
@@ -107,7 +110,8 @@ def test_constraints_are_what_is_installed(text: str | None, words: str) -> None
         lock=SimpleNamespace(constraints=("torch==2.13.0+cpu", "triton==3.6.0")),
         promise=SimpleNamespace(environment={"PIP_CONSTRAINT": CONSTRAINTS}),
     )
-    there = [{"name": "torch", "version": "2.13.0+cpu"}, {"name": "triton", "version": "3.6.0"}]
+    versions = {"torch": "2.13.0+cpu", "triton": "3.6.0", "torchvision": "0.28.0"}
+    there = [{"name": name, "version": version} for name, version in versions.items()]
     with pytest.raises(AssertionError, match=words) if words else nullcontext():
         python.test_constraints(row, text, {"packages": there})
 

@@ -373,9 +373,11 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
         "/nvidia",
         "import torchbake_start",
         "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path('/opt/start.py')",
+        "import torchbake_user_site; torchbake_user_site.enable()",
     ]
-    assert (site / "torchbake_start.py").exists()
-    assert list(site.glob("__pycache__/torchbake_start.*.pyc")), "each start of Python imports it"
+    for module in ("torchbake_start", "torchbake_user_site"):
+        assert (site / f"{module}.py").exists()
+        assert list(site.glob(f"__pycache__/{module}.*.pyc")), "each start of Python imports it"
     assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {EPOCH}
     rows = {row[0] for _, _, rows in records(site) for row in rows}
     assert ("thing/__init__.pyi" in rows) != trim

@@ -7,11 +7,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchbake.errors import LockError
+from torchbake.lock.companions import COMPANIONS
 from torchbake.lock.lockfile import Lock, Pin, unasked
 from torchbake.matrix.spec import ImageSpec
 
 # Wheels that exist for the CPU and for CUDA under one name and version, told apart by the local version.
-BUILT_PER_ACCELERATOR = {"torch", "torchvision", "torchaudio"}
+BUILT_PER_ACCELERATOR = {"torch", *COMPANIONS}
 
 
 def requirements_of(spec: ImageSpec) -> tuple[str, ...]:

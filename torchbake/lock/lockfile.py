@@ -7,11 +7,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.files import read_text
 from torchbake.errors import LockError
+from torchbake.lock.companions import COMPANIONS, companions
 
 Layer: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
@@ -57,10 +59,21 @@ class Lock:
         return self._version("nvidia-nccl")
 
     @property
-    def constraints(self) -> tuple[str, ...]:
-        """Torch and the NVIDIA wheels that it needs, each as a line of a constraints file."""
+    def kept(self) -> tuple[str, ...]:
+        """Torch and the NVIDIA wheels that it needs, each as a requirement: an image keeps them outside of its venv."""
         pins = (*self.layers["torch"], *self.layers["nvidia"])
-        return tuple(f"{pin.name}=={pin.version}" for pin in pins)
+        return tuple(_exactly(pin) for pin in pins)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The lines of an image's constraints file: what it keeps, and the companions of its torch.
+
+        A companion that is locked stays at its version. The others are named too, as somebody may install them later.
+        """
+        pins = self.pins
+        locked = tuple(_exactly(pins[name]) for name in sorted(COMPANIONS & pins.keys()))
+        absent = (line for line in companions(pins["torch"].version) if Requirement(line).name not in pins)
+        return (*self.kept, *sorted((*locked, *absent)))
 
     def _version(self, stem: str) -> str | None:
         for name, pin in self.pins.items():
@@ -119,8 +132,12 @@ def pins_text(pins: Iterable[Pin]) -> str:
     return "".join(f"{_requirement(pin)}\n" for pin in pins)
 
 
+def _exactly(pin: Pin) -> str:
+    return f"{pin.name}=={pin.version}"
+
+
 def _requirement(pin: Pin) -> str:
-    return " \\\n".join([f"{pin.name}=={pin.version}", *(f"    --hash={digest}" for digest in pin.hashes)])
+    return " \\\n".join([_exactly(pin), *(f"    --hash={digest}" for digest in pin.hashes)])
 
 
 def parse_lock(text: str, name: str) -> Lock:

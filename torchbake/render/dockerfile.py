@@ -9,16 +9,16 @@ from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.lock.needs import NEEDS, wheels_by_stage
 from torchbake.matrix.added_paths import certificate_name
-from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
+from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
+from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
-CONSTRAINTS = "/etc/torchbake/constraints.txt"
 PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
 
@@ -107,8 +107,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
-        "constraints": lock.constraints if spec.constraints else (),
-        "constraints_path": CONSTRAINTS,
+        "installer_files": installer_files(spec, lock),
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
@@ -208,7 +207,7 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
     if spec.own.certificates:
         variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
     if spec.constraints:
-        variables |= dict.fromkeys(CONSTRAINT_VARIABLES, CONSTRAINTS)
+        variables |= CONSTRAINT_FILES
     if spec.headers and lock.cuda:
         variables |= {
             "CUDA_HOME": CUDA_HOME,

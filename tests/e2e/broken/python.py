@@ -1,7 +1,7 @@
 """Images whose Python packages are not those that were locked, or not whole."""
 
 from tests.e2e.broken import SITE, Broken
-from torchbake.render.dockerfile import CONSTRAINTS
+from torchbake.render.installers import CONSTRAINTS
 
 _EXTRA = "Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n"
 # Everything keeps its size, because the size in RECORD is a check of its own.

@@ -98,14 +98,22 @@ COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=torch /headers /pytorch
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
-COPY --link --from=tools /opt/torchbake /opt/torchbake
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
-# What this image was built and tested with. pip and uv keep these packages when they install others, because
-# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
+# What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
+# pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
 # PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.13.0+cpu
+torchaudio==2.11.0+cpu
+torchvision==0.28.0+cpu
+EOF
+
+COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
+# Packages that are installed outside of the virtual environment, where uv does not look: by UV_EXCLUDE it leaves them
+# alone, and does not install them again.
 torch==2.13.0+cpu
 EOF
 
+COPY --link --from=tools /opt/torchbake /opt/torchbake
 ENV BASH_ENV="/opt/torchbake/profile" \
     HOME="/home/torch" \
     LANG="C.UTF-8" \
@@ -116,7 +124,7 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     PYTHON_VERSION="3.11" \
     TORCHBAKE_ID="2.13.0-cpu-devel-debian12" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
-    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"

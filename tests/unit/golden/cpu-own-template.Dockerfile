@@ -91,6 +91,21 @@ FROM python
 COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
+COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
+# What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
+# pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
+# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.13.0+cpu
+torchaudio==2.11.0+cpu
+torchvision==0.28.0+cpu
+EOF
+
+COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
+# Packages that are installed outside of the virtual environment, where uv does not look: by UV_EXCLUDE it leaves them
+# alone, and does not install them again.
+torch==2.13.0+cpu
+EOF
+
 RUN --mount=type=bind,source=certificates/acme.pem,target=/run/own-1 \
     --mount=type=bind,source=certificates/lab/root.v2.crt,target=/run/own-2 \
     install -m 0644 /run/own-1 /usr/local/share/ca-certificates/acme.crt \
@@ -105,13 +120,6 @@ RUN --mount=type=bind,from=toolkit,source=/layers/own-files,target=/run/own-file
     0:0 0640 /run/own-2 /etc/acme \
     2000:0 - /run/own-3 /srv/model
 COPY --link --from=tools /opt/torchbake /opt/torchbake
-COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
-# What this image was built and tested with. pip and uv keep these packages when they install others, because
-# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
-# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
-torch==2.13.0+cpu
-EOF
-
 ENV BASH_ENV="/opt/torchbake/profile" \
     GREETING="a \"b\" \$PATH \\ ü" \
     HF_HOME="/data/hf" \
@@ -128,7 +136,7 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     TORCHBAKE_ID="2.13.0-cpu-runtime-debian12" \
     TORCH_DISABLE_ADDR2LINE="1" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
-    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"

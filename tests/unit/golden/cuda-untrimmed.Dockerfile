@@ -109,11 +109,22 @@ COPY --link --from=torch /layers/triton /pytorch
 COPY --link --from=beside /links /pytorch
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
-COPY --link --from=tools /opt/torchbake /opt/torchbake
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
-# What this image was built and tested with. pip and uv keep these packages when they install others, because
-# PIP_CONSTRAINT, UV_CONSTRAINT and UV_EXCLUDE name this file. To replace one all the same:
+# What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
+# pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
 # PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.10.0
+triton==3.6.0
+nvidia-cuda-runtime-cu12==12.8.90
+nvidia-cudnn-cu12==9.10.2.21
+nvidia-nccl-cu12==2.27.5
+torchaudio==2.10.0
+torchvision==0.25.0
+EOF
+
+COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
+# Packages that are installed outside of the virtual environment, where uv does not look: by UV_EXCLUDE it leaves them
+# alone, and does not install them again.
 torch==2.10.0
 triton==3.6.0
 nvidia-cuda-runtime-cu12==12.8.90
@@ -121,6 +132,7 @@ nvidia-cudnn-cu12==9.10.2.21
 nvidia-nccl-cu12==2.27.5
 EOF
 
+COPY --link --from=tools /opt/torchbake /opt/torchbake
 ENV BASH_ENV="/opt/torchbake/profile" \
     HOME="/home/torch" \
     LANG="C.UTF-8" \
@@ -135,7 +147,7 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     TORCHBAKE_ID="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
     TORCH_DISABLE_ADDR2LINE="1" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
-    UV_EXCLUDE="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"

@@ -153,7 +153,7 @@ def test_the_first_tool_is_installed_by_hash(name: str) -> None:
 @every_image
 def test_secrets_and_caches_are_mounted_and_never_copied(name: str) -> None:
     text = text_of(name)
-    assert not re.search(r"^(COPY|ADD) .*(/run/secrets|pip\.conf|uv\.toml)", text, flags=re.MULTILINE)
+    assert not re.search(r"^(COPY|ADD) (?!--chmod=0644 <<EOF).*(/run/secrets|pip\.conf|uv\.toml)", text, flags=re.MULTILINE)
     assert not re.search(r"^(ARG|ENV) .*(PIP_|UV_|TOKEN|PASSWORD)", text, flags=re.MULTILINE)
 
 
@@ -274,13 +274,28 @@ def test_without_trim_nothing_is_dropped() -> None:
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str) -> None:
     text, found = text_of(f"{kind}-runtime"), lock(kind)
-    (path, lines) = re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL)[0]
-    kept = [line for line in lines.splitlines() if not line.startswith("#")]
-    assert kept == [f"{pin.name}=={pin.version}" for name in ("torch", "nvidia") for pin in found.layers[name]]
-    assert "PIP_CONSTRAINT= pip install" in lines
+    documents = dict(re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL))
+    files = {path: [line for line in lines.splitlines() if line[0] != "#"] for path, lines in documents.items()}
     variables = promise_of(text).environment
-    assert variables["PIP_CONSTRAINT"] == variables["UV_CONSTRAINT"] == variables["UV_EXCLUDE"] == path
+    assert variables["PIP_CONSTRAINT"] == variables["UV_CONSTRAINT"]
+    assert files[variables["PIP_CONSTRAINT"]] == list(found.constraints)
+    assert files[variables["UV_EXCLUDE"]] == list(found.kept)
+    assert "PIP_CONSTRAINT= pip install" in documents[variables["PIP_CONSTRAINT"]]
     assert "CONSTRAINT" not in text_of(f"{kind}-unconstrained")
+
+
+def test_the_indexes_files_are_the_images_and_no_stage_that_installs_has_them() -> None:
+    text = text_of("cpu-index")
+    for path in ("/etc/pip.conf", "/etc/uv/uv.toml"):
+        assert f"<<EOF {path}\n" in final_stage(text)
+        assert f"<<EOF {path}" not in text.removesuffix(final_stage(text))
+        assert f"<<EOF {path}" not in text_of("cpu-runtime")
+
+
+def test_a_users_own_file_replaces_what_pip_reads() -> None:
+    own = Own(files=(OwnFile(source="files/pip.conf", target="/etc/pip.conf"),))
+    text = render(image("2.13.0", "cpu", indexes=("https://wheels.example/cpu",), own=own), lock("cpu"))
+    assert text.index("<<EOF /etc/pip.conf") < text.index("/run/own-1 /etc/pip.conf")
 
 
 def test_headers_are_in_devel_images_alone() -> None:
