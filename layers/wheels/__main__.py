@@ -1,12 +1,13 @@
 """The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`:
 
 split LOCK FOLDER [--needs NAME...]  one list for each layer of a lock
-layers LOCK ROOT [--trim FILE]       /layers/<wheel> each, to be copied to ROOT; /headers
+layers LOCK ROOT                     /layers/<wheel> each, to be copied to ROOT; /headers
 site LOCK VENV                       into a virtual environment
     [--path FOLDER]...               which finds what stands there
-    [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick,
-                                     and Python finds what users install
-    both: [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
+    [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick
+                                     then too, and what users install is found
+    both: [--trim FILE]              without what it drops
+          [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
 bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
 beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
 cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels

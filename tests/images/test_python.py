@@ -44,7 +44,7 @@ def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert not wrong, some(wrong)
 
 
-@check("python.constraints", "pip and uv keep the versions of torch and CUDA that are inside, and add only what is built for this torch")
+@check("python.constraints", "pip and uv keep torch and CUDA as they are, and take torchvision as this torch needs it")
 def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]) -> None:
     assert row.lock
     if row.promise.environment.get("PIP_CONSTRAINT") != CONSTRAINTS:

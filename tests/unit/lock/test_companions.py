@@ -3,10 +3,10 @@
 import pytest
 from packaging.requirements import Requirement
 
+from tests.unit.conftest import cpu_pins, pin
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.companions import COMPANIONS, companions
 from torchbake.lock.lockfile import Lock, assign_layers, parse_lock
-from tests.unit.conftest import cpu_pins, pin
 
 # Pairs of PyPI: what torchvision requires, or the torch of the same day.
 PAIRS = {
