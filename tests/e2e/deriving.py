@@ -7,20 +7,54 @@ import os
 import re
 import shutil
 import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Completed
+from tests.e2e.serving import index_of
+from tests.wheels import write_wheel
 from torchbake.hostconfig.proxies import proxy_variables
 
 TARGETS = {"ca": "/etc/ssl/certs/ca-certificates.crt", "pip": "/etc/pip.conf", "uv": "/etc/uv/uv.toml"}
 _UV = "ghcr.io/astral-sh/uv"
 _BUNDLE = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 
+PYTORCH = "https://download.pytorch.org/whl/cpu"
+_VERSIONS = {
+    "torchvision": ("0.22.1", "0.23.0", "0.24.1", "0.25.0", "0.28.0", "0.29.2"),
+    "torchaudio": ("2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0"),
+}
 
-def hand_in(folder: Path) -> None:
-    """Writes the secrets, and a folder with a uv."""
+
+def reached() -> bool:
+    """Whether this host reaches PyTorch's index."""
+    try:
+        urllib.request.urlopen(f"{PYTORCH}/torchvision/", timeout=20).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def stand_ins(folder: Path, label: str) -> Iterator[str]:
+    """The address of an index of this host: torchvision and torchaudio of many versions, without their code.
+
+    With the label `+cpu` it is in the place of PyTorch's index, without one of PyPI, whose builds are for CUDA.
+    """
+    for name, versions in _VERSIONS.items():
+        for version in (f"{version}{label}" for version in versions):
+            code = f"__version__ = {version!r}\n".encode()
+            write_wheel(folder / name, name, version, {f"{name}/__init__.py": code}, tag="py3-none-any")
+    with index_of(folder, "127.0.0.1") as (url, _):
+        yield url
+
+
+def hand_in(folder: Path, more: str = "") -> None:
+    """Writes the secrets, and a folder with a uv. ``more`` is an index that pip asks beside PyPI's."""
     uv = shutil.which("uv")
     if not uv:
         pytest.skip("not run: the uv that is mounted is this host's, and there is none; pip has it")
@@ -28,7 +62,11 @@ def hand_in(folder: Path) -> None:
     shutil.copy(Path(uv).resolve(), folder / "tools/uv")
     index = os.environ.get("PIP_INDEX_URL", "")
     (folder / "ca").write_bytes(_BUNDLE.read_bytes())
-    (folder / "pip").write_text(f"[global]\ncert = {TARGETS['ca']}\n" + (f"index-url = {index}\n" if index else ""))
+    (folder / "pip").write_text(
+        f"[global]\ncert = {TARGETS['ca']}\n"
+        + (f"index-url = {index}\n" if index else "")
+        + (f"extra-index-url = {more}\n" if more else "")
+    )
     (folder / "uv").write_text("native-tls = true\n" + (f'index-url = "{index}"\n' if index else ""))
 
 

@@ -3,22 +3,27 @@
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, ref_of, torchbake
-from tests.e2e.deriving import build_derived, hand_in
+from tests.e2e.deriving import PYTORCH, build_derived, hand_in, reached, stand_ins
 
 pytestmark = pytest.mark.render
 
 PAGE = (ROOT / "docs/extending.md").read_text()
 DOCKERFILES = dict(
-    zip(("runtime", "devel", "uv", "venv"), re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE), strict=True)
+    zip(
+        ("torchvision", "runtime", "devel", "uv", "venv"),
+        re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE),
+        strict=True,
+    )
 )
 DOCKERFILES["venv-devel"] = DOCKERFILES["venv"].replace("cpu-runtime", "cpu-devel")  # the page says that it is the same
-ADDED = {"runtime": "einops", "devel": "einops"}  # else accelerate
+ADDED = {"torchvision": "torchvision", "runtime": "einops", "devel": "einops"}  # else accelerate
 
 Run = Callable[..., str]
 
@@ -38,10 +43,11 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("extending")
-    hand_in(folder)
-    return Site(refs={row: ref_of(row) for row in (CPU, DEVEL)}, folder=folder)
+    with nullcontext(PYTORCH) if reached() else stand_ins(folder / "pytorch", "+cpu") as index:
+        hand_in(folder, index)
+        yield Site(refs={row: ref_of(row) for row in (CPU, DEVEL)}, folder=folder)
 
 
 @pytest.fixture(
@@ -87,13 +93,29 @@ def test_uv_leaves_torch_alone_whoever_asks_for_it(site: Site, run: Run) -> None
 
 
 @pytest.mark.parametrize("row", [CPU, DEVEL])
-def test_without_root_pip_says_what_the_page_says(row: str, site: Site) -> None:
+def test_without_root_pip_installs_below_the_home(row: str, site: Site, run: Run) -> None:
+    begin, ref = f"FROM {site.refs[row]}\nRUN ", f"torchbake-test/extending:user-{row}"
+    said = "Defaulting to user installation because normal site-packages is not writable"
+    assert said in PAGE
+    done = site.build(f"{begin}pip install --no-cache-dir einops\n", ref)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr
+    script = "import einops, torch; print(einops.__file__, torch.__file__)"
+    found = run(ref, "python", "-c", script).split()
+    assert found[0].startswith(f"/home/torch/.local/share/torchbake/{row}/lib/python3.11/site-packages/")
+    assert found[1] == "/pytorch/torch/__init__.py"
+    assert "No module" in run(ref, "sh", "-c", "python -c 'import einops' 2>&1 || true", user="0"), "root's Python"
+    subprocess.run(["docker", "rmi", "-f", ref], capture_output=True, check=False)
+
+
+def test_without_root_pip_does_not_shadow_a_package_of_the_image(site: Site) -> None:
+    said = "Will not install to the user site because it will lack sys.path precedence"
+    assert said in PAGE
     refused = site.build(
-        f"FROM {site.refs[row]}\nRUN pip install --no-cache-dir einops\n", "torchbake-test/extending:refused"
+        f"FROM {site.refs[CPU]}\nRUN pip install --no-cache-dir 'numpy<2.4'\n", "torchbake-test/extending:refused"
     )
     assert refused.returncode != 0
-    assert "Permission denied: '/opt/venv/" in refused.stderr
-    assert "Permission denied: '/opt/venv/" in PAGE
+    assert f"{said} to numpy" in refused.stderr, refused.stderr
 
 
 def test_where_debians_copy_is_gone_pip_says_what_to_install(site: Site, run: Run) -> None:
