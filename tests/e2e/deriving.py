@@ -31,7 +31,7 @@ _VERSIONS = {
 
 
 def reached() -> bool:
-    """Whether this host reaches PyTorch's index."""
+    """Return True if this host reaches PyTorch's index."""
     try:
         urllib.request.urlopen(f"{PYTORCH}/torchvision/", timeout=20).close()
     except OSError:

@@ -129,7 +129,7 @@ def test_an_index_without_builds_for_the_cpu_gives_none_for_cuda(indexes: Indexe
 
 
 def refused(command: str, run: Run, *, environment: Mapping[str, str], **options: object) -> str:
-    """What a command says that has to fail, and to install nothing."""
+    """Run a command that has to fail and to install nothing; return its output."""
     find = 'import importlib.util as i; print(i.find_spec("torchvision"))'
     script = f"if {command} 2>&1; then exit 9; fi; python -c '{find}'"
     said = run(ref_of(CPU), "sh", "-c", script, network_mode="host", environment=environment, **options)

@@ -95,7 +95,7 @@ def test_uv_leaves_torch_alone_whoever_asks_for_it(site: Site, run: Run) -> None
 @pytest.mark.parametrize("row", [CPU, DEVEL])
 def test_without_root_pip_installs_below_the_home(row: str, site: Site, run: Run) -> None:
     begin, ref = f"FROM {site.refs[row]}\nRUN ", f"torchbake-test/extending:user-{row}"
-    said = "Defaulting to user installation because normal site-packages is not writable"
+    said = "Defaulting to user installation because normal site-packages is not writeable"
     assert said in PAGE
     done = site.build(f"{begin}pip install --no-cache-dir einops\n", ref)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What pip and uv read in an image: constraints, and the indexes of the matrix alone."""
+"""The files that pip and uv read in an image: constraints, and the indexes of the matrix alone."""
 
 import configparser
 import tomllib
