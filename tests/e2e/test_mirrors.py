@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.parse import urlsplit
 
 import docker
 import pytest
@@ -74,7 +75,8 @@ def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer
 
 @pytest.fixture
 def index(gateway: str, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
-    """An index with a torch for the CPU that no cache has seen, and what it has been asked for."""
+    """An index with a torch for the CPU that no cache has seen, its torchvision, and what it has been asked for."""
+    _wheel(tmp_path / "simple/torchvision", "torchvision", "0.28.0+cpu")
     _wheel(tmp_path / "simple/torch", "torch", "2.13.0+cpu", f"answer = {uuid.uuid4().hex!r}\n")
     with index_of(tmp_path / "simple", gateway) as index:
         yield index
@@ -177,6 +179,11 @@ def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
     assert said.decode().strip() == "/pytorch/torch.py"
     assert sum(name.endswith(".whl") for name in seen) > 1  # while locking, and in the build
     assert url not in (path.parent / "images" / CPU / "requirements.lock").read_text()
+    # The image knows the index: its user's pip needs no setting of its own, but that this one has no certificate.
+    own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": urlsplit(url).hostname}
+    script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
+    said = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
+    assert said.decode().strip() == "42"
 
 
 def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_wheel(

@@ -34,10 +34,11 @@ def test_pip_is_told_of_a_user_site_that_is_empty_yet(image: Path) -> None:
 
 def test_packages_come_after_the_images_own(image: Path) -> None:
     image.mkdir(parents=True)
+    (image / "more.pth").write_text("import sys; sys.path.append('more')\n")
     before = sys.path.copy()
     torchbake_user_site.enable()
     torchbake_user_site.enable()  # Python reads torchbake.pth twice
-    assert sys.path == [*before, str(image)]
+    assert sys.path == [*before, str(image), "more"]
 
 
 def test_a_variable_names_another_folder(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
