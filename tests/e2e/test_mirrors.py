@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.parse import urlsplit
 
 import docker
 import pytest
@@ -180,7 +179,7 @@ def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
     assert sum(name.endswith(".whl") for name in seen) > 1  # while locking, and in the build
     assert url not in (path.parent / "images" / CPU / "requirements.lock").read_text()
     # The image knows the index: its user's pip needs no setting of its own, but that this one has no certificate.
-    own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": urlsplit(url).hostname}
+    own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": str(urlsplit(url).hostname)}
     script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
     said = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
     assert said.decode().strip() == "42"
