@@ -40,6 +40,8 @@ def scripts() -> Iterator[tuple[str, str]]:
         yield name, TARGETS[name].render(task_of({}))
     for runtime, said in RUNTIMES.items():
         yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": said}))
+    for name, said in (("docker", {}), ("torchrun", {}), *((f"slurm-{name}", said) for name, said in RUNTIMES.items())):
+        yield f"{name}-command", TARGETS[name.partition("-")[0]].render(commanded({"slurm": said} if said else {}))
 
 
 def task_of(more: dict[str, Any]) -> Task:
@@ -49,6 +51,14 @@ def task_of(more: dict[str, Any]) -> Task:
     files = {"folder": "."} if folder else {"git": {"repository": "https://example.com/it's/$job.git"}}
     job, _ = read_job(json.dumps(JOB | {"files": files} | more), Path("job.yaml"))
     return Task(job=job, image=job.image, folder=folder)
+
+
+def commanded(more: dict[str, Any]) -> Task:
+    """The hostile job as a command of an image that is not ours."""
+    job = {key: value for key, value in JOB.items() if key not in ("script", "args")}
+    job |= {"command": ["torchrun", *JOB["args"]], "workdir": "/it's a $folder", **more}
+    read, _ = read_job(json.dumps(job), Path("job.yaml"))
+    return Task(job=read, image=read.image, ours=False)
 
 
 def write(folder: Path) -> None:

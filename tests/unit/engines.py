@@ -264,10 +264,10 @@ class _Found:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        tags = sorted(self.daemon.tags_of(self.id))
+        tags, labels = sorted(self.daemon.tags_of(self.id)), self.daemon.pictures[self.id].labels
         has_digest = self.daemon.pictures[self.id].pulled or self.daemon.info()["DriverStatus"]
         digests = [f"{tag.rpartition(':')[0]}@{self.id}" for tag in tags] if has_digest else []
-        return {"RepoTags": tags, "RepoDigests": digests, "Config": {}}
+        return {"RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)}}
 
     def history(self) -> list[dict[str, int]]:
         if self.daemon.forgets:

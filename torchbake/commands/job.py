@@ -13,6 +13,7 @@ from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.client import connect
 from torchbake.errors import JobError, UsageError
+from torchbake.jobs import foreign
 from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
 from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.lookup import in_engine, in_registry
@@ -21,7 +22,7 @@ from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
 from torchbake.jobs.target_schema import check_for
-from torchbake.jobs.targets import TARGETS, meant
+from torchbake.jobs.targets import TARGETS, docker, meant
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
@@ -143,8 +144,14 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    pinned = args.pin and _names_image(task, target)
-    return (pin_task(task, document, _places(args, target)) if pinned else task), target
+    if args.pin and _names_image(task, target):
+        task = pin_task(task, document, _places(args, target))
+    wrong = list(foreign.problems(task))
+    if wrong:
+        raise job_problems(document, wrong)
+    for note in foreign.notes(task):
+        console.say(note, style="dim")
+    return task, target
 
 
 def _names_image(task: Task, target: Target) -> bool:
@@ -167,6 +174,8 @@ def _check(args: Arguments, file: str) -> None:
     """Whether the file is right, and for which targets."""
     job, document = load_job(Path(file))
     project, refer = _project(args.matrix), _refer(args.registry)
+    for note in foreign.notes(prepare(job, document, TARGETS[docker.NAME], project, refer)):
+        console.say(note, style="dim")
     said = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
     if args.format == "json":
         console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})

@@ -12,15 +12,54 @@ Problem = tuple[Location, str]
 
 def cross_checks(job: Job) -> list[Problem]:
     """Every contradiction, with the key to correct."""
-    parts = (_what_runs, _who_runs, _files, _volumes, _variables, _memory, _tolerations, _slurm)
+    parts = (
+        _what_runs,
+        _command,
+        _workdir,
+        _who_runs,
+        _files,
+        _account,
+        _volumes,
+        _variables,
+        _memory,
+        _tolerations,
+        _slurm,
+    )
     return [problem for part in parts for problem in part(job)]
 
 
 def _what_runs(job: Job) -> Iterator[Problem]:
-    if job.script and job.module:
-        yield ("module",), "is named besides `script`: keep one of them"
-    if not (job.script or job.module):
-        yield (), "says neither `script` nor `module`: name what runs"
+    first, *more = [key for key in ("script", "module", "command") if getattr(job, key)] or [""]
+    for key in more:
+        yield (key,), f"is named besides `{first}`: keep one of them"
+    if not first:
+        yield (), "has none of `script`, `module` and `command`: name what runs"
+
+
+def _command(job: Job) -> Iterator[Problem]:
+    """`run` does not start a command, so that nothing reads what is for `run`."""
+    if not job.command:
+        return
+    if job.args:
+        yield ("args",), "are words of a script: write them in `command`"
+    if job.files.git:
+        yield ("files", "git"), "is fetched by `run`, which does not start a `command`: fetch it in the command"
+    for key in ("rendezvous", "group"):
+        if key in job.timeouts.model_fields_set:
+            yield ("timeouts", key), "is of `run`, which does not start a `command`: leave it out"
+
+
+def _workdir(job: Job) -> Iterator[Problem]:
+    mounted = job.files.folder or job.files.config_map
+    if job.workdir and not job.workdir.startswith("/") and not mounted:
+        yield ("workdir",), f"{job.workdir} is relative, and no `files` are mounted: write an absolute path"
+
+
+def _account(job: Job) -> Iterator[Problem]:
+    for place, volume in enumerate(job.volumes):
+        if job.account and volume.permissions:
+            why = "makes a volume writable for a uid, and `account: cluster` leaves the uid open: keep one of them"
+            yield ("volumes", place, "permissions"), why
 
 
 def _who_runs(job: Job) -> Iterator[Problem]:

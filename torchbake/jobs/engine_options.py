@@ -8,9 +8,10 @@ from docker.types import Mount, Ulimit
 from torchbake.engine.gpu import Gpu
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
-from torchbake.jobs.task import CAPABILITIES, Task, node_name, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, node_name, shm_of, workdir_of
 
-_HARDENED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+_HARDENED = {"security_opt": ["no-new-privileges"]}
+_DROPPED = {"cap_drop": ["ALL"]}
 
 
 def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | None) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | Non
     devices = gpu.numbered(_engine.gpus_of(job, rank)) if gpu else None
     chosen = {
         "hostname": node_name(job, rank),
+        "working_dir": workdir_of(job),
         "environment": _engine.environment(job, rank) | dict(secrets),
         "mounts": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
         "shm_size": f"{mebibytes_of(shm_of(job))}m",
@@ -28,14 +30,14 @@ def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | Non
         "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if wanted.rdma else None,
         "device_requests": [devices] if devices else None,
     }
-    return _HARDENED | {name: value for name, value in chosen.items() if value}
+    return _HARDENED | (_DROPPED if task.ours else {}) | {name: value for name, value in chosen.items() if value}
 
 
 def permissions_of(task: Task) -> tuple[list[str], dict[str, Any]]:
     """The words and the options of volume-permissions."""
     mounts = [_mount(*_engine.source_of(task.job, each), each.mount_path, False) for each in task.fixed]
     words = ["--owner", task.owner, *(volume.mount_path for volume in task.fixed)]
-    return words, _HARDENED | {"network_mode": "none", "cap_add": list(CAPABILITIES), "mounts": mounts}
+    return words, _HARDENED | _DROPPED | {"network_mode": "none", "cap_add": list(CAPABILITIES), "mounts": mounts}
 
 
 def _mount(kind: str, source: str, target: str, read_only: bool) -> Mount:

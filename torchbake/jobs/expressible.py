@@ -3,7 +3,7 @@
 A target declares it beside its code (`CANNOT`, `NEEDS`, `MOST_NODES`); it can say all else that the model has.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,6 +25,15 @@ class Cannot:
     why: str
     when: Callable[[Job], bool] = lambda _: True
     only: str = ""
+
+
+# Keys that Kubernetes alone has a place for, and some of its launchers.
+OF_KUBERNETES = ("account", "ttlSecondsAfterFinished", "suspend", "managedBy", "queue", "gang")
+
+
+def cannot(keys: Iterable[str], why: str) -> tuple[Cannot, ...]:
+    """Keys that a target cannot express for one reason."""
+    return tuple(Cannot(key=key, why=why) for key in keys)
 
 
 def restarts_unless_elastic(why: str) -> Cannot:

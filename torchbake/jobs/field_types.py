@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from torchbake.jobs import validators
@@ -28,6 +28,14 @@ Text = Annotated[str, AfterValidator(validators.word)]
 Public = Annotated[str, AfterValidator(validators.public)]
 Name = Annotated[str, AfterValidator(validators.name)]
 ObjectName = Annotated[str, AfterValidator(validators.object_name)]
+Command = Annotated[
+    tuple[Public, ...],
+    BeforeValidator(validators.command_line),
+    AfterValidator(validators.command),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+Folder = Annotated[str, AfterValidator(validators.workdir)]
+Account = Annotated[str, AfterValidator(validators.one_of("cluster")), _choice("cluster")]
 Mode = Annotated[
     str, AfterValidator(validators.one_of("standalone", "distributed")), _choice("standalone", "distributed")
 ]
@@ -193,6 +201,23 @@ class Affinity(Keys):
     )
 
 
+_SCHEDULERS = ("coscheduling", "volcano")
+
+
+class Gang(Keys):
+    """All pods of the job are placed together, or none is (`gang: {}`). The cluster needs a scheduler for that."""
+
+    schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS)] | None = Field(
+        None, description="seconds that the pods may wait for each other's places", examples=[300]
+    )
+    queue: ObjectName | None = Field(
+        None, description="the queue of the scheduler, such as Volcano's", examples=["vision"]
+    )
+    scheduler: Annotated[str, AfterValidator(validators.one_of(*_SCHEDULERS)), _choice(*_SCHEDULERS)] | None = Field(
+        None, description="of trainjob: which one; if not set: coscheduling", examples=["volcano"]
+    )
+
+
 _RUNTIMES = ("apptainer", "pyxis", "oci")
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:@+-]+$")]
 
@@ -225,4 +250,27 @@ class Kubernetes(Keys):
         None,
         description="1.20 for clusters before 1.26: what the target kubernetes-1.20 writes",
         examples=["1.20"],
+    )
+
+
+_REFERRED = ("ClusterTrainingRuntime", "TrainingRuntime")
+
+
+class RuntimeRef(Keys):
+    """A runtime of Kubeflow's Trainer that is in the cluster already."""
+
+    name: ObjectName = Field(description="its name", examples=["torch-distributed"])
+    kind: Annotated[str, AfterValidator(validators.one_of(*_REFERRED)), _choice(*_REFERRED)] = Field(
+        "ClusterTrainingRuntime", description="its kind; a TrainingRuntime is of the job's namespace",
+        examples=["TrainingRuntime"],
+    )  # fmt: skip
+
+
+class TrainJob(Keys):
+    """Keys of the target trainjob; every other launcher ignores them."""
+
+    runtime_ref: RuntimeRef | None = Field(
+        None,
+        description="the runtime that the TrainJob uses; if not set, a TrainingRuntime of the job's own is written",
+        examples=[{"name": "torch-distributed"}],
     )

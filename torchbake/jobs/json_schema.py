@@ -24,6 +24,11 @@ def check_openpai(target: str, text: str) -> str:
     return hold(yaml.safe_load(text), _read(_SCHEMAS / name), owner)
 
 
+def check_leader_worker_set(manifest: dict[str, Any]) -> str:
+    """Hold a LeaderWorkerSet, without its pods, against the schema; gives back whose it is. Raises JobError."""
+    return hold(manifest, _read(_SCHEMAS / "leaderworkerset.json"), "LeaderWorkerSet v1")
+
+
 def check_values(text: str) -> str:
     """Hold values of Helm's against the schema of the chart; gives back whose it is. Raises JobError."""
     schema = _read(TOOLKIT / "charts/pytorch/values.schema.json")

@@ -1,8 +1,10 @@
 """Manifests against the schemas that packages bring along: no cluster, no network.
 
-Kubernetes' own are in `kubernetes-validate`. An operator's kinds have none there, but models of their own.
+Kubernetes' own are in `kubernetes-validate`. An operator's kinds have none there, but models of their own, or a schema
+that is written by their API.
 """
 
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import yaml
 
 from torchbake.errors import JobError
+from torchbake.jobs.json_schema import check_leader_worker_set
 from torchbake.jobs.operator_schema import check_object, has_model
 from torchbake.jobs.schema_packages import not_installed
 
@@ -22,10 +25,21 @@ def check_manifest(text: str, version: str = "") -> str:
     Keys that these do not know count as wrong. Gives back whose they are. Raises JobError, and InstallError without a
     package.
     """
-    takers = list[str]()
-    for manifest in yaml.safe_load_all(text):
-        takers.append(check_object(manifest) if has_model(manifest) else _check(manifest, version))
+    takers = [taker for manifest in yaml.safe_load_all(text) for taker in _takers(manifest, version)]
     return " and ".join(dict.fromkeys(takers))
+
+
+def _takers(manifest: dict[str, Any], version: str) -> Iterator[str]:
+    if has_model(manifest):
+        yield check_object(manifest)
+    elif manifest["kind"] == "LeaderWorkerSet":
+        yield check_leader_worker_set(manifest)
+        group = manifest["spec"]["leaderWorkerTemplate"]
+        for template in (group[key] for key in ("leaderTemplate", "workerTemplate") if key in group):
+            name = {"name": manifest["metadata"]["name"], **template.get("metadata", {})}
+            yield _check({"apiVersion": "v1", "kind": "Pod", **template, "metadata": name}, version)
+    else:
+        yield _check(manifest, version)
 
 
 def _package() -> ModuleType:

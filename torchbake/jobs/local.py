@@ -12,6 +12,7 @@ from torchbake.engine.gpu import Gpu, look_for_gpu
 from torchbake.engine.runner import Ended, Runner
 from torchbake.errors import EngineError, JobError
 from torchbake.jobs.engine_options import options_of, permissions_of
+from torchbake.jobs.foreign import is_ours, lacks_run
 from torchbake.jobs.launchers import TIMED_OUT
 from torchbake.jobs.output import Output
 from torchbake.jobs.task import Task, grace_of, node_name
@@ -33,6 +34,8 @@ def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Out
     secrets = secrets_of(task, environ)
     gpu = _gpu(engine, task)
     image = _at_hand(engine, task.image)
+    if not task.job.command and not is_ours(engine.config(image).get("Labels") or {}):
+        raise JobError(f"{lacks_run(task.image)}.")
     runner = Runner(engine)
     try:
         if task.fixed:
@@ -102,9 +105,7 @@ class Nodes:
             options = options_of(self._task, rank, secrets, gpu)
             host = options["hostname"]
             options |= {"name": f"torchbake-{self._runner.id}-{host}", **self._runner.attached(network, host)}
-            self._containers.append(
-                self._runner.container(image, self._job.command, labels=self._job.labels, **options)
-            )
+            self._containers.append(self._runner.container(image, self._job.words, labels=self._job.labels, **options))
         try:
             self._start()
             late = not self._watch()

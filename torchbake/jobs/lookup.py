@@ -1,16 +1,17 @@
 """Looks images up for `pin`: in the registry that a reference names, and in this machine's engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError
+from torchbake.jobs.foreign import is_ours
 from torchbake.jobs.pin import Found, Look
-from torchbake.oci.labels import ID
+from torchbake.oci.labels import ID, labels_in
+from torchbake.oci.manifest import NO_IMAGE, UnsoundError
 from torchbake.oci.reference import Reference, Repository, parse_reference
 from torchbake.oci.tag_names import parse_immutable, revisions_of
 from torchbake.registry.client import Registry
-from torchbake.release.repository_view import Holdings
 
 
 def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
@@ -19,18 +20,33 @@ def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
     def look(reference: Reference) -> Found | None:
         registry = registry_of(reference.repository)
         digest = registry.digest(reference.tag)
-        return Found(digest=digest, tags=_revision(registry, reference.tag, digest)) if digest else None
+        if digest is None:
+            return None
+        labels = _labels(registry, digest)
+        tags = _revision(registry, reference.tag, digest, labels)
+        return Found(digest=digest, tags=tags, ours=None if labels is None else is_ours(labels))
 
     return look
 
 
-def _revision(registry: Registry, tag: str, digest: str) -> tuple[str, ...]:
+def _labels(registry: Registry, digest: str) -> Mapping[str, str] | None:
+    """The labels of an image, or of the first image of an index; None if the registry does not serve it."""
+    try:
+        manifest = registry.manifest(digest)
+        if manifest and manifest.is_index:
+            images = [blob.digest for blob, platform in manifest.images if platform != NO_IMAGE]
+            manifest = registry.manifest(images[0]) if images else None
+        return labels_in(registry.config(manifest)) if manifest else None
+    except UnsoundError:
+        return None
+
+
+def _revision(registry: Registry, tag: str, digest: str, labels: Mapping[str, str] | None) -> tuple[str, ...]:
     """The newest immutable tag of an image of ours; nobody else's repository is searched, which may be long."""
-    image = Holdings(registry).image(digest)
-    if parse_immutable(tag) or image is None or ID not in image.labels:
+    if parse_immutable(tag) or labels is None or not is_ours(labels):
         return ()
     tags = registry.tags()
-    revisions = {revision for name in (tag, image.labels[ID]) for revision in revisions_of(name, tags)}
+    revisions = {revision for name in (tag, labels[ID]) for revision in revisions_of(name, tags)}
     newest_first = sorted(revisions, key=lambda revision: revision.revision, reverse=True)
     return tuple(str(revision) for revision in newest_first if registry.digest(str(revision)) == digest)[:1]
 
@@ -53,6 +69,7 @@ def in_engine(connected: Callable[[], Engine] = connect) -> Look:
         ours = [each for each in map(parse_reference, names) if each.repository == reference.repository]
         digest = next((each.digest for each in ours if each.digest), "")
         tags = tuple(each.tag for each in ours if not each.digest)
-        return Found(digest=digest, tags=tags, sure=not connection.containerd_store)
+        labels = connection.config(str(reference)).get("Labels") or {}
+        return Found(digest=digest, tags=tags, sure=not connection.containerd_store, ours=is_ours(labels))
 
     return look

@@ -6,7 +6,7 @@ from torchbake.jobs.model import Job
 from torchbake.matrix.manual import key_tables, page_with, whole_example
 
 MARK = "<!-- from torchbake/jobs/model.py; `nox -s schema` writes it -->\n"
-_EITHER_OR = ("module", "elastic")  # in place of `script` and `nodes`: no job has both
+_EITHER_OR = ("module", "command", "elastic")  # in place of `script` and `nodes`: no job has both
 
 
 def with_reference(page: str) -> str:

@@ -11,10 +11,15 @@ from pydantic import AfterValidator, Field, ValidationError
 from torchbake.errors import JobError, MatrixError
 from torchbake.jobs import validators
 from torchbake.jobs.field_types import (
+    MOST_SECONDS,
+    Account,
     Affinity,
     Annotations,
+    Command,
     Elastic,
     Files,
+    Folder,
+    Gang,
     Keys,
     Kubernetes,
     Labels,
@@ -29,6 +34,7 @@ from torchbake.jobs.field_types import (
     Text,
     Timeouts,
     Toleration,
+    TrainJob,
     Values,
     Volume,
 )
@@ -36,7 +42,7 @@ from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
-SECTIONS = ("slurm", "kubernetes")  # keys named as a target: they are said to that one alone
+SECTIONS = ("slurm", "kubernetes", "trainjob")  # keys named as a target: they are said to that one alone
 MOST_NODES = 100_000  # as `run` has it, and as Kubernetes takes
 
 
@@ -52,10 +58,24 @@ class Job(Keys):
         examples=["2.10.0-cuda12.8-cudnn9-runtime-debian12"],
     )
     script: Annotated[str, AfterValidator(validators.script)] | None = Field(
-        None, description="the script, within `files` or the image; this or `module`", examples=["train.py"]
+        None,
+        description="the script, within `files` or the image; this, `module` or `command`",
+        examples=["train.py"],
     )
     module: Annotated[str, AfterValidator(validators.module)] | None = Field(
         None, description="a module that is started in place of a script, as by python -m", examples=["package.train"]
+    )
+    command: Command = Field(
+        (),
+        description="any program in place of a script: a list of words, or a line for the shell (`sh -c`); `run` does "
+        "not start it",
+        examples=["cd examples/mnist && python main.py"],
+    )
+    workdir: Folder | None = Field(
+        None,
+        description="the working folder: absolute, or within `files`; if not set: the image's, of a `command` with "
+        "`files` theirs",
+        examples=["/app/examples/mnist"],
     )
     args: tuple[Public, ...] = Field((), description="the words that the script gets", examples=[["--epochs", "3"]])
     mode: Mode | None = Field(
@@ -124,9 +144,34 @@ class Job(Keys):
     pull_secrets: tuple[ObjectName, ...] = Field(
         (), description="Secrets with logins to the image's registry", examples=[["registry-login"]]
     )
+    account: Account | None = Field(
+        None,
+        description="cluster: the cluster chooses uid and groups, as OpenShift does; if not set: the image's user",
+        examples=["cluster"],
+    )
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MOST_SECONDS)] | None = Field(
+        None, description="seconds after its end until the cluster removes the job", examples=[3600]
+    )
+    suspend: bool = Field(False, description="the job waits until somebody, such as Kueue, resumes it", examples=[True])
+    managed_by: Annotated[str, AfterValidator(validators.manager)] | None = Field(
+        None,
+        description="the controller that runs the job in place of the usual one",
+        examples=["kueue.x-k8s.io/multikueue"],
+    )
+    queue: ObjectName | None = Field(
+        None, description="the LocalQueue of Kueue, as the label kueue.x-k8s.io/queue-name", examples=["team-a"]
+    )
+    gang: Gang | None = Field(
+        None,
+        description="place all pods together, or none",
+        examples=[{"scheduleTimeoutSeconds": 300}],
+    )
     slurm: Slurm = Field(Slurm(), description="what Slurm alone is told", examples=[{"partition": "gpu"}])
     kubernetes: Kubernetes = Field(
         Kubernetes(), description="what the target kubernetes alone is told", examples=[{"api": "1.20"}]
+    )
+    trainjob: TrainJob = Field(
+        TrainJob(), description="keys of the target trainjob alone", examples=[{"runtimeRef": {"name": "torch"}}]
     )
 
     @property
@@ -146,8 +191,10 @@ class Job(Keys):
         return self.processes or str(max(1, self.resources.gpu) if self.distributed else 1)
 
     @property
-    def command(self) -> tuple[str, ...]:
+    def words(self) -> tuple[str, ...]:
         """What the container runs."""
+        if self.command:
+            return self.command
         what = ("-m", self.module) if self.module else (self.script or "",)
         return ("run", *what, *self.args)
 
@@ -176,7 +223,9 @@ def validate_job(document: Document) -> Job:
 
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else "is not a mapping of keys"
-        raise JobError(f"{document.path}:1: {what}.", hint="It needs at least: name, image, and script or module.")
+        raise JobError(
+            f"{document.path}:1: {what}.", hint="It needs at least: name, image, and script, module or command."
+        )
     try:
         job = Job.model_validate(document.data)
     except ValidationError as error:

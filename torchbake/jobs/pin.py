@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from torchbake.errors import JobError, RegistryError
 from torchbake.jobs.expressible import Problem
+from torchbake.jobs.foreign import lacks_run
 from torchbake.jobs.model import job_problems
 from torchbake.jobs.targets import compose, docker
 from torchbake.jobs.task import Task
@@ -25,12 +26,14 @@ class Found:
     """What is there under a reference. ``tags`` are others of the same image in the same repository.
 
     ``digest`` is empty for an image of an engine that came from no registry, and ``sure`` says that a registry has it:
-    an engine with the containerd store has a digest for every image, wherever that came from.
+    an engine with the containerd store has a digest for every image, wherever that came from. ``ours`` says whether it
+    carries our label; None if it cannot be read.
     """
 
     digest: str
     tags: tuple[str, ...] = ()
     sure: bool = True
+    ours: bool | None = None
 
 
 Look = Callable[[Reference], Found | None]
@@ -53,37 +56,42 @@ class Places:
 def pin_task(task: Task, document: Document, places: Places) -> Task:
     """The task with pinned images. Raises JobError for what cannot be pinned, RegistryError where none answers."""
     problems: list[Problem] = []
-    image = _of_key(task.image, ("image",), places, problems)
+    image, ours = _of_key(task.image, ("image",), places, problems)
+    if ours is False and not task.job.command:
+        problems.append((("module" if task.job.module else "script",), lacks_run(task.image)))
     asking = next((place for place, volume in enumerate(task.job.volumes) if volume.permissions), 0)
-    init_image = _of_key(task.init_image, ("volumes", asking, "permissions"), places, problems)
+    init_image, _ = _of_key(task.init_image, ("volumes", asking, "permissions"), places, problems)
     if problems:
         raise job_problems(document, problems)
-    return replace(task, image=image, init_image=init_image)
+    return replace(task, image=image, init_image=init_image, ours=task.ours if ours is None else ours)
 
 
-def _of_key(text: str, key: tuple[str | int, ...], places: Places, problems: list[Problem]) -> str:
+def _of_key(text: str, key: tuple[str | int, ...], places: Places, problems: list[Problem]) -> tuple[str, bool | None]:
     try:
-        return pin(text, places) if text else ""
+        return pin(text, places) if text else ("", None)
     except JobError as error:
         problems.append((key, error.message))
-        return text
+        return text, None
 
 
-def pin(text: str, places: Places) -> str:
-    """A reference with its digest. Raises JobError, and RegistryError where no registry answers that must."""
+def pin(text: str, places: Places) -> tuple[str, bool | None]:
+    """A reference with its digest, and whether its image is ours, if that is known.
+
+    Raises JobError, and RegistryError where no registry answers that must.
+    """
     reference = parse_reference(text)
     if reference.digest:
-        return text
+        return text, None
     held = None if places.released or (names_host(text) and not places.here) else places.engine(reference)
     if held and held.digest and (held.sure or places.here):
-        return pinned(text, held)
+        return pinned(text, held), held.ours
     if held and places.here:
         places.tell(f"{text} came from no registry, so it has no digest there: it is run by its tag.")
-        return text
+        return text, held.ours
     served = _served(text, reference, held, places)
     if served is None:
         raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}")
-    return pinned(text, served)
+    return pinned(text, served), served.ours
 
 
 def _served(text: str, reference: Reference, held: Found | None, places: Places) -> Found | None:

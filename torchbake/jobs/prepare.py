@@ -25,25 +25,31 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
     """
     problems: list[Problem] = []
     image, spec = _image(job, project, refer, problems)
+    ours = not job.command or not _is_reference(job.image)
     folder = _folder(job, document, problems)
     init_image = _init_image(job, project, refer, problems)
     contents = _contents(folder, problems) if folder and target.CARRIES_FILES and not problems else {}
     if problems:
         raise job_problems(document, problems)
     uid = spec.own.user.uid if spec else 1001
-    return Task(job=job, image=image, init_image=init_image, uid=uid, folder=folder, contents=contents)
+    return Task(job=job, image=image, init_image=init_image, uid=uid, ours=ours, folder=folder, contents=contents)
+
+
+def _is_reference(text: str) -> bool:
+    """Whether it names an image itself, and is no tag and no words of the matrix."""
+    return bool(set(text) & set("/:@"))
 
 
 def _image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> tuple[str, ImageSpec | None]:
     """The image's reference, and what it is where it is one of the matrix's."""
     try:
-        spec = _of_reference(job.image, project) if set(job.image) & set("/:@") else _of_words(job.image, project)
+        spec = _of_reference(job.image, project) if _is_reference(job.image) else _of_words(job.image, project)
     except (SelectorError, UsageError) as error:
         problems.append((("image",), error.sentence))
         return "", None
     if spec and job.resources.gpu and spec.family == "cpu":
         problems.append((("resources", "gpu"), f"{job.resources.gpu} for {spec.id}, a CPU image: choose a CUDA one"))
-    return (refer(spec) if spec and not set(job.image) & set("/:@") else job.image), spec
+    return (refer(spec) if spec and not _is_reference(job.image) else job.image), spec
 
 
 def _of_reference(text: str, project: Project | None) -> ImageSpec | None:

@@ -14,6 +14,7 @@ CHECKS: Mapping[str, Callable[[str], str]] = {
     "kubernetes": check_manifest,
     "kubernetes-1.20": partial(check_manifest, version=OLDEST),
     "jobset": check_manifest,
+    "leaderworkerset": check_manifest,
     "pytorchjob": check_manifest,
     "trainjob": check_manifest,
     "helm": check_values,

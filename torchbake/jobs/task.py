@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
@@ -19,13 +19,15 @@ _MORE_THAN_THE_SCRIPTS = 15  # seconds in which `run` itself ends, after the scr
 class Task:
     """What a target writes: the job, its images as references, and the folder with the job's files.
 
-    ``contents`` are the files of that folder by path, for a target that carries them in the manifest.
+    ``contents`` are the files of that folder by path, for a target that carries them in the manifest. ``uid`` is the
+    user of an image of ours. If an image is not ``ours``, nothing is known of its user and its programs.
     """
 
     job: Job
     image: str
     init_image: str = ""
     uid: int = 1001
+    ours: bool = True
     folder: Path | None = None
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -35,13 +37,29 @@ class Task:
         return f"{self.uid}:{self.uid}"
 
     @property
+    def known_uid(self) -> int | None:
+        """The uid that a manifest sets; None if the image or the cluster chooses it."""
+        return self.uid if self.ours and not self.job.account else None
+
+    @property
     def fixed(self) -> list[Volume]:
         """The volumes that volume-permissions looks after."""
         return [volume for volume in self.job.volumes if volume.permissions]
 
 
+def in_container(job: Job) -> dict[str, str]:
+    """The variables of a container under every launcher: nothing that counts nodes.
+
+    Where NVIDIA's runtime is the engine's default, an image of CUDA sees all GPUs unless the container says `void`.
+    """
+    hidden = {} if job.resources.gpu else {"NVIDIA_VISIBLE_DEVICES": "void"}
+    return hidden | variables(job)
+
+
 def variables(job: Job) -> dict[str, str]:
-    """What `run` is told under every launcher: nothing that counts nodes."""
+    """What `run` is told under every launcher: nothing that counts nodes. A command gets the job's own alone."""
+    if job.command:
+        return dict(job.env)
     found = {"MODE": DISTRIBUTED if job.distributed else STANDALONE, "STOP_GRACE": str(job.timeouts.stop)}
     if job.distributed:
         found["RENDEZVOUS_TIMEOUT"] = str(job.timeouts.rendezvous)
@@ -58,8 +76,25 @@ def counts(job: Job) -> dict[str, str]:
     """How many nodes and processes there are, where the launcher does not say it by itself."""
     if not job.distributed:
         return {}
-    nodes = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {"NNODES": str(job.nodes)}
-    return nodes | {"NPROC_PER_NODE": job.per_node}
+    nodes = elastic(job) if job.elastic else {"NNODES": str(job.nodes)}
+    return read_by(job, nodes | {"NPROC_PER_NODE": job.per_node})
+
+
+def elastic(job: Job) -> dict[str, str]:
+    """Of an elastic job: how many nodes there are, and how often torchrun starts their ranks again."""
+    if not job.elastic:
+        return {}
+    again = {"PET_MAX_RESTARTS": str(job.restarts)}
+    if job.command:
+        return {"NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ID": job.name, **again}
+    return {"ELASTIC": job.elastic, **again}
+
+
+def read_by(job: Job, group: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a group by the names that its program reads: `run`'s own, and torchrun's of a command."""
+    if not job.command:
+        return dict(group)
+    return {name if name.startswith("PET_") else f"PET_{name}": value for name, value in group.items()}
 
 
 def node_name(job: Job, rank: int) -> str:
@@ -67,22 +102,28 @@ def node_name(job: Job, rank: int) -> str:
     return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
 
 
-def ranked(job: Job, rank: int) -> dict[str, str]:
+def ranked(job: Job, rank: int | str) -> dict[str, str]:
     """Which node it is; those of an elastic job find out by themselves."""
-    return {"NODE_RANK": str(rank)} if job.distributed and not job.elastic else {}
+    return read_by(job, {"NODE_RANK": str(rank)}) if job.distributed and not job.elastic else {}
 
 
-def restarts(job: Job) -> dict[str, str]:
-    """How often the ranks of an elastic job are started again, which torchrun does by itself."""
-    return {"PET_MAX_RESTARTS": str(job.restarts)} if job.elastic else {}
-
-
-def master(job: Job, address: str) -> dict[str, str]:
-    """Where node 0 is. A job of one node finds itself."""
+def master(job: Job, address: str, port: str = "") -> dict[str, str]:
+    """Where node 0 is. A job of one node finds itself. Its ``port`` is the job's, unless the launcher chooses one."""
     if not job.distributed:
         return {}
+    port = port or str(job.port)
+    if job.elastic and job.command:
+        return {"PET_RDZV_ENDPOINT": f"{address if job.most_nodes > 1 else '127.0.0.1'}:{port}"}
     there = {"MASTER_ADDR": address} if job.most_nodes > 1 else {}
-    return there | {"MASTER_PORT": str(job.port)}
+    return read_by(job, there | {"MASTER_PORT": port})
+
+
+def workdir_of(job: Job) -> str:
+    """The working folder in the container; empty: the image's own. A command begins where the job's files are."""
+    files = JOB_FOLDER if job.files.folder or job.files.config_map else ""
+    if job.workdir:
+        return str(PurePosixPath(files or "/", job.workdir))
+    return files if job.command else ""
 
 
 def shm_of(job: Job) -> str:

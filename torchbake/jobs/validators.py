@@ -129,6 +129,13 @@ def label_key(text: str) -> str:
     return text
 
 
+def manager(text: str) -> str:
+    """The name of a controller, as `managedBy` takes it."""
+    if "/" not in text or not re.fullmatch(_PREFIX + _LABELLED, text):
+        raise ValueError(f"{text!r} is not DOMAIN/NAME of a controller, such as kueue.x-k8s.io/multikueue")
+    return text
+
+
 def label_value(text: str) -> str:
     if text and not re.fullmatch(_LABELLED, text):
         raise ValueError(f"{text!r} is not the value of a label: up to 63 of A-Z, a-z, 0-9 and . _ - within")
@@ -148,6 +155,25 @@ def script(text: str) -> str:
 def module(text: str) -> str:
     if not all(part.isidentifier() for part in text.split(".")):
         raise ValueError(f"{text!r} is not the name of a module, such as package.train")
+    return text
+
+
+def command_line(value: object) -> object:
+    """Turn a line for the shell into the words that start one."""
+    if not isinstance(value, str):
+        return value
+    return ("sh", "-c", value) if value.strip() else ()
+
+
+def command(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words or not words[0].strip():
+        raise ValueError("is empty: write a program and its words, such as [python, main.py], or a line of the shell")
+    return words
+
+
+def workdir(text: str) -> str:
+    if ".." in PurePosixPath(one_line(text)).parts or not text.strip():
+        raise ValueError(f"{text!r} is not a folder without .. in it, such as examples/mnist or /data/run")
     return text
 
 

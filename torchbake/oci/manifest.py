@@ -17,6 +17,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+NO_IMAGE = "unknown/unknown"  # the platform of an attestation in an index
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST_REPR = 120  # characters of a foreign value in a message
 
@@ -72,7 +73,7 @@ class Manifest:
 
     @property
     def images(self) -> tuple[tuple[Blob, str], ...]:
-        """Those of an index, with their platforms. What is not an image (an attestation) says unknown/unknown."""
+        """Those of an index, with their platforms. What is not an image (an attestation) says NO_IMAGE."""
         return tuple((_blob(entry), _platform(entry)) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:

@@ -14,6 +14,7 @@ from torchbake.commands import job as module
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets import TARGETS
 from torchbake.matrix.schema import editor_schema
+from torchbake.oci.labels import ID
 from torchbake.oci.manifest import INDEX, Manifest
 
 Streams = pytest.CaptureFixture[str]
@@ -31,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "job.yaml").write_text(JOB)
     monkeypatch.chdir(tmp_path)
     daemon = Daemon(containerd=False)
-    daemon.hold(DIGEST, f"acme/pytorch:{TAG}", pulled=True)
+    daemon.hold(DIGEST, f"acme/pytorch:{TAG}", pulled=True, labels={ID: TAG})
     monkeypatch.setattr(module, "connect", lambda: daemon.engine)
     store = Store(tags={TAG: DIGEST}, manifests={DIGEST: Manifest(data=b"{}", media_type=INDEX)})
     monkeypatch.setattr(module, "registry_of", lambda repository, plain_http: MemoryRegistry(store))
@@ -205,3 +206,25 @@ def test_a_file_that_names_an_old_api_has_the_manifest_of_its_target(here: Path,
     (here / "old.yaml").write_text(JOB + "kubernetes: {api: 1.20}\nrestarts: 2\n")
     assert "kubernetes-1.20 cannot express this" in told(capsys, "show", "kubernetes", "old.yaml", code=21)[1]
     assert "\nkubernetes: old.yaml:6: restarts: kubernetes-1.20 cannot" in told(capsys, "check", "old.yaml")[0]
+
+
+FOREIGN = "name: a\nimage: pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime\n"
+
+
+def test_what_follows_from_a_command_is_told_beside_the_manifest(here: Path, capsys: Streams) -> None:
+    (here / "job.yaml").write_text(FOREIGN + "nodes: 2\ncommand: torchrun train.py\n")
+    for words in (("show", "pytorchjob", "job.yaml", "--no-pin"), ("check", "job.yaml")):
+        err = " ".join(told(capsys, *words)[1].split())
+        assert "`command` is started as it is: torchrun finds nodes" in err
+        assert "is not known as an image of torchbake" in err
+    (here / "job.yaml").write_text("name: a\nimage: cpu runtime\ncommand: python -V\n")
+    out, err = told(capsys, "show", "docker", "job.yaml")
+    assert "--cap-drop ALL" in out
+    assert "is not known" not in err
+
+
+def test_a_foreign_image_refuses_what_needs_ours(here: Path, capsys: Streams) -> None:
+    (here / "job.yaml").write_text(FOREIGN + "command: ls\nvolumes: [{claim: a, mountPath: /a, permissions: fix}]\n")
+    out, err = told(capsys, "show", "kubernetes", "job.yaml", "--no-pin", code=21)
+    assert out == ""
+    assert "job.yaml:4: volumes.0.permissions: makes a volume writable for a known user" in " ".join(err.split())

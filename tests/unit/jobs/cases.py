@@ -46,6 +46,30 @@ serviceAccount: trainer
 pullSecrets: [registry-login]
 """,
 }
+# Jobs that not every launcher can express, and commands, which need no image of ours.
+MORE_CASES = {
+    "command": "command: cd examples/mnist && python main.py\nworkdir: /srv/code\n",
+    "torchrun": "command: [torchrun, train.py, --lr, '$HOME']\nfiles: {folder: .}\nnodes: 4\nprocesses: 2\n",
+    "torchrun-elastic": "command: [torchrun, train.py]\nelastic: 2:3\nprocesses: 2\n",
+    "operators": """\
+nodes: 2
+account: cluster
+ttlSecondsAfterFinished: 3600
+suspend: true
+managedBy: kueue.x-k8s.io/multikueue
+queue: team-a
+gang: {scheduleTimeoutSeconds: 300}
+""",
+    "runtime": """\
+nodes: 2
+files: {folder: .}
+volumes: [{claim: team-data, mountPath: /data}]
+nodeSelector: {zone: a}
+timeouts: {job: 86400}
+trainjob: {runtimeRef: {name: torch-distributed}}
+""",
+}
+ALL_CASES = CASES | MORE_CASES
 FILES = {"train.py": b"print('trained')\n", "data/labels.bin": b"\x00\xff", "odd name.txt": "ä\n".encode()}
 
 
@@ -68,13 +92,18 @@ EXPECTED = {
     "one-node": Expected(distributed=True, processes=4),
     "elastic": Expected(distributed=True, nodes=3, processes=2, elastic=(2, 3)),
     "everything": Expected(distributed=True, nodes=3, processes=2, port=29500),
+    "command": Expected(distributed=False),
+    "torchrun": Expected(distributed=True, nodes=4, processes=2),
+    "torchrun-elastic": Expected(distributed=True, nodes=3, processes=2, elastic=(2, 3)),
+    "operators": Expected(distributed=True, nodes=2),
+    "runtime": Expected(distributed=True, nodes=2),
 }
 
 
 def text_of(case: str) -> str:
-    more = CASES[case]
-    least = LEAST.partition("resources")[0] if "resources:" in more else LEAST
-    return least + more
+    more = ALL_CASES[case]
+    keys = {line.partition(":")[0] for line in more.splitlines()} | ({"script"} if "command:" in more else set())
+    return "".join(line for line in LEAST.splitlines(keepends=True) if line.partition(":")[0] not in keys) + more
 
 
 def job_of(text: str) -> Job:
@@ -82,8 +111,8 @@ def job_of(text: str) -> Job:
 
 
 def task_of(text: str) -> Task:
-    """As it is prepared: images found, the folder read."""
+    """As it is prepared: images found, the folder read. Nobody was asked whose the image is."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
     contents = FILES if folder else {}
-    return Task(job=job, image=job.image, init_image=INIT_IMAGE, folder=folder, contents=contents)
+    return Task(job=job, image=job.image, init_image=INIT_IMAGE, ours=not job.command, folder=folder, contents=contents)

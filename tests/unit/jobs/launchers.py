@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from string import Template
 from typing import Any
 
 import helm_python
@@ -49,8 +50,11 @@ def of_kubernetes(text: str, task: Task) -> list[Env]:
 
 
 def _of_indexed_job(name: str, template: Mapping[str, Any], count: int) -> list[Env]:
-    env = _of_pod(template)
-    return [env | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"} for index in range(count)]
+    number = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    return [
+        _of_pod(template, {number: str(index)}) | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"{name}-{index}"}
+        for index in range(count)
+    ]
 
 
 def of_kubernetes_1_20(text: str, task: Task) -> list[Env]:
@@ -74,8 +78,11 @@ def of_jobset(text: str, task: Task) -> list[Env]:
 
 def of_trainjob(text: str, task: Task) -> list[Env]:
     """kubeflow/trainer (2.0 to 2.3): pkg/runtime/framework/plugins/torch/torch.go, pkg/constants/constants.go."""
-    job, runtime = _object(text, "TrainJob"), _object(text, "TrainingRuntime")
+    job = _object(text, "TrainJob")
     name, trainer = job["metadata"]["name"], job["spec"]["trainer"]
+    if job["spec"]["runtimeRef"]["kind"] == "ClusterTrainingRuntime":  # whose container is `node`, and has no variables
+        return _of_trainer(name, trainer, {"spec": {"containers": [trainer]}})
+    runtime = _object(text, "TrainingRuntime")
     assert job["spec"]["runtimeRef"] == {"kind": runtime["kind"], "name": runtime["metadata"]["name"]}
     assert "torch" in runtime["spec"]["mlPolicy"]
     (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
@@ -84,6 +91,10 @@ def of_trainjob(text: str, task: Task) -> list[Env]:
     template = replicated["template"]["spec"]["template"]
     (container,) = template["spec"]["containers"]
     assert container["name"] == replicated["name"] == "node"
+    return _of_trainer(name, trainer, template)
+
+
+def _of_trainer(name: str, trainer: Mapping[str, Any], template: Mapping[str, Any]) -> list[Env]:
     common = {
         "PET_NNODES": str(trainer["numNodes"]),
         "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
@@ -92,6 +103,21 @@ def of_trainjob(text: str, task: Task) -> list[Env]:
     }
     envs = _of_indexed_job(f"{name}-node-0", template, trainer["numNodes"])
     return [{**env, **common, "PET_NODE_RANK": env["JOB_COMPLETION_INDEX"]} for env in envs]
+
+
+def of_leaderworkerset(text: str, task: Task) -> list[Env]:
+    """kubernetes-sigs/lws: pkg/utils/pod/pod_utils.go, whose variables come before the container's own."""
+    found = _object(text, "LeaderWorkerSet")
+    name, group = found["metadata"]["name"], found["spec"]["leaderWorkerTemplate"]
+    set_by_it = {"LWS_LEADER_ADDRESS": f"{name}-0.{name}.team", "LWS_GROUP_SIZE": str(group["size"])}
+    number = "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']"
+    assert "leaderTemplate" not in group
+    envs = [_of_pod(group["workerTemplate"], {number: str(index)}) for index in range(group["size"])]
+    return [
+        set_by_it
+        | {key: re.sub(r"\$\((\w+)\)", lambda match: set_by_it[match[1]], value) for key, value in env.items()}
+        for env in envs
+    ]
 
 
 def _object(text: str, kind: str) -> Any:
@@ -159,16 +185,20 @@ def _of_tasks(role: str, count: int, labels: list[str], commands: list[str]) -> 
     for place, label in enumerate(("ssh", "http", *labels)):
         common[f"PAI_PORT_LIST_{role}_0_{label}"] = str(PAI_PORT - 2 + place)
     common[f"PAI_HOST_IP_{role}_0"] = "10.2.0.5"
-    return [
-        common | {"PAI_CURRENT_TASK_ROLE_NAME": role, "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index)} | exported
+    tasks = [
+        common | {"PAI_CURRENT_TASK_ROLE_NAME": role, "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index)}
         for index in range(count)
     ]
+    return [task | {name: Template(value).safe_substitute(task) for name, value in exported.items()} for task in tasks]
 
 
-def _of_pod(template: Mapping[str, Any]) -> dict[str, str]:
-    """Kubernetes takes $$ for one $."""
+def _of_pod(template: Mapping[str, Any], fields: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Kubernetes takes $$ for one $, and fills in fields of the pod."""
     (container,) = template["spec"]["containers"]
-    return {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
+    plain = {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
+    found = {each["name"]: each["valueFrom"] for each in container["env"] if "valueFrom" in each}
+    paths = {name: source["fieldRef"]["fieldPath"] for name, source in found.items() if "fieldRef" in source}
+    return plain | {name: (fields or {})[path] for name, path in paths.items()}
 
 
 def of_swarm(text: str, task: Task) -> list[Env]:
@@ -185,7 +215,8 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
     exported = _exported(text)
     names = next(word for word in srun_of(text) if word.startswith("--export=")).partition("=")[2].split(",")
-    given = {name: exported[name] for name in names if name in exported}
+    given = {name: exported[name].replace("$first", "gpu01") for name in names if name in exported}
+    ranked = re.findall(r'export (\w+)="\$SLURM_NODEID"', " ".join(srun_of(text)))
     assert options["ntasks-per-node"] == "1"
     count = int(options["nodes"].rpartition("-")[2])
     hosts = f"gpu[01-{count:02}]" if count > 1 else "gpu01"
@@ -194,7 +225,10 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     counted |= {"SLURM_STEP_TASKS_PER_NODE": f"1(x{count})" if count > 1 else "1", "SLURM_NTASKS_PER_NODE": "1"}
     counted |= {"SLURM_GPUS_ON_NODE": options["gpus-per-node"]} if "gpus-per-node" in options else {}
     counted |= {"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
-    return [counted | given | {"SLURM_NODEID": str(node), "SLURM_PROCID": str(node)} for node in range(count)]
+    return [
+        counted | given | {name: str(node) for name in ("SLURM_NODEID", "SLURM_PROCID", *ranked)}
+        for node in range(count)
+    ]
 
 
 def srun_of(text: str) -> list[str]:
@@ -225,6 +259,7 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "kubernetes-1.20": of_kubernetes_1_20,
     "jobset": of_jobset,
     "helm": of_helm,
+    "leaderworkerset": of_leaderworkerset,
     "pytorchjob": of_pytorchjob,
     "trainjob": of_trainjob,
     "openpai": of_openpai,
@@ -241,6 +276,7 @@ MASTERS = {
     "kubernetes-1.20": "mnist-0.mnist",
     "jobset": "mnist-node-0-0.mnist",
     "helm": "mnist-0.mnist",
+    "leaderworkerset": "mnist-0.mnist.team",
     "pytorchjob": "mnist-master-0",
     "trainjob": "mnist-node-0-0.mnist",
     "openpai": "10.2.0.5",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.jobs.cases import CASES, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, task_of, text_of
 from torchbake.engine.gpu import Gpu
 from torchbake.jobs.engine_options import options_of, permissions_of
 from torchbake.jobs.targets import docker
@@ -33,7 +33,7 @@ def as_text(mount: Any) -> str:
     return f"type={mount['Type']},source={mount['Source']},target={mount['Target']}{end}"
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL_CASES)
 def test_the_nodes_have_the_options_of_the_script(case: str) -> None:
     task = task_of(text_of(case))
     secrets = dict.fromkeys(task.job.secrets, "secret")
@@ -44,7 +44,11 @@ def test_the_nodes_have_the_options_of_the_script(case: str) -> None:
         assert options["environment"] == environment | secrets
         assert {as_text(mount) for mount in options.get("mounts", [])} == mounts(words)
         assert [options["hostname"]] == values(words, "--name")
-        assert [options["cap_drop"], options["security_opt"]] == [values(words, "--cap-drop"), ["no-new-privileges"]]
+        assert [options.get("cap_drop", []), options["security_opt"]] == [
+            values(words, "--cap-drop"),
+            ["no-new-privileges"],
+        ]
+        assert [options[name] for name in ("working_dir",) if name in options] == values(words, "--workdir")
         assert [options["shm_size"]] == values(words, "--shm-size")
         assert [options[name] for name in ("mem_limit",) if name in options] == values(words, "--memory")
         assert [f"{options['nano_cpus'] / 1e9:g}"] == values(words, "--cpus")

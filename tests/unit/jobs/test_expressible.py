@@ -11,7 +11,7 @@ from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import parse_document
 
-GO_ON = {"openpai", "openpai-v1"}
+GO_ON = {"openpai", "openpai-v1", "leaderworkerset"}
 
 
 class Toy:
@@ -74,7 +74,7 @@ def test_every_launcher_can_leave_a_job_alone_that_is_never_to_be_started_again(
 
 
 @pytest.mark.parametrize("target", sorted(GO_ON))
-def test_openpai_goes_on_after_a_lost_node_whatever_a_job_says(target: str) -> None:
+def test_a_launcher_that_goes_on_by_itself_refuses_restarts(target: str) -> None:
     ((place, _),) = unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])
     assert place == ("restarts",)
 

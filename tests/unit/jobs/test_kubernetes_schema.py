@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.jobs.cases import CASES, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, CASES, task_of, text_of
 from torchbake.errors import InstallError, JobError
 from torchbake.jobs.kubernetes_schema import OLDEST, check_manifest
 from torchbake.jobs.targets import TARGETS
 
-MANIFESTS = {case: TARGETS["kubernetes"].render(task_of(text_of(case))) for case in CASES}
+MANIFESTS = {case: TARGETS["kubernetes"].render(task_of(text_of(case))) for case in ALL_CASES}
 ELASTIC = "1.31"  # the first with success policies on by default
 
 
@@ -66,6 +66,29 @@ def test_what_an_operator_hands_to_kubernetes_is_taken(target: str, case: str) -
     assert {each["kind"] for each in objects} & {"Pod", "Job"}
     for version in ("", ELASTIC if case == "elastic" else "1.28"):
         check_manifest(yaml.safe_dump_all(objects), version)
+
+
+def test_commands_and_operators_fields_are_taken_too() -> None:
+    for case in set(ALL_CASES) - set(CASES):
+        for target in ("kubernetes", "kubernetes-1.20", "jobset", "pytorchjob", "trainjob"):
+            assert check_manifest(TARGETS[target].render(task_of(text_of(case)))), (case, target)
+
+
+def test_a_leaderworkerset_and_its_pods_are_held_against_their_schemas() -> None:
+    for case in ALL_CASES:
+        takers = check_manifest(TARGETS["leaderworkerset"].render(task_of(text_of(case))))
+        assert {"LeaderWorkerSet v1", "Kubernetes"} == {
+            taker.rpartition(" 1.")[0] or taker for taker in takers.split(" and ")
+        }, case
+    manifest = TARGETS["leaderworkerset"].render(task_of(text_of("ddp")))
+    for old, new, told in (
+        ("size: 4", "sise: 4", r"leaderWorkerTemplate: LeaderWorkerSet v1 does not take this: .*sise"),
+        ("restartPolicy: RecreateGroupOnPodRestart", "restartPolicy: Never", r"restartPolicy: LeaderWorkerSet v1"),
+        ("enableServiceLinks:", "enableServiceLink:", r"Pod mnist: spec: Kubernetes .*enableServiceLink'"),
+    ):
+        assert old in manifest
+        with pytest.raises(JobError, match=told):
+            check_manifest(manifest.replace(old, new))
 
 
 def test_a_key_that_it_does_not_know_is_told_with_its_place() -> None:

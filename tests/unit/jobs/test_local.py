@@ -15,9 +15,10 @@ from torchbake.jobs.local import run_here
 from torchbake.jobs.model import read_job
 from torchbake.jobs.output import Output
 from torchbake.jobs.task import Task
+from torchbake.oci.labels import ID
 
 IMAGE, INIT = "acme/pytorch:cpu", "acme/init:1"
-HEAD = f"name: mnist\nimage: {IMAGE}\nscript: train.py\n"
+HEAD = f"name: mnist\nimage: {IMAGE}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +35,16 @@ def daemon_of(codes: Mapping[str, int | None], *, gpu: bool = False) -> Daemon:
         return None if code is None else (code, f"{box.options.get('hostname')} said\n", "warned\n")
 
     daemon = Daemon(program, gpu=gpu)
-    daemon.hold("sha256:image", IMAGE)
+    daemon.hold("sha256:image", IMAGE, labels={ID: "cpu"})
     daemon.hold("sha256:init", INIT)
     return daemon
 
 
-def run(daemon: Daemon, text: str, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
+def run(
+    daemon: Daemon, text: str, environ: Mapping[str, str] | None = None, script: str = "script: train.py"
+) -> tuple[int, str]:
     """The exit code, and what was shown of stdout."""
-    job = read_job(HEAD + text, Path("job.yaml"))[0]
+    job = read_job(HEAD + script + "\n" + text, Path("job.yaml"))[0]
     out = io.BytesIO()
     task = Task(job=job, image=IMAGE, init_image=INIT)
     code = run_here(daemon.engine, task, environ or {}, Output(out, io.BytesIO()))
@@ -72,6 +75,17 @@ def test_it_ends_as_the_job_ends(codes: dict[str, int | None], code: int, gone: 
     assert run(daemon, "nodes: 2\ntimeouts: {job: 5}\n")[0] == code
     for box in daemon.started:
         assert (signal.SIGTERM in box.heard) == (codes[box.options["hostname"]] is None)
+
+
+def test_an_image_without_run_takes_a_command_alone(gone: list[Daemon]) -> None:
+    gone.append(daemon := daemon_of({"mnist": 0}))
+    daemon.hold("sha256:image", IMAGE)
+    with pytest.raises(JobError, match=r"has no label org\.torchbake\.id.*has no `run`.*command: torchrun train\.py"):
+        run(daemon, "")
+    assert not daemon.started
+    assert run(daemon, "", script="command: [python, -V]")[0] == 0
+    (box,) = daemon.started
+    assert box.command == ("python", "-V")
 
 
 def test_an_elastic_job_bears_a_lost_node(gone: list[Daemon]) -> None:

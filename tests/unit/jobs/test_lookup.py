@@ -10,7 +10,7 @@ from torchbake.errors import EngineError
 from torchbake.jobs.lookup import in_engine, in_registry
 from torchbake.jobs.pin import Found
 from torchbake.oci.labels import ID
-from torchbake.oci.manifest import MANIFEST, Manifest, sha256
+from torchbake.oci.manifest import INDEX, MANIFEST, Manifest, sha256
 from torchbake.oci.reference import parse_reference
 
 REFERENCE = parse_reference("ghcr.io/acme/pytorch:latest")
@@ -37,14 +37,29 @@ def test_an_image_of_ours_is_found_with_its_newest_release(store: Store) -> None
     image(store, {ID: "2-cpu", "n": "old"}, "2-cpu-r1", "2-cpu-r12")
     digest = image(store, {ID: "2-cpu"}, "latest", "2-cpu", "2-cpu-r2", "2-cpu-r10", "3-cpu-r11")
     found = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
-    assert found == Found(digest=digest, tags=("2-cpu-r10",))
+    assert found == Found(digest=digest, tags=("2-cpu-r10",), ours=True)
 
 
 def test_an_image_of_somebody_elses_is_found_without_a_look_at_all_tags(store: Store) -> None:
     digest, asked = image(store, {}, "latest", "latest-r1"), list[str]()
     registry = MemoryRegistry(store, heard=lambda _, key: asked.append(key))
-    assert in_registry(lambda _: registry)(REFERENCE) == Found(digest=digest)
+    assert in_registry(lambda _: registry)(REFERENCE) == Found(digest=digest, ours=False)
     assert "tags" not in asked
+
+
+def test_an_index_is_ours_as_its_first_image_is(store: Store) -> None:
+    """Docker's buildx pushes an index of one image and its attestation."""
+    attested, ours = image(store, {"n": "attestation"}), image(store, {ID: "2-cpu"}, "2-cpu-r1")
+    for digest, expected in ((ours, True), (attested, False), (sha256(b"gone"), None)):
+        listed = [
+            {"digest": attested, "size": 2, "platform": {"os": "unknown", "architecture": "unknown"}},
+            {"digest": digest, "size": 2, "platform": {"os": "linux", "architecture": "amd64"}},
+        ]
+        index = Manifest(data=json.dumps({"manifests": listed}).encode(), media_type=INDEX)
+        store.manifests[index.digest] = index
+        store.tags["latest"] = index.digest
+        found = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
+        assert found == Found(digest=index.digest, ours=expected)
 
 
 def test_what_a_registry_has_not_is_not_found(store: Store) -> None:
@@ -59,9 +74,18 @@ def test_an_engines_digest_tells_of_a_registry_only_without_the_containerd_store
     containerd: bool, pulled: bool, digest: str, sure: bool
 ) -> None:
     daemon = Daemon(containerd=containerd)
-    daemon.hold(LOCAL, "acme/pytorch:cpu", "acme/pytorch:cpu-r1", "other/name:cpu-r9", pulled=pulled)
+    daemon.hold(
+        LOCAL,
+        "acme/pytorch:cpu",
+        "acme/pytorch:cpu-r1",
+        "other/name:cpu-r9",
+        pulled=pulled,
+        labels={ID: "x"} if pulled else {},
+    )
     look = in_engine(lambda: daemon.engine)
-    assert look(parse_reference("acme/pytorch:cpu")) == Found(digest=digest, tags=("cpu", "cpu-r1"), sure=sure)
+    assert look(parse_reference("acme/pytorch:cpu")) == Found(
+        digest=digest, tags=("cpu", "cpu-r1"), sure=sure, ours=pulled
+    )
     assert look(parse_reference("acme/pytorch:other")) is None
 
 

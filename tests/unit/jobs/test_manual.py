@@ -18,7 +18,11 @@ from torchbake.matrix.yaml_source import Document, parse_document
 TEXT = JOB_PAGE.read_text(encoding="utf-8")
 # Where an example of a key below stands: the least that is right around it.
 AROUND = "name: a\nimage: b\nscript: c\nvolumes: [{size: 1Gi, mountPath: /data}]\nfiles: {}\ntolerations: [{key: a}]\n"
-ALONE = {"volumes[].hostPath": ("volumes[]", "size"), "module": ("", "script")}  # in place of another key
+ALONE = {
+    "volumes[].hostPath": ("volumes[]", "size"),
+    "module": ("", "script"),
+    "command": ("", "script"),
+}  # in place of another key
 
 
 def examples() -> Iterator[tuple[str, str]]:
@@ -42,6 +46,8 @@ def job_with(place: str, line: str) -> Document:
         node |= {"secret": "a", "key": "b"}
     if place == "files.git":
         node |= {"repository": "https://example.com/x"}
+    if place == "trainjob.runtimeRef":
+        node |= {"name": "a"}
     key = line.partition(":")[0]
     other = ALONE.get(f"{place}.{key}".lstrip("."))
     if other:

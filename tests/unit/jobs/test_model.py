@@ -28,7 +28,7 @@ def test_the_smallest_job_has_the_defaults_of_a_careful_person() -> None:
     assert (job.most_nodes, job.per_node, job.port) == (1, "1", 49875)
     assert (job.timeouts.rendezvous, job.timeouts.group, job.timeouts.stop, job.timeouts.job) == (900, 600, 30, None)
     assert job.restarts == 3
-    assert job.command == ("run", "train.py")
+    assert job.words == ("run", "train.py")
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ BROKEN = {
         "mode: standalone is one process, and `processes` asks for 2",
     ),
     "script and module": ("module: a.b", "job.yaml:4: module: is named besides `script`: keep one of them"),
+    "script and command": ("command: ls", "job.yaml:4: command: is named besides `script`: keep one of them"),
     "no module": ("module: a-b", "module: 'a-b' is not the name of a module, such as package.train"),
     "two sources": ("files: {folder: ., configMap: x}", "files: names several sources, folder and configMap: keep one"),
     "secret and git": (
@@ -181,7 +182,7 @@ def test_a_mistake_is_told_with_file_line_and_key(more: str, said: str) -> None:
         ("", "job.yaml:1: is empty."),
         ("- a", "job.yaml:1: is not a mapping of keys."),
         ("name: [", "job.yaml:2:1: YAML syntax:"),
-        ("name: x\nimage: cpu\n", "job.yaml:1: says neither `script` nor `module`: name what runs"),
+        ("name: x\nimage: cpu\n", "job.yaml:1: has none of `script`, `module` and `command`: name what runs"),
         ("image: cpu\nscript: x\n", "job.yaml:1: name: is missing"),
         (SMALL.replace("mnist", "MNIST_1"), "name: 'MNIST_1' is not a name for Kubernetes (RFC 1123)"),
         (SMALL.replace("mnist", "m" * 64), f"name: '{'m' * 64}' has 64 characters, and Kubernetes takes 63"),
@@ -192,6 +193,37 @@ def test_a_mistake_is_told_with_file_line_and_key(more: str, said: str) -> None:
 )
 def test_what_every_job_must_say(text: str, said: str) -> None:
     assert said in problem(text)
+
+
+COMMAND = "name: a\nimage: b\n"
+
+
+def test_a_command_is_a_list_of_words_or_a_line_of_the_shell() -> None:
+    for line, words in {
+        "command: cd mnist && python main.py": ("sh", "-c", "cd mnist && python main.py"),
+        "command: [python, main.py, --lr, 0.10]": ("python", "main.py", "--lr", "0.10"),
+    }.items():
+        assert job_of(COMMAND + line).words == words
+
+
+def test_what_does_not_fit_a_command_is_told() -> None:
+    for more, said in {
+        "command: ''": "3: command: is empty: write a program",
+        "command: {a: b}": "3: command: should be a list",
+        "command: [mail, 'pg://ann:hunter2@h/x']": "3: command.1: holds a key, a token or a password",
+        "command: a\nargs: [b]": "4: args: are words of a script: write them in `command`",
+        "command: a\nfiles: {git: {repository: b}}": "4: files.git: is fetched by `run`",
+        "command: a\ntimeouts: {group: 5}": "4: timeouts.group: is of `run`",
+        "command: a\nworkdir: b": "4: workdir: b is relative, and no `files` are mounted",
+        "command: a\nworkdir: /b/../c": "4: workdir: '/b/../c' is not a folder without ..",
+        "command: a\nmanagedBy: kueue": "4: managedBy: 'kueue' is not DOMAIN/NAME",
+        "command: a\naccount: me": "4: account: 'me' is unknown",
+        "command: a\ngang: {scheduler: kueue}": "4: gang.scheduler: 'kueue' is unknown",
+        "script: a\naccount: cluster\nvolumes: [{claim: a, mountPath: /a, permissions: fix}]": (
+            "5: volumes.0.permissions: makes a volume writable for a uid, and `account: cluster` leaves"
+        ),
+    }.items():
+        assert said in problem(COMMAND + more), more
 
 
 def test_all_mistakes_are_told_at_once_in_the_files_order() -> None:

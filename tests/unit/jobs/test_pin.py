@@ -60,17 +60,17 @@ def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Fo
     ],
 )
 def test_it_is_what_the_place_has_that_the_target_asks(text: str, where: Places, digest: str) -> None:
-    assert pin(text, where) == f"{text}@{digest}"
+    assert pin(text, where)[0] == f"{text}@{digest}"
 
 
 def test_a_digest_that_was_written_is_asked_of_nobody() -> None:
     for text in (f"{NAMED}@{TWO}", f"acme/pytorch@{TWO}"):
-        assert pin(text, places(silent=True)) == text
+        assert pin(text, places(silent=True)) == (text, None)
 
 
 def test_an_image_of_this_engine_alone_stays_runnable_here_and_that_is_said() -> None:
     told: list[str] = []
-    assert pin(NAMELESS, places(held=ALONE, here=True, told=told)) == NAMELESS
+    assert pin(NAMELESS, places(held=ALONE, here=True, told=told)) == (NAMELESS, None)
     assert told == [f"{NAMELESS} came from no registry, so it has no digest there: it is run by its tag."]
 
 
@@ -106,3 +106,20 @@ def test_both_images_of_a_task_are_pinned_and_each_is_told_by_its_key() -> None:
         pin_task(task, document, places())
     assert "job.yaml:2: image: ghcr.io/acme/pytorch serves no cpu" in caught.value.message
     assert "job.yaml:7: volumes.1.permissions: ghcr.io/acme/init serves no 1" in caught.value.message
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_whose_an_image_is_decides_what_a_job_can_be(here: bool) -> None:
+    text = "name: a\nimage: b\nmodule: c.d\n"
+    document = read_job(text, Path("job.yaml"))[1]
+    for ours in (True, False, None):
+        found = Found(digest=ONE, ours=ours)
+        where = places(found, found, here=here)
+        command = Task(job=job_of(text.replace("module: c.d", "command: c")), image=NAMED, ours=False)
+        assert pin_task(command, document, where).ours is bool(ours)
+        module = Task(job=job_of(text), image=NAMED)
+        if ours is False:
+            with pytest.raises(JobError, match=r"3: module: .* has no label org.torchbake.id.*command: torchrun"):
+                pin_task(module, document, where)
+        else:
+            assert pin_task(module, document, where).ours

@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Project:
 
 def prepared(folder: Path, text: str, project: Project | None, *, carries: bool = False) -> Task:
     path = folder / "job.yaml"
-    path.write_text("name: mnist\nscript: train.py\n" + text)
+    path.write_text("name: mnist\n" + ("" if "command:" in text else "script: train.py\n") + text)
     job, document = load_job(path)
     target: Target = Carrying() if carries else docker
     return prepare(job, document, target, project, lambda spec: f"{spec.repository}:{spec.own_tag}")
@@ -167,3 +167,11 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "read_bytes", refuse)
     said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
     assert "train.py: Permission denied: correct it, or take it out of the folder" in said
+
+
+def test_a_command_makes_of_a_reference_an_image_of_which_nothing_is_known(tmp_path: Path, project: Project) -> None:
+    for image, command, script in (("latest", True, True), ("cpu runtime", True, True), ("a/b:c", False, True)):
+        assert prepared(tmp_path, f"image: {image}\ncommand: ls", project).ours is command
+        assert prepared(tmp_path, f"image: {image}", project).ours is script
+    task = prepared(tmp_path, "image: a/b:c\ncommand: ls", project)
+    assert (task.known_uid, prepared(tmp_path, "image: a/b:c", project).known_uid) == (None, 1001)

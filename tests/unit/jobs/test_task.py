@@ -3,7 +3,8 @@
 import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
-from torchbake.jobs.task import claim_of, grace_of, master, shm_of, variables
+from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.task import claim_of, grace_of, in_container, master, shm_of, variables, workdir_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,32 @@ def test_a_standalone_job_is_told_nothing_of_a_group() -> None:
 
 def test_a_launcher_waits_longer_than_the_script_may_take_to_save() -> None:
     assert grace_of(task_of(text_of("everything")).job) > 60
+
+
+def test_a_job_without_gpus_sees_none() -> None:
+    void = {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert void.items() <= in_container(job_of(LEAST)).items()
+    assert "NVIDIA_VISIBLE_DEVICES" not in in_container(job_of(text_of("gpus")))
+    own = in_container(job_of(LEAST + "env: {NVIDIA_VISIBLE_DEVICES: all}"))
+    assert own["NVIDIA_VISIBLE_DEVICES"] == "all"
+
+
+def test_every_target_with_containers_hides_gpus() -> None:
+    for name, target in TARGETS.items():
+        hidden = "NVIDIA_VISIBLE_DEVICES" in target.render(task_of(LEAST))
+        assert hidden is (name not in ("torchrun", "openpai", "openpai-v1", "helm")), name
+        assert "NVIDIA_VISIBLE_DEVICES" not in target.render(task_of(text_of("gpus"))), name
+
+
+def test_a_program_starts_in_the_folder_that_the_job_names() -> None:
+    command = LEAST.replace("script: train.py", "command: ls")
+    for text, folder in (
+        (LEAST, ""),
+        (LEAST + "files: {folder: .}", ""),
+        (command, ""),
+        (command + "files: {configMap: a}", "/job"),
+        (command + "files: {folder: .}\nworkdir: a/b", "/job/a/b"),
+        (LEAST + "files: {folder: .}\nworkdir: a", "/job/a"),
+        (LEAST + "files: {folder: .}\nworkdir: /data", "/data"),
+    ):
+        assert workdir_of(job_of(text)) == folder, text

@@ -9,6 +9,7 @@ from torchbake.jobs.targets import (
     jobset,
     kubernetes,
     kubernetes_1_20,
+    leaderworkerset,
     openpai,
     openpai_v1,
     pytorchjob,
@@ -23,7 +24,7 @@ TARGETS: dict[str, Target] = {
     module.NAME: module
     for module in (
         *(docker, compose, swarm),
-        *(kubernetes, kubernetes_1_20, helm, jobset, pytorchjob, trainjob),
+        *(kubernetes, kubernetes_1_20, helm, jobset, leaderworkerset, pytorchjob, trainjob),
         *(openpai, openpai_v1),
         *(slurm, torchrun),
     )

@@ -1,13 +1,13 @@
 """What docker and compose have in common: containers of one engine, on a network of their own. Pure."""
 
-from torchbake.jobs.expressible import Cannot, restarts_unless_elastic
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, cannot, restarts_unless_elastic
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
-from torchbake.jobs.task import claim_of, counts, master, node_name, ranked, variables
+from torchbake.jobs.task import claim_of, counts, in_container, master, node_name, ranked
 from torchbake.jobs.validators import JOB_FOLDER
 
 MOST_NODES = 1000  # a bridge of Linux has 1023 ports
-_OF_KUBERNETES = "an engine places no pods; it is Kubernetes' alone"
+_OF_KUBERNETES = "an engine has no pods; it is Kubernetes' alone"
 
 CANNOT = (
     Cannot(key="files.configMap", why="an engine has no ConfigMaps; name the files by `folder` or `git`"),
@@ -22,12 +22,13 @@ CANNOT = (
     Cannot(key="annotations", why="containers have labels alone"),
     Cannot(key="serviceAccount", why=_OF_KUBERNETES),
     Cannot(key="pullSecrets", why="log in by `docker login`"),
+    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
 )
 
 
 def environment(job: Job, rank: int) -> dict[str, str]:
     """A node's variables, but for those of secrets."""
-    return variables(job) | counts(job) | ranked(job, rank) | master(job, node_name(job, 0))
+    return in_container(job) | counts(job) | ranked(job, rank) | master(job, node_name(job, 0))
 
 
 def gpus_of(job: Job, rank: int) -> list[str]:

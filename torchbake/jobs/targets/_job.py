@@ -8,7 +8,7 @@ from typing import Any
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import without_nothing
-from torchbake.jobs.task import NODE_LOST, Task
+from torchbake.jobs.task import NODE_LOST, Task, ranked
 
 # With these `run` ends where nodes did not find each other, or one was lost, and 143 is SIGTERM: a drained node.
 # docs/env-contract.md has them all. Any other code is the script's own.
@@ -21,8 +21,17 @@ def head(task: Task) -> str:
     return "\n".join([_pod.security(task), *([_ELASTIC] if task.job.elastic else [])])
 
 
-def job_spec(job: Job, template: dict[str, Any], *, indexed: bool, counted: bool = True) -> dict[str, Any]:
+def index_of(job: Job) -> dict[str, str]:
+    """The variable by which a command's torchrun gets its node's number. `run` reads it by itself."""
+    return dict.fromkeys(ranked(job, ""), _pod.INDEX) if job.command else {}
+
+
+def job_spec(
+    job: Job, template: dict[str, Any], *, indexed: bool, counted: bool = True, own: bool = True
+) -> dict[str, Any]:
     """The spec of a Job around a pod template, which has one container.
+
+    ``own``: the Job is what people make, and no part of an operator's object.
 
     ``indexed`` gives each pod a number and a host name; ``counted`` says how many there are, unless a launcher does.
     """
@@ -36,6 +45,9 @@ def job_spec(job: Job, template: dict[str, Any], *, indexed: bool, counted: bool
         "activeDeadlineSeconds": job.timeouts.job,
         "podFailurePolicy": _failures(job, container["name"]),
         "successPolicy": {"rules": [{"succeededIndexes": "0"}]} if job.elastic and count else None,
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished if own else None,
+        "suspend": (job.suspend or None) if own else None,
+        "managedBy": job.managed_by if own else None,
         "template": template,
     }
     return without_nothing(spec)
@@ -44,7 +56,8 @@ def job_spec(job: Job, template: dict[str, Any], *, indexed: bool, counted: bool
 def _failures(job: Job, container: str) -> dict[str, Any]:
     """In this order: a pod that its node took along does not count; any code of the script's own ends the job."""
     lost = {"action": "Ignore" if job.restarts else "FailJob", "onPodConditions": [_DISRUPTED]}
-    failed = {"containerName": container, "operator": "NotIn", "values": list(NODES_FAILED)}
+    codes = [143] if job.command else list(NODES_FAILED)  # a command's codes are its own
+    failed = {"containerName": container, "operator": "NotIn", "values": codes}
     # Nothing in the list means the same as no list, which the schemas of Kubernetes 1.28 and older do not take.
     return {"rules": [lost, {"action": "FailJob", "onExitCodes": failed, "onPodConditions": []}]}
 

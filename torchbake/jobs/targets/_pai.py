@@ -4,11 +4,11 @@ import shlex
 from math import ceil
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.targets.shell_text import export
-from torchbake.jobs.task import restarts, variables
+from torchbake.jobs.task import counts, elastic, master, ranked, variables
 
 ROLE = "main"
 PORT_LABEL = "master"  # by which `run` finds the port that OpenPAI reserved
@@ -17,6 +17,12 @@ _OF_KUBERNETES = "OpenPAI places tasks itself"
 _MARK = "<%"  # begins a reference to parameters and secrets, wherever it stands
 
 CANNOT = (
+    Cannot(
+        key="command",
+        why="<% begins a reference of OpenPAI's own: give the program such a text in a file",
+        when=lambda job: any(_MARK in word for word in job.command),
+        only="with <% in it",
+    ),
     Cannot(
         key="args",
         why="<% begins a reference of OpenPAI's own: give the script such a text in a file",
@@ -55,6 +61,7 @@ CANNOT = (
     Cannot(key="annotations", why="a job has no place for them"),
     Cannot(key="serviceAccount", why=_OF_KUBERNETES),
     Cannot(key="pullSecrets", why="OpenPAI takes the login in the job itself; add it where you submit it"),
+    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
 )
 NEEDS = (
     Needs(key="resources.cpu", why="each task reserves CPUs"),
@@ -68,7 +75,21 @@ def cpus(job: Job) -> int:
 
 def commands(job: Job) -> list[str]:
     """Lines of a shell. OpenPAI has no place for variables; it counts the nodes itself, but not the processes."""
-    counts = {"NPROC_PER_NODE": job.per_node} if job.distributed else {}
-    elastic = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {}
-    env = variables(job) | counts | elastic
-    return [*(export(name, value) for name, value in env.items()), shlex.join(job.command)]
+    counted = {"NPROC_PER_NODE": job.per_node} if job.distributed else {}
+    env = variables(job) | (counts(job) if job.command else counted | elastic(job))
+    lines = [*(export(name, value) for name, value in env.items()), *(_group(job) if job.command else [])]
+    lines += [f"cd {shlex.quote(job.workdir)}"] if job.workdir else []
+    return [*lines, _line(job.words)]
+
+
+def _group(job: Job) -> list[str]:
+    """What torchrun reads of the variables that OpenPAI sets, as a program other than `run` does not read them."""
+    port = f"$PAI_PORT_LIST_{ROLE}_0_{PORT_LABEL}"
+    group = master(job, f"$PAI_HOST_IP_{ROLE}_0", port) | ranked(job, "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX")
+    return [f'export {name}="{value}"' for name, value in group.items()]
+
+
+def _line(words: tuple[str, ...]) -> str:
+    """A line for the shell as it was written: OpenPAI's own shell reads it."""
+    own = words[:2] == ("sh", "-c") and len(words) == 3
+    return words[2] if own else shlex.join(words)

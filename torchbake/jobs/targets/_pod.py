@@ -9,16 +9,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchbake.jobs.expressible import Cannot
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, cannot
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.yaml_text import without_nothing
-from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of, workdir_of
 from torchbake.jobs.validators import JOB_FOLDER
 
 CONTAINER = "pytorch"
 MASTER = "master"  # the port that nodes must reach
 _GPU = "nvidia.com/gpu"
+_QUEUE = "kueue.x-k8s.io/queue-name"
+# Where an Indexed Job writes a pod's number.
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _TCP = {"protocol": "TCP"}  # the default; until 1.20 a server-side apply wants it said, as it is a part of the key
 _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
 _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
@@ -40,6 +43,8 @@ def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], boo
 
 def security(task: Task) -> str:
     """What an administrator would ask, as a sentence."""
+    if not task.ours:
+        return 'Pod Security "restricted" would refuse this: nothing is known of the user of the image.'
     roots = "volume-permissions runs as root, with CHOWN, FOWNER and DAC_OVERRIDE" if task.fixed else ""
     hosts = "a volume is a hostPath" if any(volume.host_path for volume in task.job.volumes) else ""
     but = " and ".join(filter(None, (roots, hosts)))
@@ -51,20 +56,41 @@ def metadata(job: Job, name: str) -> dict[str, Any]:
     return {"name": name, **marks(job)}
 
 
+def queued(job: Job, name: str) -> dict[str, Any]:
+    """Of the object that Kueue admits: its queue besides."""
+    found = metadata(job, name)
+    queue = {_QUEUE: job.queue} if job.queue else {}
+    return found | {"labels": found["labels"] | queue}
+
+
 def marks(job: Job) -> dict[str, Any]:
     """Those that Kubernetes recommends, unless the job says others."""
     labels = {"app.kubernetes.io/name": job.name, "app.kubernetes.io/managed-by": "torchbake"} | job.labels
     return without_nothing({"labels": labels, "annotations": job.annotations})
 
 
+def without(*keys: str, why: str) -> tuple[Cannot, ...]:
+    """The keys of operators, as kinds that have no place for these cannot express them."""
+    return cannot((key for key in OF_KUBERNETES if key in keys), why)
+
+
 def template(
-    task: Task, env: Mapping[str, str], *, port_name: str = "", container: str = CONTAINER, **more: Any
+    task: Task,
+    env: Mapping[str, str],
+    *,
+    port_name: str = "",
+    container: str = CONTAINER,
+    fields: Mapping[str, str] | None = None,
+    filled: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """A pod template; ``more`` are keys of its spec that are not the same under every launcher.
 
-    Without a name the port is not listed: that is for people and for an operator which looks it up, and opens nothing.
+    ``fields`` are variables that Kubernetes fills in from the pod's own fields, and ``filled`` those with $(NAME) of
+    others in them. Without a name the port is not listed: that is for people and for an operator which looks it up, and
+    opens nothing.
     """
-    job = task.job
+    job, variables = task.job, _variables(task, env, fields or {}, filled or {})
     spec = {
         **more,
         "serviceAccountName": job.service_account,
@@ -76,19 +102,22 @@ def template(
         "tolerations": [_as_written(each) for each in job.tolerations],
         "affinity": _as_written(job.affinity),
         "imagePullSecrets": [{"name": name} for name in job.pull_secrets],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": task.uid,
-            "runAsGroup": 0,
-            "fsGroup": task.uid,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _account(task),
         "initContainers": [_permissions(task)] if task.fixed else [],
-        "containers": [_container(task, env, container, port_name)],
+        "containers": [_container(task, variables, container, port_name)],
         "volumes": _volumes(task),
     }
     return {"metadata": marks(job), "spec": without_nothing(spec)}
+
+
+def _account(task: Task) -> dict[str, Any]:
+    """Who the pod is: the image's user, whom the cluster chooses, or nobody that is known."""
+    uid = task.known_uid
+    user: dict[str, Any] = (
+        {"runAsUser": uid, "runAsGroup": 0, "fsGroup": uid, "fsGroupChangePolicy": "OnRootMismatch"} if uid else {}
+    )
+    not_root = {"runAsNonRoot": True} if task.ours else {}
+    return {**not_root, **user, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _as_written(model: Any) -> dict[str, Any]:
@@ -97,31 +126,37 @@ def _as_written(model: Any) -> dict[str, Any]:
     return found
 
 
-def _container(task: Task, env: Mapping[str, str], name: str, port_name: str) -> dict[str, Any]:
+def _variables(
+    task: Task, env: Mapping[str, str], fields: Mapping[str, str], filled: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    own = [{"name": name, "value": _escaped(value)} for name, value in env.items()]
+    own += [{"name": name, "value": value} for name, value in filled.items()]
+    keys = task.job.secrets.items()
+    secrets = {name: {"secretKeyRef": {"name": each.secret, "key": each.key}} for name, each in keys}
+    places = {name: {"fieldRef": {"fieldPath": path}} for name, path in fields.items()}
+    return [*own, *({"name": name, "valueFrom": source} for name, source in (secrets | places).items())]
+
+
+def _container(task: Task, env: list[dict[str, Any]], name: str, port_name: str) -> dict[str, Any]:
     job = task.job
-    secrets = [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
-        for name, each in job.secrets.items()
-    ]
     container = {
         "name": name,
         "image": task.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": [_escaped(word) for word in job.command],
-        "env": [{"name": name, "value": _escaped(value)} for name, value in env.items()] + secrets,
+        "args": [_escaped(word) for word in job.words],
+        "workingDir": workdir_of(job),
+        "env": env,
         "ports": [{"name": port_name, "containerPort": job.port, **_TCP}] if job.distributed and port_name else [],
         "resources": _resources(job),
-        "readinessProbe": {
-            "exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5,
-        },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": _mounts(job),
-    }  # fmt: skip
+        "readinessProbe": {} if job.command else _READY,
+        "securityContext": {"allowPrivilegeEscalation": False, **(_HARDENED if task.ours else {})},
+        "volumeMounts": _mounts(task),
+    }
     return without_nothing(container)
+
+
+_READY = {"exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5}
+_HARDENED = {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def _escaped(text: str) -> str:
@@ -155,7 +190,7 @@ def _permissions(task: Task) -> dict[str, Any]:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
         },
-        "volumeMounts": [mount for mount in _mounts(task.job) if mount["name"] in names],
+        "volumeMounts": [mount for mount in _mounts(task) if mount["name"] in names],
     }
 
 
@@ -164,8 +199,10 @@ def _named(job: Job) -> list[tuple[str, Volume]]:
     return [(f"volume-{place}", volume) for place, volume in enumerate(job.volumes)]
 
 
-def _mounts(job: Job) -> list[dict[str, Any]]:
-    own: list[dict[str, Any]] = [{"name": _TMP, "mountPath": "/tmp"}, {"name": _SHM, "mountPath": "/dev/shm"}]
+def _mounts(task: Task) -> list[dict[str, Any]]:
+    job = task.job
+    own: list[dict[str, Any]] = [{"name": _TMP, "mountPath": "/tmp"}] if task.ours else []
+    own.append({"name": _SHM, "mountPath": "/dev/shm"})
     if job.files.folder or job.files.config_map:
         own.append({"name": _FILES, "mountPath": JOB_FOLDER, "readOnly": True})
     for name, volume in _named(job):
@@ -176,10 +213,8 @@ def _mounts(job: Job) -> list[dict[str, Any]]:
 
 def _volumes(task: Task) -> list[dict[str, Any]]:
     job = task.job
-    volumes: list[dict[str, Any]] = [
-        {"name": _TMP, "emptyDir": {}},
-        {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": shm_of(job)}},
-    ]
+    volumes: list[dict[str, Any]] = [{"name": _TMP, "emptyDir": {}}] if task.ours else []
+    volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": shm_of(job)}})
     if job.files.folder:
         items = [{"key": key, "path": path} for key, path in zip(keys_of(task), task.contents, strict=True)]
         volumes.append({"name": _FILES, "configMap": {"name": files_of(job), "items": items}})

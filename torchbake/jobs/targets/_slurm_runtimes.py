@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from torchbake.errors import JobError
-from torchbake.jobs.task import Task
+from torchbake.jobs.task import Task, ranked, workdir_of
 from torchbake.jobs.validators import JOB_FOLDER
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
@@ -51,7 +51,9 @@ class Apptainer:
         ]
 
     def command(self, task: Task) -> str:
-        words = ["apptainer", "exec", "--no-mount", "home,cwd", "--pwd", "/app"]
+        words = ["apptainer", "exec", "--no-mount", "home,cwd"]
+        folder = workdir_of(task.job) or ("/app" if task.ours else "")
+        words += ["--pwd", folder] if folder else []
         words += ["--nv"] if task.job.resources.gpu else []
         for source, target, read_only in _mounts(task):
             # Apptainer reads it as CSV: the quotes are its own.
@@ -77,6 +79,7 @@ class Pyxis:
         words = [f"--container-image={task.job.slurm.image or _enroot_of(task.image)}"]
         texts = [f"{source}:{target}" + (":ro" if read_only else "") for source, target, read_only in mounts]
         words += [f"--container-mounts={','.join(texts)}"] if mounts else []
+        words += [f"--container-workdir={workdir_of(task.job)}"] if workdir_of(task.job) else []
         words += ["--no-container-mount-home", "--no-container-remap-root", "--no-container-entrypoint"]
         return shlex.join([*words, *_run(task)])
 
@@ -88,14 +91,22 @@ class Oci:
         return []
 
     def command(self, task: Task) -> str:
-        return shlex.join([f"--container={task.job.slurm.image}", "/usr/bin/env", f"PATH={_PATH}", *_run(task)])
+        words = [f"--container={task.job.slurm.image}", "/usr/bin/env"]
+        words += [f"--chdir={workdir_of(task.job)}"] if workdir_of(task.job) else []
+        words += [f"PATH={_PATH}"] if task.ours else []
+        return shlex.join([*words, *_run(task)])
 
 
 RUNTIMES: Mapping[str, Runtime] = {"apptainer": Apptainer(), "pyxis": Pyxis(), "oci": Oci()}
 
 
 def _run(task: Task) -> tuple[str, ...]:
-    return (f"{TOOLBOX}/entrypoint", *task.job.command)
+    first = (f"{TOOLBOX}/entrypoint",) if task.ours else ()
+    job = task.job
+    if job.command and job.distributed and not job.elastic:  # torchrun does not read Slurm's own number of a node
+        (name,) = ranked(job, 0)
+        first = (*first, "sh", "-c", f'export {name}="$SLURM_NODEID"; exec "$@"', "sh")
+    return (*first, *job.words)
 
 
 def _mounts(task: Task) -> list[tuple[str, str, bool]]:

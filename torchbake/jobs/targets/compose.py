@@ -7,7 +7,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, node_name, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, node_name, shm_of, workdir_of
 
 NAME = "compose"
 ABOUT = "a compose file with a service a node, all on one engine"
@@ -54,7 +54,8 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
     }
     node = {
         "image": _escaped(task.image),
-        "command": [_escaped(word) for word in job.command],
+        "command": [_escaped(word) for word in job.words],
+        "working_dir": _escaped(workdir_of(job)),
         "hostname": node_name(job, rank),
         "environment": env | secrets,
         "volumes": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
@@ -65,7 +66,7 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
         "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
         "ulimits": {"memlock": -1} if wanted.rdma else None,
         "deploy": _gpus(job, rank),
-        "cap_drop": ["ALL"],
+        "cap_drop": ["ALL"] if task.ours else [],
         "security_opt": ["no-new-privileges"],
         "stop_grace_period": f"{grace_of(job)}s",
         "depends_on": {_PERMISSIONS: {"condition": "service_completed_successfully"}} if task.fixed else None,

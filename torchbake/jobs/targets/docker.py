@@ -11,7 +11,7 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.shell_text import wanted
-from torchbake.jobs.task import CAPABILITIES, Task, grace_of, node_name, shm_of
+from torchbake.jobs.task import CAPABILITIES, Task, grace_of, node_name, shm_of, workdir_of
 
 NAME = "docker"
 ABOUT = "a shell script with a line a node, all on one engine"
@@ -62,14 +62,16 @@ def _node(task: Task, rank: int, *how: str) -> list[str]:
     job = task.job
     words = ["docker", "run", *(how or ("--rm",)), "--name", node_name(job, rank)]
     words += ["--network", job.name] if job.most_nodes > 1 else []
-    words += ["--cap-drop", "ALL", *_hardened(), "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
+    words += ["--cap-drop", "ALL"] if task.ours else []
+    words += [*_hardened(), "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
     for kind, source, target, read_only in _engine.mounts_of(job, task.folder):
         words += _mount(kind, source, target, read_only=read_only)
     words += [word for name, value in job.labels.items() for word in ("--label", f"{name}={value}")]
     env = _engine.environment(job, rank)
     words += [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
     words += [word for name in job.secrets for word in ("--env", name)]  # the value is the shell's, and on no line
-    return [*words, task.image, *job.command]
+    words += ["--workdir", workdir_of(job)] if workdir_of(job) else []
+    return [*words, task.image, *job.words]
 
 
 def _hardened() -> list[str]:

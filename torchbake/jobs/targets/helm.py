@@ -7,7 +7,7 @@ name.
 import base64
 from typing import Any
 
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import Cannot, Needs, cannot
 from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
 from torchbake.jobs.targets import kubernetes
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
@@ -18,7 +18,11 @@ NAME = "helm"
 ABOUT = "values of the Helm chart, which makes the same objects as kubernetes"
 MOST_NODES = kubernetes.MOST_NODES
 CARRIES_FILES = True
-CANNOT: tuple[Cannot, ...] = kubernetes.CANNOT
+CANNOT: tuple[Cannot, ...] = (
+    *kubernetes.CANNOT,
+    *cannot(("command", "workdir"), "the chart starts `run` in the image's working folder; use kubernetes"),
+    *cannot(("suspend", "managedBy", "queue"), "the chart has no value for it; use kubernetes"),
+)
 NEEDS: tuple[Needs, ...] = kubernetes.NEEDS
 
 
@@ -46,10 +50,11 @@ def values(task: Task) -> dict[str, Any]:
         "activeDeadlineSeconds": job.timeouts.job,
         **_resources(job),
         **_volumes(task, pod),
-        "securityContext": {"fsGroup": task.uid, "runAsUser": task.uid},
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
+        "securityContext": {"enabled": False} if job.account else {"fsGroup": task.uid, "runAsUser": task.uid},
         "serviceAccount": without_nothing({"name": job.service_account}),
         "livenessProbe": {"enabled": False},
-        "customReadinessProbe": container["readinessProbe"],
+        "customReadinessProbe": container.get("readinessProbe"),
         **{key: pod.get(key) for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName")},
         "commonLabels": job.labels,
         "commonAnnotations": job.annotations,

@@ -7,9 +7,9 @@ from typing import Any
 
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.targets import _pod
-from torchbake.jobs.targets._job import head, job_spec
+from torchbake.jobs.targets._job import head, index_of, job_spec
 from torchbake.jobs.targets.yaml_text import documents
-from torchbake.jobs.task import Task, counts, master, variables
+from torchbake.jobs.task import Task, counts, in_container, master, ranked
 
 NAME = "kubernetes"
 ABOUT = "a Job, or an Indexed Job with a headless Service, with its ConfigMap and claims"
@@ -17,6 +17,7 @@ MOST_NODES = 100_000  # completions of an Indexed Job
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
     _pod.named("NAME-NUMBER", lambda job: f"{job.name}-{job.most_nodes - 1}", service=lambda job: job.most_nodes > 1),
+    Cannot(key="gang", why="Kubernetes places each pod by itself; name a queue of Kueue by `queue`, or use pytorchjob"),
 )
 NEEDS: tuple[Needs, ...] = ()
 
@@ -36,9 +37,15 @@ def objects(task: Task) -> list[dict[str, Any]]:
 def _job(task: Task) -> dict[str, Any]:
     job = task.job
     several = job.most_nodes > 1
-    env = variables(job) | counts(job) | master(job, f"{job.name}-0.{job.name}")
+    env = in_container(job) | counts(job) | master(job, f"{job.name}-0.{job.name}")
+    env |= ranked(job, 0) if job.command and not several else {}
     template = _pod.template(
-        task, env, port_name=_pod.MASTER, restartPolicy="Never", subdomain=job.name if several else None
+        task,
+        env,
+        port_name=_pod.MASTER,
+        fields=index_of(job) if several else {},
+        restartPolicy="Never",
+        subdomain=job.name if several else None,
     )
     spec = job_spec(job, template, indexed=several)
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _pod.metadata(job, job.name), "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _pod.queued(job, job.name), "spec": spec}

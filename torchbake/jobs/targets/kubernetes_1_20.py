@@ -9,7 +9,7 @@ from typing import Any
 from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, counts, master, node_name, ranked, variables
+from torchbake.jobs.task import Task, counts, in_container, master, node_name, ranked
 
 NAME = "kubernetes-1.20"
 ABOUT = "a Job a node and a headless Service, for clusters before 1.26, with its ConfigMap and claims"
@@ -20,6 +20,10 @@ CANNOT: tuple[Cannot, ...] = (
     restarts_unless_elastic(
         "a Job cannot tell a lost node from a failed script before Kubernetes 1.26; use kubernetes, or make the "
         "job elastic"
+    ),
+    *_pod.without(
+        *("ttlSecondsAfterFinished", "suspend", "managedBy", "queue", "gang"),
+        why="Jobs of Kubernetes 1.20 do not have it; use kubernetes, or another cluster's operator",
     ),
 )
 NEEDS: tuple[Needs, ...] = ()
@@ -40,8 +44,8 @@ def objects(task: Task) -> list[dict[str, Any]]:
 def _job(task: Task, rank: int) -> dict[str, Any]:
     job = task.job
     name = node_name(job, rank)
-    env = variables(job) | counts(job) | ranked(job, rank) | master(job, f"{node_name(job, 0)}.{job.name}")
-    hosts = {"hostname": name, "subdomain": job.name} if job.most_nodes > 1 else {}
+    env = in_container(job) | counts(job) | ranked(job, rank) | master(job, f"{node_name(job, 0)}.{job.name}")
+    hosts: dict[str, Any] = {"hostname": name, "subdomain": job.name} if job.most_nodes > 1 else {}
     spec = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": job.timeouts.job,

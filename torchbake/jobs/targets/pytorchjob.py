@@ -8,9 +8,10 @@ from typing import Any
 
 from torchbake.jobs import model
 from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
+from torchbake.jobs.model import Job
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, variables
+from torchbake.jobs.task import Task, in_container, read_by
 
 NAME = "pytorchjob"
 ABOUT = "a PyTorchJob of Kubeflow's training operator, with its ConfigMap and claims"
@@ -21,6 +22,7 @@ CANNOT: tuple[Cannot, ...] = (
     restarts_unless_elastic(
         "the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic"
     ),
+    Cannot(key="gang.scheduler", why="the operator is started for one of them (--gang-scheduler-name): leave it out"),
 )
 NEEDS: tuple[Needs, ...] = ()
 _INIT = (
@@ -48,11 +50,37 @@ def _job(task: Task) -> dict[str, Any]:
         "nprocPerNode": job.per_node,  # a text, and 1 unless it is said: auto is the operator's own
         "elasticPolicy": _elastic(task),
         # The operator's API wants a policy. What has ended stays, for its log; what still runs then does not.
-        "runPolicy": without_nothing({"cleanPodPolicy": "Running", "activeDeadlineSeconds": job.timeouts.job}),
+        "runPolicy": _policy(job),
         "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
     }
-    metadata = _pod.metadata(job, job.name)
+    metadata = _pod.queued(job, job.name)
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": without_nothing(spec)}
+
+
+def _policy(job: Job) -> dict[str, Any]:
+    policy = {
+        "cleanPodPolicy": "Running",
+        "activeDeadlineSeconds": job.timeouts.job,
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
+        "suspend": job.suspend or None,
+        "managedBy": job.managed_by,
+        "schedulingPolicy": _gang(job),
+    }
+    return without_nothing(policy)
+
+
+def _gang(job: Job) -> dict[str, Any]:
+    """For the scheduler that the operator was started with; without that the operator ignores it."""
+    if job.gang is None:
+        return {}
+    least = int(job.elastic.partition(":")[0]) if job.elastic else job.nodes
+    policy = {
+        "minAvailable": least,
+        "queue": job.gang.queue,
+        "scheduleTimeoutSeconds": job.gang.schedule_timeout_seconds,
+        "priorityClass": job.priority,
+    }
+    return without_nothing(policy)
 
 
 def _elastic(task: Task) -> dict[str, Any]:
@@ -66,6 +94,6 @@ def _elastic(task: Task) -> dict[str, Any]:
 def _replicas(task: Task, count: int) -> dict[str, Any]:
     """Never started again by the kubelet, which would start one node alone."""
     job = task.job
-    env = variables(job) | ({"NPROC_PER_NODE": job.per_node} if job.elastic else {})
+    env = in_container(job) | (read_by(job, {"NPROC_PER_NODE": job.per_node}) if job.elastic else {})
     template = _pod.template(task, env, port_name=_PORT)
     return {"replicas": count, "restartPolicy": "Never", "template": template}

@@ -12,12 +12,12 @@ src/slurmd/slurmstepd/container.c (a bundle's own environment is replaced).
 import shlex
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
 from torchbake.jobs.targets.shell_text import export, wanted
-from torchbake.jobs.task import NODE_LOST, Task, grace_of, restarts, variables
+from torchbake.jobs.task import NODE_LOST, Task, counts, elastic, grace_of, in_container, master
 
 NAME = "slurm"
 ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
@@ -71,6 +71,7 @@ CANNOT: tuple[Cannot, ...] = (
     Cannot(key="annotations", why="a job of Slurm has a comment alone, in which the labels stand"),
     Cannot(key="serviceAccount", why=_OF_KUBERNETES),
     Cannot(key="pullSecrets", why="log in by `apptainer registry login`, or in Enroot's .credentials"),
+    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
 )  # fmt: skip
 NEEDS: tuple[Needs, ...] = (
     Needs(
@@ -83,7 +84,7 @@ NEEDS: tuple[Needs, ...] = (
 
 def render(task: Task) -> str:
     job, runtime = task.job, RUNTIMES[task.job.slurm.runtime]
-    env = environment(job)
+    env = {name: value for name, value in environment(job).items() if name not in _first_node(job)}
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH --{option}" for option in _options(job)),
@@ -93,18 +94,35 @@ def render(task: Task) -> str:
         *_again(job),
         *runtime.before(task),
         *(export(name, value) for name, value in env.items()),
+        *_meeting(job),
     ]
     # In quotes of its own: where the image is, is said by a variable of the script.
-    command = f"{shlex.join(_srun(job, [*env, *job.secrets]))} {runtime.command(task)}"
+    command = f"{shlex.join(_srun(job, [*env, *_first_node(job), *job.secrets]))} {runtime.command(task)}"
     return "\n".join([*lines, *_start(job, command), ""])
 
 
 def environment(job: Job) -> dict[str, str]:
     """What Slurm does not say by itself: it counts the nodes, and knows the first."""
     if not job.distributed:
-        return variables(job)
-    elastic = {"ELASTIC": job.elastic, **restarts(job)} if job.elastic else {}
-    return variables(job) | elastic | {"NPROC_PER_NODE": job.per_node, "MASTER_PORT": str(job.port)}
+        return in_container(job)
+    if job.command:
+        return in_container(job) | counts(job) | master(job, "")
+    group = elastic(job) | {"NPROC_PER_NODE": job.per_node, "MASTER_PORT": str(job.port)}
+    return in_container(job) | group
+
+
+def _first_node(job: Job) -> dict[str, str]:
+    """The first node for torchrun, which does not read Slurm's list of nodes: bash reads it into `first`."""
+    group = master(job, "$first") if job.command and job.most_nodes > 1 else {}
+    return {name: value for name, value in group.items() if "$first" in value}
+
+
+def _meeting(job: Job) -> list[str]:
+    there = _first_node(job)
+    if not there:
+        return []
+    read = 'read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")'
+    return [read, *(f'export {name}="{value}"' for name, value in there.items())]
 
 
 def _options(job: Job) -> list[str]:
@@ -166,7 +184,7 @@ def _start(job: Job, command: str) -> list[str]:
 
     SIGTERM, by which a job is cancelled or its time is over, must not end the script before srun, whose code counts.
     """
-    if not _starts_again(job):
+    if not _starts_again(job) or job.command:  # a command's 89 is its own
         return [f"exec {command}"]
     left = f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.restarts} ]'
     return [

@@ -11,12 +11,12 @@ import re
 import shlex
 from typing import Any
 
-from torchbake.jobs.expressible import Cannot, Needs
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, claim_of, counts, grace_of, master, ranked, shm_of, variables
+from torchbake.jobs.task import Task, claim_of, counts, grace_of, in_container, master, ranked, shm_of, workdir_of
 
 NAME = "swarm"
 ABOUT = "a stack file with a service a node, for docker stack deploy"
@@ -26,7 +26,7 @@ _LONGEST = 63  # of a service's name, which is that of the stack, _ and its own
 _SECRET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SAME = (
     *("files.configMap", "volumes[].size", "volumes[].storageClass", "volumes[].accessMode", "restarts"),
-    *("priority", "tolerations", "affinity", "annotations", "serviceAccount"),
+    *("priority", "tolerations", "affinity", "annotations", "serviceAccount", *OF_KUBERNETES),
 )
 
 CANNOT: tuple[Cannot, ...] = (
@@ -85,12 +85,13 @@ def _service(task: Task, rank: int) -> dict[str, Any]:
     service = {
         "image": _escaped(task.image),
         "command": [_escaped(word) for word in _command(job)],
+        "working_dir": _escaped(workdir_of(job)),
         "hostname": _service_of(rank),
         "environment": {name: _filled(value) for name, value in _environment(job, rank).items()},
         "secrets": [{"source": source, "target": name} for name, source in _secrets(job).items()],
         "volumes": _mounts(task),
         "labels": {name: _escaped(value) for name, value in job.labels.items()},
-        "cap_drop": ["ALL"],
+        "cap_drop": ["ALL"] if task.ours else [],
         "healthcheck": {"disable": True},
         "stop_grace_period": f"{grace_of(job)}s",
         "deploy": _deploy(job),
@@ -99,15 +100,15 @@ def _service(task: Task, rank: int) -> dict[str, Any]:
 
 
 def _environment(job: Job, rank: int) -> dict[str, str]:
-    return variables(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
+    return in_container(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
 
 
 def _command(job: Job) -> tuple[str, ...]:
     """Swarm hands secrets over as files, and `run` reads variables."""
     if not job.secrets:
-        return job.command
+        return job.words
     exports = [f'{name}="$(cat {shlex.quote(f"/run/secrets/{name}")})"; export {name}' for name in job.secrets]
-    return ("sh", "-c", "; ".join(["set -e", *exports, 'exec "$@"']), "sh", *job.command)
+    return ("sh", "-c", "; ".join(["set -e", *exports, 'exec "$@"']), "sh", *job.words)
 
 
 def _deploy(job: Job) -> dict[str, Any]:

@@ -7,12 +7,13 @@ Source: pytorch/pytorch: torch/distributed/run.py, torch/distributed/argparse_ut
 """
 
 import shlex
+from pathlib import Path
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
+from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot, restarts_unless_elastic
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.shell_text import export, wanted
-from torchbake.jobs.task import Task, grace_of, restarts, variables
+from torchbake.jobs.task import Task, grace_of, variables
 
 NAME = "torchrun"
 ABOUT = "a shell script for bare hosts, started on each"
@@ -45,6 +46,7 @@ CANNOT: tuple[Cannot, ...] = (
     Cannot(key="annotations", why="processes have none"),
     Cannot(key="serviceAccount", why=_OF_KUBERNETES),
     Cannot(key="pullSecrets", why="a bare host pulls no image"),
+    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
 )
 NEEDS: tuple[Needs, ...] = ()
 
@@ -60,9 +62,14 @@ def render(task: Task) -> str:
         *(export(name, value) for name, value in _environment(task).items()),
         *(_rendezvous(job) if job.distributed else []),
         *_gpus(job),
-        *([f"cd -- {shlex.quote(str(task.folder))}"] if task.folder else []),
+        *([f"cd -- {shlex.quote(_folder(task))}"] if _folder(task) else []),
     ]
     return "\n".join([*lines, _last(job), ""])
+
+
+def _folder(task: Task) -> str:
+    """The working folder on the host: that of the job's files, or one that the job names."""
+    return str((task.folder or Path("/")) / (task.job.workdir or "")) if task.folder or task.job.workdir else ""
 
 
 def _head(task: Task) -> list[str]:
@@ -86,7 +93,7 @@ def _place(job: Job) -> list[str]:
 def _environment(task: Task) -> dict[str, str]:
     """Those of `run`'s that scripts read, or that say the same to a `run` in torchrun's place."""
     found = variables(task.job)
-    return found | {"JOB_DIR": str(task.folder)} if task.folder else found
+    return found | {"JOB_DIR": str(task.folder)} if task.folder and not task.job.command else found
 
 
 def _rendezvous(job: Job) -> list[str]:
@@ -94,7 +101,7 @@ def _rendezvous(job: Job) -> list[str]:
     rank, first = ('"$1"', '"$2"') if job.most_nodes > 1 else ("0", "127.0.0.1")
     fixed = {"PET_NPROC_PER_NODE": job.per_node, "PET_RDZV_ID": job.name}
     if job.elastic:
-        fixed |= {"PET_NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", **restarts(job)}
+        fixed |= {"PET_NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", "PET_MAX_RESTARTS": str(job.restarts)}
         fixed["PET_RDZV_CONF"] = f"join_timeout={job.timeouts.rendezvous}"
         said = [f"export PET_RDZV_ENDPOINT={first}:{job.port}"]
     else:
@@ -115,5 +122,7 @@ def _gpus(job: Job) -> list[str]:
 def _last(job: Job) -> str:
     """The program may be another: torchrun of a virtual environment, or `run` of a checkout."""
     limit = ["timeout", f"--kill-after={grace_of(job)}", str(job.timeouts.job)] if job.timeouts.job else []
+    if job.command:
+        return " ".join(["exec", *limit, shlex.join(job.words)])
     program = '"${TORCHRUN:-torchrun}"' if job.distributed else '"${PYTHON:-python3}"'
-    return " ".join(["exec", *limit, program, shlex.join(job.command[1:])])
+    return " ".join(["exec", *limit, program, shlex.join(job.words[1:])])

@@ -20,6 +20,7 @@ if [ ! -e "$image" ]; then
     apptainer build "$image.$SLURM_JOB_ID" docker://registry.example.com/team/pytorch:2.13.0-cpu
     mv "$image.$SLURM_JOB_ID" "$image"
 fi
+export NVIDIA_VISIBLE_DEVICES=void
 export MODE=distributed
 export STOP_GRACE=30
 export RENDEZVOUS_TIMEOUT=900
@@ -30,7 +31,7 @@ export NPROC_PER_NODE=2
 export MASTER_PORT=49875
 told='' code=0
 trap 'told=1' TERM
-srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,GIT_REPOSITORY,GIT_REVISION,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py || code=$?
+srun --kill-on-bad-exit=0 --wait=45 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,NVIDIA_VISIBLE_DEVICES,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,GIT_REPOSITORY,GIT_REVISION,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py || code=$?
 if [ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ]; then
     echo 'mnist: a node was lost: the job goes into the queue again.' >&2
     scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity

@@ -17,6 +17,7 @@ if [ ! -e "$image" ]; then
     apptainer build "$image.$SLURM_JOB_ID" docker://registry.example.com/team/pytorch:2.13.0-cpu
     mv "$image.$SLURM_JOB_ID" "$image"
 fi
+export NVIDIA_VISIBLE_DEVICES=void
 export MODE=distributed
 export STOP_GRACE=30
 export RENDEZVOUS_TIMEOUT=900
@@ -25,4 +26,4 @@ export ELASTIC=2:3
 export PET_MAX_RESTARTS=3
 export NPROC_PER_NODE=2
 export MASTER_PORT=49875
-exec srun --no-kill --kill-on-bad-exit=0 --wait=0 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,ELASTIC,PET_MAX_RESTARTS,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py
+exec srun --no-kill --kill-on-bad-exit=0 --wait=0 --label --mpi=none --cpus-per-task=4 --export=PATH,HOME,NVIDIA_VISIBLE_DEVICES,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,ELASTIC,PET_MAX_RESTARTS,NPROC_PER_NODE,MASTER_PORT apptainer exec --no-mount home,cwd --pwd /app "$image" /opt/torchbake/entrypoint run train.py

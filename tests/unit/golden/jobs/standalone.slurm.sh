@@ -20,12 +20,13 @@ if [ ! -e "$image" ]; then
     apptainer build "$image.$SLURM_JOB_ID" docker://registry.example.com/team/pytorch:2.13.0-cpu
     mv "$image.$SLURM_JOB_ID" "$image"
 fi
+export NVIDIA_VISIBLE_DEVICES=void
 export MODE=standalone
 export STOP_GRACE=30
 export JOB_DIR=/job
 told='' code=0
 trap 'told=1' TERM
-srun --kill-on-bad-exit=0 --wait=45 --mpi=none --cpus-per-task=4 --export=PATH,HOME,MODE,STOP_GRACE,JOB_DIR apptainer exec --no-mount home,cwd --pwd /app --mount 'type=bind,"source=/home/ann/mnist",destination=/job,ro' "$image" /opt/torchbake/entrypoint run train.py --epochs 3 || code=$?
+srun --kill-on-bad-exit=0 --wait=45 --mpi=none --cpus-per-task=4 --export=PATH,HOME,NVIDIA_VISIBLE_DEVICES,MODE,STOP_GRACE,JOB_DIR apptainer exec --no-mount home,cwd --pwd /app --mount 'type=bind,"source=/home/ann/mnist",destination=/job,ro' "$image" /opt/torchbake/entrypoint run train.py --epochs 3 || code=$?
 if [ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ]; then
     echo 'mnist: a node was lost: the job goes into the queue again.' >&2
     scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity

@@ -3,7 +3,7 @@
 import pytest
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
-from tests.unit.jobs.cases import CASES, EXPECTED, job_of, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of
 from tests.unit.jobs.launchers import ELASTIC_MASTERS, LAUNCHERS, MASTERS, PORTS
 from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import TARGETS
@@ -14,12 +14,13 @@ GPUS = 8  # of each machine, as `auto` counts them
 def refuses(target: str, case: str) -> bool:
     """Whether the target cannot say who runs, so that there is no such job on its launcher."""
     return any(
-        location[0] in ("elastic", "processes") for location, _ in unsaid(job_of(text_of(case)), TARGETS[target])
+        location[0] in ("command", "elastic", "processes")
+        for location, _ in unsaid(job_of(text_of(case)), TARGETS[target])
     )
 
 
-REFUSED = {(target, case) for target in TARGETS for case in CASES if refuses(target, case)}
-SAID = [(target, case) for target in TARGETS for case in CASES if (target, case) not in REFUSED]
+REFUSED = {(target, case) for target in TARGETS for case in ALL_CASES if refuses(target, case)}
+SAID = [(target, case) for target in TARGETS for case in ALL_CASES if (target, case) not in REFUSED]
 
 
 def contracts(target: str, case: str) -> list[Contract]:
@@ -30,19 +31,25 @@ def contracts(target: str, case: str) -> list[Contract]:
 
 def test_every_target_has_its_launcher() -> None:
     assert set(LAUNCHERS) == set(TARGETS) == set(MASTERS)
-    assert set(EXPECTED) == set(CASES)
+    assert set(EXPECTED) == set(ALL_CASES)
 
 
 def test_a_target_that_cannot_say_who_runs_is_known() -> None:
     """Any other must be read back."""
-    assert {("trainjob", "elastic"), ("trainjob", "auto"), ("torchrun", "auto")} == REFUSED
+    of_torchrun = {(target, "torchrun-elastic") for target in ("helm", "leaderworkerset", "trainjob")}
+    known = of_torchrun | {
+        *(("trainjob", "elastic"), ("trainjob", "auto"), ("torchrun", "auto"), ("leaderworkerset", "elastic")),
+        *(("helm", "command"), ("helm", "torchrun")),
+    }
+    assert known == REFUSED
 
 
 @pytest.mark.parametrize(("target", "case"), SAID)
 def test_the_nodes_are_told_the_job_that_was_written(target: str, case: str) -> None:
     expected, found = EXPECTED[case], contracts(target, case)
     assert len(found) == expected.nodes
-    assert {contract.distributed for contract in found} == {expected.distributed}
+    # A command sees what its launcher sets, which counts one node too: `run` in it makes a group of one.
+    assert {contract.distributed for contract in found} == {expected.distributed} or case == "command"
     assert {(each.nnodes, each.nproc_per_node) for each in found} == {(expected.nodes, expected.processes)}
     assert {each.elastic for each in found} == {expected.elastic}
     if not expected.elastic:

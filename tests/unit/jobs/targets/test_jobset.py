@@ -35,7 +35,7 @@ def test_pods_have_names_before_they_are_ready() -> None:
 
 
 def test_the_targets_of_kubernetes_kind_are_known() -> None:
-    assert OF_KUBERNETES == ["kubernetes", "kubernetes-1.20", "jobset", "pytorchjob", "trainjob"]
+    assert OF_KUBERNETES == ["kubernetes", "kubernetes-1.20", "jobset", "leaderworkerset", "pytorchjob", "trainjob"]
 
 
 @pytest.mark.parametrize("target", OF_KUBERNETES)
@@ -70,3 +70,36 @@ def test_a_name_too_long_for_a_jobsets_pods_is_refused(target: str, nodes: int, 
     name, more = "m" * longest, f"nodes: {nodes}\n"
     assert unsaid(job_of(LEAST.replace("mnist", name) + more), TARGETS[target]) == []
     assert unsaid(job_of(LEAST.replace("mnist", f"{name}m") + more), TARGETS[target])
+
+
+def uids(manifest: str) -> set[str]:
+    keys = ("runAsUser", "runAsGroup", "fsGroup", "fsGroupChangePolicy")
+    return {key for pod in pods_of(manifest) for key in keys if key in pod["securityContext"]}
+
+
+def test_an_account_of_the_cluster_names_no_uid() -> None:
+    for target in (*OF_KUBERNETES, "helm"):
+        assert unsaid(job_of(LEAST + "account: cluster"), TARGETS[target]) == []
+        text = TARGETS[target].render(task_of(LEAST + "account: cluster"))
+        assert "1001" not in text, target
+        if target != "helm":
+            assert uids(text) == set()
+            assert [problem for pod in pods_of(text) for problem in unrestricted(pod)] == []
+            assert len(uids(TARGETS[target].render(task_of(LEAST)))) == 4
+
+
+def test_a_queue_is_of_the_object_that_kueue_admits_alone() -> None:
+    for target in ("kubernetes", "jobset", "leaderworkerset", "pytorchjob", "trainjob"):
+        *rest, admitted = yaml.safe_load_all(TARGETS[target].render(task_of(LEAST + "queue: team-a\nnodes: 2\n")))
+        assert admitted["metadata"]["labels"].pop("kueue.x-k8s.io/queue-name") == "team-a"
+        assert "queue-name" not in str([*rest, admitted])
+
+
+def test_a_command_asks_no_probe_and_gets_no_variable_of_run() -> None:
+    for target in OF_KUBERNETES:
+        for pod in pods_of(TARGETS[target].render(task_of(text_of("torchrun")))):
+            (container,) = pod["containers"]
+            assert "readinessProbe" not in container
+            assert container["workingDir"] == "/job"
+            names = {each["name"] for each in container["env"]}
+            assert all(name.startswith("PET_") or name == "NVIDIA_VISIBLE_DEVICES" for name in names), names

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.conftest import check_golden
-from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, LEAST, job_of, task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import Target, known_keys, said, unsaid
 from torchbake.jobs.model import SECTIONS
@@ -22,7 +22,7 @@ SUFFIXES = {"docker": "sh", "openpai-v1": "json", "slurm": "sh", "torchrun": "sh
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL_CASES)
 def test_a_manifest_is_as_it_was_reviewed(target: str, case: str) -> None:
     """TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
     text = TARGETS[target].render(task_of(text_of(case)))
@@ -30,7 +30,7 @@ def test_a_manifest_is_as_it_was_reviewed(target: str, case: str) -> None:
 
 
 def test_there_is_no_manifest_of_what_is_no_more() -> None:
-    names = {f"{case}.{target}.{SUFFIXES.get(target, 'yaml')}" for case in CASES for target in TARGETS}
+    names = {f"{case}.{target}.{SUFFIXES.get(target, 'yaml')}" for case in ALL_CASES for target in TARGETS}
     assert {path.name for path in GOLDEN.iterdir()} == names
 
 
@@ -42,6 +42,8 @@ OTHER_VALUES = {
     "image": ("", "image: other/image:1"),
     "script": ("", "script: other.py"),
     "module": ("", "module: other"),
+    "command": ("", "command: python main.py"),
+    "workdir": ("", "workdir: /data"),
     "args": ("", "args: [--x]"),
     "mode": ("mode: distributed", "mode: standalone"),
     "nodes": ("nodes: 2", "nodes: 3"),
@@ -95,6 +97,15 @@ OTHER_VALUES = {
     "annotations": ("", "annotations: {a: b}"),
     "serviceAccount": ("", "serviceAccount: a"),
     "pullSecrets": ("", "pullSecrets: [a]"),
+    "account": ("", "account: cluster"),
+    "ttlSecondsAfterFinished": ("", "ttlSecondsAfterFinished: 5"),
+    "suspend": ("", "suspend: true"),
+    "managedBy": ("", "managedBy: a.com/b"),
+    "queue": ("", "queue: a"),
+    "gang": ("", "gang: {}"),
+    "gang.scheduleTimeoutSeconds": ("gang: {}", "gang: {scheduleTimeoutSeconds: 5}"),
+    "gang.queue": ("gang: {}", "gang: {queue: a}"),
+    "gang.scheduler": ("gang: {}", "gang: {scheduler: volcano}"),
     "slurm": ("", "slurm: {partition: a}"),
     "slurm.runtime": ("", "slurm: {runtime: pyxis}"),
     "slurm.image": ("", "slurm: {image: /a.sif}"),
@@ -105,8 +116,20 @@ OTHER_VALUES = {
     "slurm.exclusive": ("", "slurm: {exclusive: true}"),
     "kubernetes": ("", "kubernetes: {api: '1.20'}"),
     "kubernetes.api": ("", "kubernetes: {api: '1.20'}"),
+    "trainjob": ("", "trainjob: {runtimeRef: {name: a}}"),
+    "trainjob.runtimeRef": ("", "trainjob: {runtimeRef: {name: a}}"),
+    "trainjob.runtimeRef.name": ("trainjob: {runtimeRef: {name: b}}", "trainjob: {runtimeRef: {name: a}}"),
+    "trainjob.runtimeRef.kind": (
+        "trainjob: {runtimeRef: {name: a}}",
+        "trainjob: {runtimeRef: {name: a, kind: TrainingRuntime}}",
+    ),
 }
-ALIKE = {"elastic": "nodes", "module": "script", "mode": "nodes"}  # keys that stand in place of another
+ALIKE = {
+    "elastic": "nodes",
+    "module": "script",
+    "command": "script",
+    "mode": "nodes",
+}  # keys that stand in place of another
 
 
 def with_line(key: str, line: str) -> str:

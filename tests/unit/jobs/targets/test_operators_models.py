@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.jobs.cases import CASES, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, task_of, text_of
 from torchbake.jobs.expressible import OfKubernetes
 from torchbake.jobs.targets import TARGETS
 
@@ -49,14 +49,22 @@ MODELS = {
     "PyTorchJob": "KubeflowOrgV1PyTorchJob",
 }
 
+POD = "V1PodTemplateSpec"
+
 
 def written(data: Any) -> Any:
     kind = data["kind"]
+    if kind == "LeaderWorkerSet":  # no package has its model
+        pods = data["spec"]["leaderWorkerTemplate"]
+        return data | {
+            "spec": data["spec"]
+            | {"leaderWorkerTemplate": pods | {"workerTemplate": Models().written(pods["workerTemplate"], POD)}}
+        }
     return written_by_trainer(data, OF_TRAINER[kind]) if kind in OF_TRAINER else Models().written(data, MODELS[kind])
 
 
 @pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if isinstance(target, OfKubernetes)])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL_CASES)
 def test_a_manifest_is_what_the_client_would_send(target: str, case: str) -> None:
     for each in yaml.safe_load_all(TARGETS[target].render(task_of(text_of(case)))):
         assert written(each) == each

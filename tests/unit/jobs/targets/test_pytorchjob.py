@@ -8,6 +8,7 @@ import yaml
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
 from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import pytorchjob
+from torchbake.jobs.task import Task
 
 # What the launcher sets; a job that said it too could contradict it.
 OPERATORS = {"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "PET_MAX_RESTARTS"}
@@ -60,3 +61,74 @@ def test_restarts_are_an_elastic_jobs_alone() -> None:
 def test_a_name_too_long_for_a_workers_host_is_refused() -> None:
     assert not unsaid(job_of(LEAST.replace("mnist", "m" * 54)), pytorchjob)
     assert unsaid(job_of(LEAST.replace("mnist", "m" * 55)), pytorchjob)
+
+
+# The example of PyTorchJob's page.
+PAGE = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: pytorch-training
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
+              resources:
+                limits:
+                  nvidia.com/gpu: 1
+    Worker:
+      replicas: 3
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
+              resources:
+                limits:
+                  nvidia.com/gpu: 1
+"""
+OURS = """\
+name: pytorch-training
+image: pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
+command: torchrun train.py
+nodes: 4
+resources: {gpu: 1}
+"""
+
+
+def covers(made: Any, wanted: Any) -> bool:
+    """Whether a manifest says all that another does; Kubernetes takes an amount as a number and as a text."""
+    if isinstance(wanted, dict):
+        return all(key in made and covers(made[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return len(made) == len(wanted) and all(map(covers, made, wanted))
+    return str(made) == str(wanted)
+
+
+def test_the_example_of_its_page_is_written_field_by_field() -> None:
+    job = job_of(OURS)
+    assert unsaid(job, pytorchjob) == []
+    (made,) = pytorchjob.objects(Task(job=job, image=job.image, ours=False))
+    assert covers(made, yaml.safe_load(PAGE))
+    assert not covers(made, yaml.safe_load(PAGE.replace("replicas: 3", "replicas: 2")))
+    for replica in made["spec"]["pytorchReplicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        assert replica["restartPolicy"] == "Never"
+        assert container["args"] == ["sh", "-c", "torchrun train.py"]
+        assert not {"command", "readinessProbe", "env"} & set(container)
+        assert "health" not in str(replica)
+        assert not {"runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"} & set(str(replica).replace("'", " ").split())
+
+
+def test_a_gang_is_all_nodes_or_the_least_of_an_elastic_job() -> None:
+    for more, least in (("nodes: 3", 3), ("elastic: 2:4", 2)):
+        text = LEAST + f"{more}\npriority: high\ngang: {{queue: vision, scheduleTimeoutSeconds: 60}}\n"
+        assert spec(text)["runPolicy"]["schedulingPolicy"] == {
+            "minAvailable": least, "queue": "vision", "scheduleTimeoutSeconds": 60, "priorityClass": "high",
+        }  # fmt: skip
+    assert "schedulingPolicy" not in spec(LEAST)["runPolicy"]

@@ -86,7 +86,7 @@ def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
 def test_values_reach_the_script_as_they_are(runtime: str) -> None:
     task = hostile({"slurm": RUNTIMES[runtime]})
     words = srun(task)
-    assert words[words.index("run") :] == ["run", *task.job.command[1:]]
+    assert words[words.index("run") :] == ["run", *task.job.words[1:]]
     assert HOSTILE in words
     first, second = of_slurm(slurm.render(task), task)
     assert (first["ODD"], first["EMPTY"]) == (HOSTILE, "")

@@ -72,7 +72,7 @@ def test_secrets_are_files_of_swarms_that_become_variables_before_run() -> None:
     assert (shell, option) == ("sh", "-c")
     assert 'HF_TOKEN="$(cat /run/secrets/HF_TOKEN)"; export HF_TOKEN;' in script
     assert script.endswith('exec "$@"')
-    assert command == list(task_of(text_of("everything")).job.command)
+    assert command == list(task_of(text_of("everything")).job.words)
     assert "HF_TOKEN" not in service["environment"]
     assert stack(text_of("ddp"))["services"]["node-0"]["command"] == ["run", "train.py"]
 
@@ -84,7 +84,7 @@ def test_values_are_neither_variables_nor_templates() -> None:
         assert env["ODD"] == HOSTILE
     service = yaml.safe_load(text)["services"]["node-0"]
     assert "{{.Task" not in service["environment"]["ODD"]
-    assert [word.replace("$$", "$") for word in service["command"]][4:] == list(task.job.command)
+    assert [word.replace("$$", "$") for word in service["command"]][4:] == list(task.job.words)
     (bind,) = [mount["source"] for mount in service["volumes"] if mount["type"] == "bind"]
     assert bind.replace("$$", "$") == str(task.folder)
 

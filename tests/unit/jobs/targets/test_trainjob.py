@@ -48,3 +48,37 @@ def test_what_trainer_decides_by_itself_is_refused(more: str, key: str) -> None:
     ((place, _),) = unsaid(job_of(LEAST + more), trainjob)
     assert place == (key,)
     assert unsaid(job_of(LEAST + "processes: 2\nport: 29500"), trainjob) == []
+
+
+def test_on_a_runtime_of_the_cluster_the_job_brings_the_rest() -> None:
+    found = objects(text_of("runtime"))
+    assert set(found) == {"ConfigMap", "TrainJob"}
+    spec = found["TrainJob"]["spec"]
+    assert spec["runtimeRef"] == {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
+    assert spec["activeDeadlineSeconds"] == 86400
+    assert (spec["trainer"]["args"], spec["trainer"]["numNodes"]) == (["run", "train.py"], 2)
+    (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = patched["template"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (patched["name"], container["name"]) == ("node", "node")
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/dev/shm", "/job", "/data"}
+    assert pod["nodeSelector"] == {"zone": "a"}
+
+
+def test_what_a_runtime_of_the_cluster_decides_is_refused() -> None:
+    there = LEAST + "trainjob: {runtimeRef: {name: torch-distributed}}\n"
+    for line in ("workdir: /a", "restarts: 1", "priority: a", "gang: {}"):
+        ((place, _),) = unsaid(job_of(there + line), trainjob)
+        assert place == (line.partition(":")[0],)
+        assert unsaid(job_of(LEAST + line), trainjob) == []
+
+
+def test_a_gang_names_one_scheduler() -> None:
+    for line, policy in (
+        ("gang: {}", {"coscheduling": {}}),
+        ("gang: {scheduleTimeoutSeconds: 5}", {"coscheduling": {"scheduleTimeoutSeconds": 5}}),
+        ("gang: {scheduler: volcano}", {"volcano": {}}),
+    ):
+        assert objects(LEAST + line)["TrainingRuntime"]["spec"]["podGroupPolicy"] == policy
+    both = unsaid(job_of(LEAST + "gang: {scheduler: volcano, scheduleTimeoutSeconds: 5}"), trainjob)
+    assert [place for place, _ in both] == [("gang", "scheduleTimeoutSeconds")]

@@ -1,0 +1,18 @@
+#!/bin/sh
+# mnist, on 4 bare hosts: sh FILE 0 HOST0, sh FILE 1 HOST0, …
+# Its Python has what this image has: registry.example.com/team/pytorch:2.13.0-cpu
+set -eu
+if [ "$#" -ne 2 ]; then
+    echo "usage: sh $0 NUMBER HOST0: the number of this host, 0 to 3, and the name of host 0" >&2
+    exit 64
+fi
+export PET_NPROC_PER_NODE=2
+export PET_RDZV_ID=mnist
+export PET_NNODES=4
+export PET_MASTER_PORT=49875
+export PET_MAX_RESTARTS=0
+export PET_RDZV_CONF=timeout=900
+export PET_MASTER_ADDR="$2"
+export PET_NODE_RANK="$1"
+cd -- /home/ann/mnist
+exec torchrun train.py --lr '$HOME'
