@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,52 @@ def test_an_image_of_this_engine_is_pinned_and_runs(tmp_path: Path, running: Run
     assert f"{running.image}@sha256:" in shown.stdout
     done = subprocess.run(["sh"], input=shown.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
     assert (done.returncode, done.stdout) == (0, "pinned\n"), done.stderr
+
+
+@pytest.fixture
+def foreign(running: Running) -> Iterator[str]:
+    """An image with torch that has no label of ours, no entrypoint and no user: one layer of the image's own files."""
+    name = f"torchbake-test/foreign:{uuid.uuid4().hex[:8]}"
+    container = running.engine.containers.create(running.image, labels=OURS)
+    change = "--change 'ENV PATH=/opt/venv/bin:/pytorch/bin:/usr/bin:/bin' --change 'WORKDIR /srv'"
+    try:
+        line = f"docker export {container.id} | docker import {change} - {name}"
+        subprocess.run(["sh", "-c", line], check=True, stdout=subprocess.DEVNULL, timeout=SLOW)
+        yield name
+    finally:
+        container.remove()
+        if running.engine.images.list(name):
+            running.engine.images.remove(name, force=True)
+
+
+def test_an_image_that_is_not_ours_runs_commands_alone(tmp_path: Path, foreign: str, running: Running) -> None:
+    before = left(running.engine)
+    done = torchbake("job", "run", written(tmp_path, "print('never')", image=foreign), timeout=SLOW)
+    assert (done.returncode, done.stdout) == (21, "")
+    said = " ".join(done.stderr.split())
+    assert "has no label org.torchbake.id, so it is no image of torchbake and has no `run`" in said
+    assert "command: torchrun train.py" in said
+    job = {"name": NAME, "image": foreign, "resources": {"memory": "2Gi"}}
+    for keys, code, stdout in (
+        (
+            {"command": "mkdir sub && cd sub && python3 -c 'import os; print(os.getcwd(), os.getuid())'"},
+            0,
+            "/srv/sub 0\n",
+        ),
+        ({"command": ["sh", "-c", "pwd; exit 7"], "workdir": "/var/tmp"}, 7, "/var/tmp\n"),
+    ):
+        (tmp_path / "job.yaml").write_text(json.dumps(job | keys))
+        done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+        assert (done.returncode, done.stdout) == (code, stdout), done.stderr
+    (tmp_path / "job.yaml").write_text(json.dumps(job | {"command": ["nvcc", "--version"]}))
+    done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+    assert (done.returncode, done.stdout) == (21, "")
+    assert "has no program nvcc." in done.stderr
+    (tmp_path / "sum.py").write_text((JOBS / "meet.py").read_text())
+    together = {"command": ["torchrun", "sum.py"], "files": {"folder": "."}, "nodes": 2, "processes": 2}
+    (tmp_path / "job.yaml").write_text(json.dumps(job | together))
+    done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line[line.index("{") :]) for line in done.stdout.splitlines() if "{" in line]
+    assert sorted((each["rank"], each["sum"]) for each in found) == [(rank, 6) for rank in range(4)]
+    assert left(running.engine) <= before

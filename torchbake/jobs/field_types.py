@@ -205,7 +205,7 @@ _SCHEDULERS = ("coscheduling", "volcano")
 
 
 class Gang(Keys):
-    """All pods of the job are placed together, or none is (`gang: {}`). The cluster needs a scheduler for that."""
+    """All pods of the job are placed together, or none is (`gang: {}`). The cluster needs a scheduler of gangs."""
 
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS)] | None = Field(
         None, description="seconds that the pods may wait for each other's places", examples=[300]

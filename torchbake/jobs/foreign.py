@@ -1,7 +1,7 @@
-"""Images that are not ours: how they are told from ours, and what a job can have of them. Pure.
+"""Images that are not ours: their sign, and the keys that need an image of ours. Pure.
 
-An image of ours, or one that is FROM it, carries our label. If nobody was asked for the label, `script` and `module`
-mean an image of ours, and so do a tag and words of the matrix; of any other image with a `command` nothing is known.
+An image of ours, or one that is FROM it, carries our label. If nobody was asked for the label, a job with `script` or
+`module` means an image of ours, and so does a tag or a selector of the matrix. Nothing is known of any other image.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ def problems(task: Task) -> Iterator[Problem]:
 
 
 def notes(task: Task) -> Iterator[str]:
-    """What follows from a command, for the person who wrote it."""
+    """The consequences of a command, for the person who wrote it."""
     if not task.job.command:
         return
     found = " torchrun finds nodes, ranks and master in PET_ variables;" if task.job.distributed else ""

@@ -1,5 +1,6 @@
 """Runs a job on the engine, as many containers as nodes, to its end; all that it made is gone afterwards."""
 
+import re
 import signal
 import time
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,8 @@ from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
 
 _LOOK = 0.3  # seconds between two looks at what runs
+# The words of runc and of crun: exec: "x": executable file not found in $PATH, or: executable file `x` not found.
+_NO_PROGRAM = re.compile(r"""exec: "[^"]*": (stat \S+: no such file|executable file)|executable file \S+ not found""")
 _KILL_SECONDS = 30.0  # that an engine gets to end what it was told to kill
 _FIXING_SECONDS = 3600.0  # a volume may hold millions of files
 
@@ -125,7 +128,16 @@ class Nodes:
             self._runner.start(container)
             ended = self._runner.ended(container, name)
             if ended.problem:
-                raise EngineError(f"{name} {ended.how}")
+                raise self._not_started(ended)
+
+    def _not_started(self, ended: Ended) -> Exception:
+        """An image without the program is the job's mistake, in words of ours; any other reason is the engine's."""
+        if not _NO_PROGRAM.search(ended.problem):
+            return EngineError(f"{ended.name} {ended.how}")
+        return JobError(
+            f"{self._task.image} has no program {self._job.words[0]}.",
+            hint="Write another `command`, or the program's whole path in the image.",
+        )
 
     def _watch(self) -> bool:
         """Until all have ended, or long enough after one failed or the first ended; False when the job's time is over.

@@ -36,7 +36,7 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
 
 
 def _is_reference(text: str) -> bool:
-    """Whether it names an image itself, and is no tag and no words of the matrix."""
+    """Tell the name of an image from a tag or a selector of the matrix."""
     return bool(set(text) & set("/:@"))
 
 

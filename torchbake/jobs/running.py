@@ -4,6 +4,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torchbake.core.files import write_text
@@ -40,16 +41,21 @@ def run_job(task: Task, target: Target) -> int:
         return run_here(engine, task, os.environ)
     if LAUNCHERS[target.NAME] is not Kubernetes:  # where secrets are the cluster's own
         secrets_of(task, os.environ)
-    text = target.render(task)
+    text = target.render(_stays(task))
     with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
         manifest = Path(folder) / task.job.name
         write_text(manifest, text)
         return Submission(launcher=LAUNCHERS[target.NAME](task, manifest, text), job=task.job).run()
 
 
+def _stays(task: Task) -> Task:
+    """The job without a time to live: `job run` removes it itself, after it has read the exit code."""
+    return replace(task, job=task.job.model_copy(update={"ttl_seconds_after_finished": None}))
+
+
 def shown(task: Task, target: Target) -> tuple[str, list[str]]:
     """What would be run: the manifest, and the commands that submit it; for the engine, the same in docker's words."""
-    text = target.render(task)
+    text = target.render(_stays(task))
     if target.NAME == docker.NAME:
         return text, []
     launcher = LAUNCHERS[target.NAME](task, Path("MANIFEST"), text)

@@ -50,7 +50,7 @@ class Task:
 def in_container(job: Job) -> dict[str, str]:
     """The variables of a container under every launcher: nothing that counts nodes.
 
-    Where NVIDIA's runtime is the engine's default, an image of CUDA sees all GPUs unless the container says `void`.
+    An image of CUDA asks for all GPUs, and gets them if NVIDIA's runtime is the engine's default: `void` hides them.
     """
     hidden = {} if job.resources.gpu else {"NVIDIA_VISIBLE_DEVICES": "void"}
     return hidden | variables(job)

@@ -73,7 +73,7 @@ class Manifest:
 
     @property
     def images(self) -> tuple[tuple[Blob, str], ...]:
-        """Those of an index, with their platforms. What is not an image (an attestation) says NO_IMAGE."""
+        """The images of an index, with their platforms. The platform of an attestation is NO_IMAGE."""
         return tuple((_blob(entry), _platform(entry)) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:

@@ -12,16 +12,20 @@ NAME = "torchbake-test-launched"
 NODES = 3
 TRAINS, FAILS = ("ddp.py",), ("leave.py", "2", "7")
 MEETS, SAVES = ("meet.py",), ("save.py",)
+TORCHRUN = ("torchrun", "ddp.py")  # a command, which `run` does not start
 _parameters: set[str] = set()
 
 
 def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object) -> Path:
     """The job as a file; its own files are in ``folder`` too."""
     script, *args = command
+    starts: dict[str, object] = {"script": script, "args": args, "timeouts": {"rendezvous": 120, "stop": 10}}
+    if command == TORCHRUN:
+        starts = {"command": command, "timeouts": {"stop": 10}}
     shutil.copytree(JOBS, folder / "files", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     job = {
-        "name": NAME, "image": image, "script": script, "args": args, "files": {"folder": "files"}, "nodes": NODES,
-        "processes": 1, "resources": {"cpu": 1, "memory": "2Gi"}, "timeouts": {"rendezvous": 120, "stop": 10}, **more,
+        "name": NAME, "image": image, "files": {"folder": "files"}, "nodes": NODES, "processes": 1,
+        "resources": {"cpu": 1, "memory": "2Gi"}, **starts, **more,
     }  # fmt: skip
     path = folder / "job.yaml"
     path.write_text(json.dumps(job))  # which is YAML too

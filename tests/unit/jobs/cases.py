@@ -1,8 +1,10 @@
 """Jobs that every target is tried with, as files would have them, and what `run` must make of each."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.core.paths import TOOLKIT
 from torchbake.jobs.model import Job, read_job
 from torchbake.jobs.task import Task
 
@@ -104,6 +106,13 @@ def text_of(case: str) -> str:
     more = ALL_CASES[case]
     keys = {line.partition(":")[0] for line in more.splitlines()} | ({"script"} if "command:" in more else set())
     return "".join(line for line in LEAST.splitlines(keepends=True) if line.partition(":")[0] not in keys) + more
+
+
+def printed_job(name: str) -> str:
+    """The job of this name as docs/jobs.md prints it."""
+    page = (TOOLKIT / "docs/jobs.md").read_text(encoding="utf-8")
+    (found,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if f"name: {name}\n" in text]
+    return str(found)
 
 
 def job_of(text: str) -> Job:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 
 from tests.unit.engines import Box, Daemon
 from torchbake.errors import EngineError, JobError
@@ -164,3 +165,22 @@ def test_what_the_engine_does_not_start_is_told_by_its_node(
     monkeypatch.setattr(local, "options_of", lambda *_: {"device_requests": ["a GPU"], "hostname": "x"})
     with pytest.raises(EngineError, match="mnist-1 did not start: could not select device driver"):
         run(daemon, "nodes: 2\n")
+
+
+def test_a_program_that_the_image_lacks_is_told_in_words_of_ours(gone: list[Daemon]) -> None:
+    """By runc for a name and for a path, and by crun; any other reason is the engine's."""
+    for said, error in (
+        ('runc create failed: exec: "nvcc": executable file not found in $PATH: unknown', JobError),
+        ('runc create failed: exec: "/x/y": stat /x/y: no such file or directory: unknown', JobError),
+        ("crun: executable file `nvcc` not found in $PATH: No such file or directory", JobError),
+        ("error mounting /data: no such file or directory", EngineError),
+    ):
+
+        def refuse(_: Box, said: str = said) -> tuple[int, str, str]:
+            raise APIError("400 Client Error", explanation=said)
+
+        gone.append(daemon := Daemon(refuse))
+        daemon.hold("sha256:image", IMAGE)
+        with pytest.raises(error) as caught:
+            run(daemon, "", script="command: [nvcc]")
+        assert ("has no program nvcc" in str(caught.value)) is (error is JobError)

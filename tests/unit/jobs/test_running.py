@@ -60,3 +60,9 @@ def test_a_clusters_secrets_are_not_asked_of_the_shell(name: str, monkeypatch: p
 def test_time_is_kept_where_the_target_cannot() -> None:
     assert kept_by_running("compose") == {"timeouts.job"}
     assert kept_by_running("docker") == kept_by_running("kubernetes") == frozenset()
+
+
+def test_a_run_removes_its_job_itself_after_it_has_read_the_code() -> None:
+    task = task_of(text_of("standalone") + "ttlSecondsAfterFinished: 0\n")
+    assert "ttlSecondsAfterFinished: 0" in TARGETS["kubernetes"].render(task)
+    assert "ttlSecondsAfterFinished" not in shown(task, TARGETS["kubernetes"])[0]

@@ -31,7 +31,7 @@ def job_spec(
 ) -> dict[str, Any]:
     """The spec of a Job around a pod template, which has one container.
 
-    ``own``: the Job is what people make, and no part of an operator's object.
+    ``own``: people create the Job itself. Otherwise it is a part of an operator's object, which has such fields.
 
     ``indexed`` gives each pod a number and a host name; ``counted`` says how many there are, unless a launcher does.
     """

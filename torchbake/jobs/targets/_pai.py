@@ -83,7 +83,7 @@ def commands(job: Job) -> list[str]:
 
 
 def _group(job: Job) -> list[str]:
-    """What torchrun reads of the variables that OpenPAI sets, as a program other than `run` does not read them."""
+    """Torchrun's variables, from those that OpenPAI sets and that only `run` reads."""
     port = f"$PAI_PORT_LIST_{ROLE}_0_{PORT_LABEL}"
     group = master(job, f"$PAI_HOST_IP_{ROLE}_0", port) | ranked(job, "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX")
     return [f'export {name}="{value}"' for name, value in group.items()]

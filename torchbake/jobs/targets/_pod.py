@@ -111,7 +111,7 @@ def template(
 
 
 def _account(task: Task) -> dict[str, Any]:
-    """Who the pod is: the image's user, whom the cluster chooses, or nobody that is known."""
+    """The pod's security context: the image's user, one that the cluster chooses, or that of an unknown image."""
     uid = task.known_uid
     user: dict[str, Any] = (
         {"runAsUser": uid, "runAsGroup": 0, "fsGroup": uid, "fsGroupChangePolicy": "OnRootMismatch"} if uid else {}

@@ -40,7 +40,7 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """What is applied, in this order."""
+    """The objects, in the order in which they are applied."""
     job = task.job
     env = in_container(job) | counts(job)
     fields = dict.fromkeys(ranked(job, ""), _INDEX)

@@ -72,3 +72,21 @@ def test_times_are_the_jobs(target: str) -> None:
 @pytest.mark.parametrize("target", [target for target, case in SAID if case == "elastic"])
 def test_an_elastic_job_is_started_again_as_often_as_the_file_says(target: str) -> None:
     assert {each.max_restarts for each in contracts(target, "elastic")} == {3}
+
+
+def test_torchrun_finds_the_group_in_its_own_variables_alone() -> None:
+    """`run` reads those of launchers too; torchrun does not."""
+    for target in [target for target, case in SAID if case == "torchrun"]:
+        task, port = task_of(text_of("torchrun")), PORTS.get(target, 49875)
+        for rank, env in enumerate(LAUNCHERS[target](TARGETS[target].render(task), task)):
+            own = {name.removeprefix("PET_"): value for name, value in env.items() if name.startswith("PET_")}
+            counted = [own[name] for name in ("NNODES", "NODE_RANK", "NPROC_PER_NODE")]
+            assert counted == ["4", str(rank), "2"], target
+            place = own.get("MASTER_ADDR", env.get("MASTER_ADDR")), own.get("MASTER_PORT", env.get("MASTER_PORT"))
+            assert place == (MASTERS[target], str(port)), target
+    for target in [target for target, case in SAID if case == "torchrun-elastic"]:
+        task, port = task_of(text_of("torchrun-elastic")), PORTS.get(target, 49875)
+        for env in LAUNCHERS[target](TARGETS[target].render(task), task):
+            assert (env["PET_NNODES"], env["PET_RDZV_BACKEND"]) == ("2:3", "c10d"), target
+            assert env["PET_RDZV_ENDPOINT"] == f"{ELASTIC_MASTERS[target]}:{port}", target
+            assert env["PET_NPROC_PER_NODE"] == "2", target

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
+from tests.unit.jobs.cases import LEAST, job_of, printed_job, task_of, text_of
 from torchbake.jobs.expressible import impossible, unsaid
 from torchbake.jobs.targets import openpai, openpai_v1
 
@@ -26,17 +26,12 @@ GUIDE = """
   ]
 }
 """
-OURS = """\
-name: pytorch-%(name)s
-image: user/pai.run.pytorch
-command: cd examples/%(name)s && python main.py
-resources: {cpu: 4, memory: 8Gi, gpu: %(gpu)d}
-"""
 
 
 def test_the_jobs_of_its_guide_are_written_to_the_letter() -> None:
     for name, gpu in (("mnist", 1), ("regression", 0)):
-        text, guide = OURS % {"name": name, "gpu": gpu}, json.loads(GUIDE % {"name": name, "gpu": gpu})
+        text = printed_job("pytorch-mnist").replace("mnist", name).replace("gpu: 1", f"gpu: {gpu}")
+        guide = json.loads(GUIDE % {"name": name, "gpu": gpu})
         for target in (openpai, openpai_v1):
             assert [*unsaid(job_of(text), target), *impossible(job_of(text), target)] == []
         first = json.loads(openpai_v1.render(task_of(text)))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
+from tests.unit.jobs.cases import LEAST, job_of, printed_job, task_of, text_of
 from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import pytorchjob
 from torchbake.jobs.task import Task
@@ -92,17 +92,11 @@ spec:
                 limits:
                   nvidia.com/gpu: 1
 """
-OURS = """\
-name: pytorch-training
-image: pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
-command: torchrun train.py
-nodes: 4
-resources: {gpu: 1}
-"""
+OURS = printed_job("pytorch-training")  # as docs/jobs.md has it
 
 
 def covers(made: Any, wanted: Any) -> bool:
-    """Whether a manifest says all that another does; Kubernetes takes an amount as a number and as a text."""
+    """Compare a manifest with one that has fewer fields. Kubernetes takes an amount as a number and as a text."""
     if isinstance(wanted, dict):
         return all(key in made and covers(made[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -62,6 +62,7 @@ def test_on_a_runtime_of_the_cluster_the_job_brings_the_rest() -> None:
     (container,) = pod["containers"]
     assert (patched["name"], container["name"]) == ("node", "node")
     assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/dev/shm", "/job", "/data"}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert pod["nodeSelector"] == {"zone": "a"}
 
 
