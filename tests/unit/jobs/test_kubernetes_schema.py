@@ -74,7 +74,7 @@ def test_commands_and_operators_fields_are_taken_too() -> None:
             assert check_manifest(TARGETS[target].render(task_of(text_of(case)))), (case, target)
 
 
-def test_a_leaderworkerset_and_its_pods_are_held_against_their_schemas() -> None:
+def test_a_leaderworkerset_and_its_pods_fit_their_schemas() -> None:
     for case in ALL_CASES:
         takers = check_manifest(TARGETS["leaderworkerset"].render(task_of(text_of(case))))
         assert {"LeaderWorkerSet v1", "Kubernetes"} == {

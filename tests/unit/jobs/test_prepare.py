@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "train.py: Permission denied: correct it, or take it out of the folder" in said
 
 
-def test_a_command_makes_of_a_reference_an_image_of_which_nothing_is_known(tmp_path: Path, project: Project) -> None:
+def test_with_a_command_a_reference_is_no_image_of_ours(tmp_path: Path, project: Project) -> None:
     for image, command, script in (("latest", True, True), ("cpu runtime", True, True), ("a/b:c", False, True)):
         assert prepared(tmp_path, f"image: {image}\ncommand: ls", project).ours is command
         assert prepared(tmp_path, f"image: {image}", project).ours is script

@@ -74,6 +74,17 @@ def without(*keys: str, why: str) -> tuple[Cannot, ...]:
     return cannot((key for key in OF_KUBERNETES if key in keys), why)
 
 
+def managers(own: str) -> Cannot:
+    """The controllers that an operator of Kubeflow does not take: any but itself and Kueue's."""
+    taken = (own, "kueue.x-k8s.io/multikueue")
+    return Cannot(
+        key="managedBy",
+        why=f"the operator takes {' and '.join(taken)} alone",
+        when=lambda job: job.managed_by not in taken,
+        only="of another controller",
+    )
+
+
 def template(
     task: Task,
     env: Mapping[str, str],

@@ -22,6 +22,7 @@ CANNOT: tuple[Cannot, ...] = (
     restarts_unless_elastic(
         "the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic"
     ),
+    _pod.managers("kubeflow.org/training-operator"),
     Cannot(key="gang.scheduler", why="the operator is started for one of them (--gang-scheduler-name): leave it out"),
 )
 NEEDS: tuple[Needs, ...] = ()

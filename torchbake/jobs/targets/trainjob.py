@@ -51,6 +51,7 @@ CANNOT: tuple[Cannot, ...] = (
         when=lambda job: job.port != PORT,
         only=f"other than {PORT}",
     ),
+    _pod.managers("trainer.kubeflow.org/trainjob-controller"),
     Cannot(key="ttlSecondsAfterFinished", why="a TrainJob stays until it is deleted: delete it, or use jobset"),
     *_not_patched("workdir", "restarts", "priority", "volumes[].permissions", "gang"),
     Cannot(key="gang.queue", why="a TrainJob names no queue of its scheduler; for Kueue's write `queue`"),

@@ -103,3 +103,14 @@ def test_a_command_asks_no_probe_and_gets_no_variable_of_run() -> None:
             assert container["workingDir"] == "/job"
             names = {each["name"] for each in container["env"]}
             assert all(name.startswith("PET_") or name == "NVIDIA_VISIBLE_DEVICES" for name in names), names
+
+
+def test_operators_of_kubeflow_know_their_managers() -> None:
+    for target, own in (
+        ("pytorchjob", "kubeflow.org/training-operator"),
+        ("trainjob", "trainer.kubeflow.org/trainjob-controller"),
+    ):
+        for manager in ("kueue.x-k8s.io/multikueue", own):
+            assert unsaid(job_of(LEAST + f"managedBy: {manager}"), TARGETS[target]) == []
+        ((place, _),) = unsaid(job_of(LEAST + "managedBy: example.com/mine"), TARGETS[target])
+        assert place == ("managedBy",)

@@ -115,6 +115,7 @@ def test_the_example_of_its_page_is_written_field_by_field() -> None:
         assert replica["restartPolicy"] == "Never"
         assert container["args"] == ["sh", "-c", "torchrun train.py"]
         assert not {"command", "readinessProbe", "env"} & set(container)
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False}
         assert "health" not in str(replica)
         assert not {"runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"} & set(str(replica).replace("'", " ").split())
 
