@@ -10,7 +10,8 @@ from docker.errors import ImageNotFound
 
 from tests.images.dockerfile import Promise, promise_of
 from torchbake.checks.gpu import family_of
-from torchbake.engine.client import read_history
+from torchbake.engine.client import Engine
+from torchbake.engine.runner import read_history
 from torchbake.errors import TorchbakeError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
@@ -141,7 +142,7 @@ def find_subject(
     if row and found is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
     return Subject(
-        ref=ref, attributes=image.attrs, history=read_history(client.api, ref), row=found, origin=origin or ""
+        ref=ref, attributes=image.attrs, history=read_history(Engine(client), ref), row=found, origin=origin or ""
     )
 
 

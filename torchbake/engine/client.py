@@ -55,22 +55,6 @@ def answering() -> Iterator[None]:
         ) from None
 
 
-def read_history(api: Any, image: str) -> list[dict[str, Any]]:
-    """Read the history of an image, newest step first, by the SDK's low-level client.
-
-    Docker 26 deletes the snapshots of an image if another image with the same layers is removed, and then answers 404
-    until it has unpacked the image again. Creating a container makes it do so. Raises docker.errors.APIError.
-    """
-    try:
-        return list(api.history(image))
-    except ImageNotFound:
-        raise
-    except NotFound:
-        container = api.create_container(image, command=["/"])
-        api.remove_container(container["Id"])
-        return list(api.history(image))
-
-
 class Engine:
     """One engine. Every method raises EngineError when it does not answer."""
 
@@ -146,7 +130,7 @@ class Engine:
     def size_on_disk(self, digest: str) -> int:
         """Bytes of an image's layers on disk; the base's are counted in each image."""
         with answering():
-            return sum(entry["Size"] for entry in read_history(self._client.api, digest))
+            return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
     def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
         """Fetch an image by a tag or a digest; ``login`` as the engine takes it, None for what it has kept itself."""

@@ -186,6 +186,22 @@ class Runner:
         remove(self._engine, _TOGETHER, self.id)
 
 
+def read_history(engine: Engine, image: str) -> list[dict[str, Any]]:
+    """Read the history of an image, newest step first. Raises EngineError.
+
+    Docker 26 deletes the snapshots of an image if another image with the same layers is removed, and then answers 404
+    until it has unpacked the image again. Creating a container makes it do so.
+    """
+    with answering():
+        found = engine.client.images.get(image)
+        with contextlib.suppress(NotFound):
+            return list(found.history())
+    runner = Runner(engine)
+    runner.remove(runner.container(image, ["/"]))
+    with answering():
+        return list(found.history())
+
+
 def run_words(labels: Mapping[str, str]) -> list[str]:
     """What a `docker run` begins with, where its words are what a person is shown: the container goes when it ends.
 

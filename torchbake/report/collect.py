@@ -11,8 +11,9 @@ from torchbake.checks.reports import Reports
 from torchbake.checks.verdict import Verdict
 from torchbake.core.json_text import read_json
 from torchbake.core.parallel import side_by_side
-from torchbake.engine.client import Engine, answering, read_history
+from torchbake.engine.client import Engine, answering
 from torchbake.engine.image import Image
+from torchbake.engine.runner import read_history
 from torchbake.errors import LockError, RegistryError
 from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
@@ -93,7 +94,7 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
     api: Any = engine.client.api
     with answering():
         attributes = api.inspect_image(image.digest)
-        history = read_history(api, image.digest)
+    history = read_history(engine, image.digest)
     steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
     uncompressed = sum(step.size for step in steps)
     # The containerd store counts both forms of an image, the older ones have only the uncompressed one.
