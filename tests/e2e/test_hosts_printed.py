@@ -1,7 +1,7 @@
-"""What docs/hosts.md prints for Ansible alone, typed line by line, on bare hosts: each gets real torch for the CPU.
+"""Type the commands of docs/hosts.md, "By Ansible alone", on bare hosts: each gets real torch for the CPU.
 
-The hosts have an sshd and no Python that Debian calls `python3`. PyTorch's index is out of reach for some machines that
-run tests: web servers with its name and with PyPI's stand in, to the hosts' names and certificates, and nowhere else.
+The hosts have an sshd and no `python3`. Web servers stand in for PyPI and for PyTorch's index, which not every machine
+reaches: a host knows them by its own /etc/hosts, and trusts their certificate by `pytorch_ca_file`.
 """
 
 import os
@@ -67,7 +67,7 @@ def printed(first: str) -> str:
 
 
 def typed(text: str, folder: Path, boxes: Boxes) -> subprocess.CompletedProcess[str]:
-    """Run it in a shell that has Python in an environment of its own, and the ssh settings of the boxes."""
+    """Run the text in a shell with a fresh Python environment and with the ssh settings of the boxes."""
     home, venv = folder / "home", folder / "venv"
     if not home.exists():
         (home / ".ssh").mkdir(parents=True)
