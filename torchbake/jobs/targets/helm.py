@@ -20,7 +20,7 @@ MOST_NODES = kubernetes.MOST_NODES
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
     *kubernetes.CANNOT,
-    *cannot(("command", "workdir"), "the chart starts `run` in the image's working folder; use kubernetes"),
+    *cannot(("command", "workdir"), "these values start `run` in the image's working folder; use kubernetes"),
     *cannot(("suspend", "managedBy", "queue"), "the chart has no value for it; use kubernetes"),
 )
 NEEDS: tuple[Needs, ...] = kubernetes.NEEDS
