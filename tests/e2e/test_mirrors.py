@@ -178,7 +178,7 @@ def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
     assert said.decode().strip() == "/pytorch/torch.py"
     assert sum(name.endswith(".whl") for name in seen) > 1  # while locking, and in the build
     assert url not in (path.parent / "images" / CPU / "requirements.lock").read_text()
-    # The image knows the index: its user's pip needs no setting of its own, but that this one has no certificate.
+    # pip in the image finds the index by itself; it has to be told that an index without TLS is trusted.
     own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": str(urlsplit(url).hostname)}
     script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
     said = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
