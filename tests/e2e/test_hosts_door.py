@@ -68,7 +68,8 @@ def installed(desk: Desk) -> Completed:
     done = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
     source, target = (box.container.name for box in desk.boxes.boxes)
     here = "--exclude=etc/hosts --exclude=etc/hostname --exclude=etc/resolv.conf"  # files of docker's, each its own
-    copy = f"docker exec {source} tar -C / {here} -c etc home var/lib/dpkg var/lib/torchbake | docker exec -i {target} tar -C / -x"
+    folders = "etc home var/lib/dpkg var/lib/torchbake"
+    copy = f"docker exec {source} tar -C / {here} -c {folders} | docker exec -i {target} tar -C / -x"
     subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
     return done
 

@@ -102,17 +102,8 @@ FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/torchbake
 
-# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
-# linked does not depend on what stands below it: another user or base does not pack it again.
-FROM python
-COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
-COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
-COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
-COPY --link --from=torch /layers/torch /pytorch
-COPY --link --from=torch /layers/triton /pytorch
-COPY --link --from=beside /links /pytorch
-COPY --link --from=needs /opt/venv /opt/venv
-COPY --link --from=site /opt/venv /opt/venv
+# --- installers: what pip and uv read in the image, in one layer
+FROM scratch AS installers
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
 # What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
 # pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
@@ -136,6 +127,18 @@ nvidia-cudnn-cu12==9.10.2.21
 nvidia-nccl-cu12==2.27.5
 EOF
 
+# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
+# linked does not depend on what stands below it: another user or base does not pack it again.
+FROM python
+COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
+COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
+COPY --link --from=torch /layers/torch /pytorch
+COPY --link --from=torch /layers/triton /pytorch
+COPY --link --from=beside /links /pytorch
+COPY --link --from=needs /opt/venv /opt/venv
+COPY --link --from=site /opt/venv /opt/venv
+COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 ENV BASH_ENV="/opt/torchbake/profile" \
     HOME="/home/torch" \

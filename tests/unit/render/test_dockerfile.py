@@ -287,16 +287,20 @@ def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str)
 
 def test_the_indexes_files_are_the_images_and_no_stage_that_installs_has_them() -> None:
     text = text_of("cpu-index")
+    stages = dict(re.findall(r"^FROM \S+ AS (\w+)\n(.*?)(?=^FROM )", text, flags=re.MULTILINE | re.DOTALL))
     for path in ("/etc/pip.conf", "/etc/uv/uv.toml"):
-        assert f"<<EOF {path}\n" in final_stage(text)
-        assert f"<<EOF {path}" not in text.removesuffix(final_stage(text))
+        assert [name for name, stage in stages.items() if f"<<EOF {path}\n" in stage] == ["installers"]
         assert f"<<EOF {path}" not in text_of("cpu-runtime")
+    assert re.findall(r"^.*\binstallers\b.*$", text.partition("AS installers")[2], flags=re.MULTILINE) == [
+        "COPY --from=installers /etc /etc"
+    ]
+    assert "COPY --from=installers /etc /etc" in final_stage(text)
 
 
 def test_a_users_own_file_replaces_what_pip_reads() -> None:
     own = Own(files=(OwnFile(source="files/pip.conf", target="/etc/pip.conf"),))
     text = render(image("2.13.0", "cpu", indexes=("https://wheels.example/cpu",), own=own), lock("cpu"))
-    assert text.index("<<EOF /etc/pip.conf") < text.index("/run/own-1 /etc/pip.conf")
+    assert text.index("COPY --from=installers") < text.index("/run/own-1 /etc/pip.conf")
 
 
 def test_headers_are_in_devel_images_alone() -> None:
