@@ -101,7 +101,7 @@ def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool
     path = lock_path(project.root, spec)
     previous = read_lock_text(path, spec.id) if path.exists() else ""
     lock = make_lock(spec, config, previous=previous, upgrade=upgrade)
-    for odd in odd_versions(spec, lock, config, previous):
+    for odd in odd_versions(spec, lock, config, "" if upgrade else previous):
         console.say(f"{spec.id}: {odd}", style="yellow")
     text = format_checked(spec, lock)
     if text == previous:

@@ -1,6 +1,8 @@
 """Versions that a lock takes and nobody would expect: pre-releases, and ones behind the newest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -10,14 +12,33 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR
 from torchbake.lock.lockfile import Lock, Pin, parse_pins
-from torchbake.lock.uv import newest
+from torchbake.lock.upload_times import upload_times
+from torchbake.lock.uv import newest, why_not_installable
 from torchbake.matrix.spec import ImageSpec
 
 _ANY_PYTHON = "3.99"
+_TOO_OLD = timedelta(days=2 * 365)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """A package whose locked ``version`` is not the ``latest``. ``no_wheel``: the reason is a missing wheel."""
+
+    name: str
+    version: Version
+    latest: Version
+    reason: str
+    no_wheel: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} is not the newest, {self.latest}: {self.reason}"
 
 
 def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str = "") -> list[str]:
-    """A sentence for each of the row's own packages whose newly taken version is odd. Asks the indexes."""
+    """Describe each of the row's own packages whose newly taken version is odd. Asks the indexes.
+
+    Raises LockError if a version is far behind the newest because a wheel is missing.
+    """
     before = {(pin.name, pin.version) for pin in parse_pins(previous)}
     taken = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
     odd = [
@@ -31,23 +52,44 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
     if not own:
         return odd
     try:
-        return odd + _behind(spec, own, taken, config)
+        behind = list(_behind(spec, own, taken, config))
     except LockError as error:
         return [*odd, f"could not ask whether newer versions exist: {error.message.splitlines()[0]}"]
+    _check_not_far(spec, behind, config)
+    return [*odd, *map(str, behind)]
 
 
-def _behind(spec: ImageSpec, own: Sequence[Requirement], taken: Mapping[str, Pin], config: PipConfig) -> list[str]:
+def _behind(
+    spec: ImageSpec, own: Sequence[Requirement], taken: Mapping[str, Pin], config: PipConfig
+) -> Iterator[Behind]:
     names = sorted({canonicalize_name(requirement.name) for requirement in own})
     latest = _latest(names, spec, config)
-    found = []
     for requirement in own:
         name = canonicalize_name(requirement.name)
         version = Version(taken[name].version)
         # A row that names an older version has it on purpose.
         if version < latest[name] and requirement.specifier.contains(latest[name]) and not version.is_prerelease:
-            why = _why(name, latest[name], spec, config)
-            found.append(f"{name} {version} is not the newest, {latest[name]}: {why}")
-    return found
+            reason, no_wheel = _why(name, latest[name], spec, config)
+            yield Behind(name=name, version=version, latest=latest[name], reason=reason, no_wheel=no_wheel)
+
+
+def _check_not_far(spec: ImageSpec, behind: Sequence[Behind], config: PipConfig) -> None:
+    """Raise LockError if a missing wheel makes a version another major one, or two years older than the newest."""
+    for each in behind:
+        if each.no_wheel and (each.version.major != each.latest.major or _is_old(each, config)):
+            raise LockError(
+                f"matrix.yaml:{spec.line}: {each}",
+                hint=f"Make the missing wheels with Python {spec.base.python}: "
+                f"`pip wheel --wheel-dir FOLDER {each.name}=={each.latest}`, and add FOLDER to pip's find-links. "
+                f"If you want the old version, name it in the matrix: {each.name}=={each.version}",
+            )
+
+
+def _is_old(behind: Behind, config: PipConfig) -> bool:
+    times = upload_times(behind.name, config)
+    if behind.version not in times or behind.latest not in times:
+        return False  # no index tells: the version alone decides
+    return times[behind.latest] - times[behind.version] >= _TOO_OLD
 
 
 def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[str, Version]:
@@ -60,10 +102,13 @@ def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[st
     return {name: max(Version(here[name]), Version(later[name])) for name in names}
 
 
-def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> str:
+def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> tuple[str, bool]:
+    """Return the reason why the newest version is not taken, and whether it is a missing wheel."""
     python = spec.base.python
     if Version(newest([name], python, config, wheels=False)[name]) < latest:
-        return f"newer ones are not for Python {python}"
+        return f"newer ones are not for Python {python}", False
     if Version(newest([name], python, config, wheels=True)[name]) < latest:
-        return f"newer ones have no wheel for Python {python} on this platform, and locks hold no sources"
-    return f"torch {spec.torch}, another package of the row, or what it says of itself holds it back"
+        return f"newer ones have no wheel for Python {python} on this platform, and locks hold no sources", True
+    if reason := why_not_installable(f"{name}=={latest}", python, config):
+        return reason, True
+    return f"torch {spec.torch}, another package of the row, or what it says of itself holds it back", False

@@ -1,6 +1,7 @@
 """uv as the resolver: requirements in, pinned and hashed wheels out."""
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from torchbake.lock.lockfile import Pin, parse_pins
 
 # The oldest C library that torch's own wheels accept; a lock for it installs on every base.
 PLATFORM = "x86_64-manylinux_2_28"
+
+_NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's own words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,21 @@ def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool
     words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
     pins = _compile(Question(requirements=tuple(names), python=python), config, words)
     return {pin.name: pin.version for pin in pins}
+
+
+def why_not_installable(requirement: str, python: str, config: PipConfig) -> str:
+    """Return why wheels alone cannot install one release with all that it needs; empty if they can.
+
+    Sources are not resolved instead: uv would run the code of their authors to learn what they need.
+    """
+    try:
+        resolve(Question(requirements=(requirement,), python=python), config)
+    except LockError as error:
+        names = ", ".join(dict.fromkeys(_NO_WHEEL.findall(error.message)))
+        if names:
+            return f"the version of {names} that it needs has no wheel for Python {python}, and locks hold no sources"
+        return f"its dependencies do not resolve:\n  {error.message}"
+    return ""
 
 
 def _compile(

@@ -1,8 +1,10 @@
 """Versions that a lock takes and nobody would expect, each told with its reason."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import pytest
+from packaging.version import Version
 
 from tests.unit.conftest import cuda_pins, image, lock_for, pin
 from torchbake.errors import LockError
@@ -28,6 +30,10 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             return {name: found if name == "hydra-core" else "2.4.6" for name in names}
 
         monkeypatch.setattr(odd, "newest", newest)
+        monkeypatch.setattr(odd, "why_not_installable", lambda *_: index.get("needs", ""))
+        years = {Version(key[1:]): int(year) for key, year in index.items() if key[0] == "v" and year.isdigit()}
+        times = {version: datetime(year, 1, 1, tzinfo=UTC) for version, year in years.items()}
+        monkeypatch.setattr(odd, "upload_times", lambda *_: times)
         spec = image(pip=("numpy", row))
         before = format_lock(lock_for(spec, previous)) if previous else ""
         return odd_versions(spec, lock_for(spec, [*cuda_pins(), pin("hydra-core", locked)]), PipConfig(), before)
@@ -35,19 +41,18 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return tell
 
 
-def index(*, anywhere: str = "1.3.2", here: str = "1.3.2", wheels: str = "1.3.2") -> Index:
-    return {"3.99": anywhere, "3.11": here, "wheels": wheels}
+def index(*, anywhere: str = "1.3.2", here: str = "1.3.2", wheels: str = "1.3.2", **more: str) -> Index:
+    return {"3.99": anywhere, "3.11": here, "wheels": wheels, **more}
 
 
 @pytest.mark.parametrize(
     ("has", "reason"),
     [
-        (index(wheels="0.11.3"), "no wheel for Python 3.11"),
         (index(here="0.11.3", wheels="0.11.3"), "not for Python 3.11"),
         (index(), "torch 2.10.0, another package of the row, or"),
         (index(anywhere="0.11.3"), "torch 2.10.0, another"),  # 1.3.2 is for this Python, and for no later one
     ],
-    ids=["sources alone", "another Python", "held back", "an upper bound on Python"],
+    ids=["another Python", "held back", "an upper bound on Python"],
 )
 def test_a_version_behind_the_newest_is_told_with_its_reason(
     has: Index, reason: str, telling: Callable[..., list[str]]
@@ -55,6 +60,31 @@ def test_a_version_behind_the_newest_is_told_with_its_reason(
     (said,) = telling("0.11.3", has)
     assert said.startswith("hydra-core 0.11.3 is not the newest, 1.3.2: ")
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("locked", "has", "reason"),
+    [
+        ("0.11.3", index(wheels="0.11.3"), "newer ones have no wheel"),
+        ("0.11.3", index(needs="antlr4 has no wheel"), "antlr4 has no wheel"),
+        ("1.0.0", index(needs="antlr4 has no wheel", **{"v1.0.0": "2020", "v1.3.2": "2022"}), "antlr4 has no wheel"),
+    ],
+    ids=["another major version, sources alone", "another major version, a dependency", "two years older"],
+)
+def test_a_version_far_behind_for_want_of_a_wheel_is_refused(
+    locked: str, has: Index, reason: str, telling: Callable[..., list[str]]
+) -> None:
+    with pytest.raises(LockError, match=f"hydra-core {locked} is not the newest, 1.3.2: {reason}") as refused:
+        telling(locked, has)
+    assert refused.value.hint
+    assert "pip wheel --wheel-dir FOLDER hydra-core==1.3.2" in refused.value.hint
+
+
+@pytest.mark.parametrize("times", [{}, {"v1.3.2": "2022"}, {"v1.2.0": "2021", "v1.3.2": "2022"}])
+def test_a_version_a_little_behind_for_want_of_a_wheel_is_told(times: Index, telling: Callable[..., list[str]]) -> None:
+    """Also if no index tells when the versions were uploaded."""
+    (said,) = telling("1.2.0", index(needs="antlr4 has no wheel", **times))
+    assert said == "hydra-core 1.2.0 is not the newest, 1.3.2: antlr4 has no wheel"
 
 
 def test_a_pre_release_is_told(telling: Callable[..., list[str]]) -> None:
