@@ -17,6 +17,7 @@ from pathlib import Path
 from torchbake import MATRIX_VARIABLE
 from torchbake.core.child import run
 from torchbake.core.paths import CHECKOUT, TOOLKIT
+from torchbake.core.uv_variables import inherited, note_of_ignored
 from torchbake.errors import InstallError, TorchbakeError
 
 _READY = "torchbake-ready"  # written last: an environment without it was cut off
@@ -75,16 +76,22 @@ def _make(root: Path, folder: Path, packages: Sequence[str]) -> None:
 
 def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
     """By the first tool that can. Each holds the lock itself: it may outlive a nox that is killed."""
+    if note := note_of_ignored(os.environ):
+        _say(note)
     for name, commands in _tools(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
         # What they print is not a result, so it goes where messages go.
-        if all(subprocess.run(words, stdout=2, check=False, pass_fds=[lock]).returncode == 0 for words in commands):
+        if all(_run(words, lock) for words in commands):
             return
         _say(f"{name} could not install them")
     raise InstallError(
         "The toolkit's Python packages could not be installed; the reason stands above.",
         hint="pip's own settings (index, proxy, certificate) are used: try `pip download pydantic`, then run again.",
     )
+
+
+def _run(words: Sequence[str], lock: int) -> bool:
+    return subprocess.run(words, env=inherited(os.environ), stdout=2, check=False, pass_fds=[lock]).returncode == 0
 
 
 def _tools(folder: Path, packages: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.wheels import write_wheel
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.lock.uv import why_not_installable
+from torchbake.lock.lockfile import Pin
+from torchbake.lock.uv import Question, resolve, uv_environment, why_not_installable
 
 pytestmark = pytest.mark.usefixtures("own_processes")
 
@@ -41,3 +42,42 @@ def test_a_dependency_without_a_wheel_is_named(packages: Path) -> None:
     assert why_not_installable("app==1.0", "3.11", config) == ""
     assert "parser" in why_not_installable("app==2.0", "3.11", config).partition("has no wheel")[0]
     assert "nowhere was not found" in why_not_installable("app==3.0", "3.11", config)
+
+
+CHANGES = {
+    "UV_RESOLUTION": "lowest",
+    "UV_CONSTRAINT": "CONSTRAINT",
+    "UV_EXCLUDE": "CONSTRAINT",
+    "UV_TORCH_BACKEND": "cu128",
+}
+KEPT = {
+    "UV_CACHE_DIR": "/cache", "UV_INDEX": "https://mirror", "UV_INDEX_MIRROR_PASSWORD": "secret",
+    "UV_FIND_LINKS": "/wheels", "UV_HTTP_TIMEOUT": "300", "UV_CONCURRENT_DOWNLOADS": "4",
+    "HTTPS_PROXY": "http://proxy", "SSL_CERT_FILE": "/ca.pem",
+}  # fmt: skip
+
+
+def test_no_variable_of_the_shell_changes_an_answer(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "constraints.txt").write_text("parser<4.10\n")
+
+    def ask() -> tuple[Pin, ...]:
+        config = PipConfig(no_index=True, find_links=(str(packages),))
+        return resolve(Question(requirements=("parser", "app<3"), python="3.11"), config)
+
+    plain = ask()
+    assert {pin.name: pin.version for pin in plain} == {"app": "1.0", "parser": "4.13"}
+    write_wheel(packages, "parser", "4.12", {})
+    for name, value in CHANGES.items():
+        with monkeypatch.context() as shell:
+            shell.setenv(name, value.replace("CONSTRAINT", str(tmp_path / "constraints.txt")))
+            assert (name, ask()) == (name, plain)
+            ask()
+        assert capsys.readouterr().err.count(name) == 1
+
+
+def test_uv_inherits_its_cache_network_and_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEPT.items():
+        monkeypatch.setenv(name, value)
+    assert uv_environment(PipConfig()).items() >= KEPT.items()
