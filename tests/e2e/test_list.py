@@ -181,3 +181,27 @@ def test_outside_a_repository_is_a_usage_error(repository: Path, tmp_path: Path)
     done = listed(other, "all", "--changed-since", "HEAD")
     assert done.returncode == UsageError.exit_code
     assert "in no git repository" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root can give a repository to somebody else")
+def test_a_repository_of_somebody_else_is_refused_in_gits_words(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container of CI, where root reads a checkout of another user."""
+    subprocess.run(["chown", "-R", "1001", repository.parent], check=True)
+    monkeypatch.setenv("HOME", str(repository.parent.parent))  # where no safe.directory is set
+    done = listed(repository, *WORDS, "--changed-since", "then")
+    assert done.returncode == UsageError.exit_code
+    assert "dubious ownership" in done.stderr
+    assert "git init" not in done.stderr
+    (line,) = re.findall(r"git config --global --add safe.directory .*", done.stderr)
+    subprocess.run(line, shell=True, check=True)
+    assert listed(repository, *WORDS, "--changed-since", "then").returncode == 0
+
+
+def test_no_variable_of_git_names_another_repository(
+    repository: Path, tmp_path: Path, changed: Changed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "-q", "elsewhere")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere/.git"))
+    assert changed() == {}

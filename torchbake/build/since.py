@@ -4,14 +4,13 @@ Compared are files as they are committed: nothing is rendered, resolved or built
 """
 
 import os
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
 from torchbake.build.inputs import toolkit_files
+from torchbake.core.git import ask_git, git_failure, run_git
 from torchbake.core.paths import TOOLKIT
-from torchbake.core.plain_text import last_line
 from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.image_lock import lock_path
@@ -127,10 +126,9 @@ def _pathspecs(source: str) -> tuple[str, ...]:
 
 def _names(folder: Path, *words: str, paths: Sequence[str] = ()) -> list[str]:
     """The names that git lists. Raises UsageError where it cannot."""
-    done = _git(folder, *words, "-z", "--", *paths)
+    done = run_git(folder, *words, "-z", "--", *paths)
     if done.returncode:
-        said = last_line(done.stderr.decode(errors="replace"))
-        raise UsageError(f"git {words[0]} fails in {folder}: {said}", hint="Mend the repository: git fsck.")
+        raise git_failure(done, folder)
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
@@ -154,23 +152,29 @@ def _below(path: Path, top: Path) -> str:
 
 
 def _repository(root: Path) -> Path:
-    done = _git(root, "rev-parse", "--show-toplevel")
-    if done.returncode:
+    try:
+        top = ask_git(root, "rev-parse", "--show-toplevel")
+    except FileNotFoundError:
+        raise UsageError("--changed-since asks git, which is not installed.", hint="Install git.") from None
+    if not top:
         raise UsageError(f"{root} is in no git repository, so nothing can have changed since.", hint="Run: git init")
-    return Path(done.stdout.decode().rstrip("\n")).resolve()
+    return Path(top).resolve()
 
 
 def _commit(root: Path, ref: str) -> str:
-    done = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    if done.returncode:
+    commit = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    if not commit:
         raise UsageError(f"--changed-since: git knows no commit {ref!r} here.", hint=_FETCH)
-    return done.stdout.decode().strip()
+    return commit
 
 
 def _contents(top: Path, commit: str, names: Mapping[Path, str]) -> dict[Path, bytes]:
     """Files as they were committed, in one question; those that were not are not in it."""
     asked = "".join(f"{commit}:{name}\n" for name in names.values())
-    data = _git(top, "cat-file", "--batch", given=asked.encode()).stdout
+    done = run_git(top, "cat-file", "--batch", given=asked.encode())
+    if done.returncode:
+        raise git_failure(done, top)
+    data = done.stdout
     found, place = dict[Path, bytes](), 0
     for path in names:
         end = data.index(b"\n", place)
@@ -182,10 +186,3 @@ def _contents(top: Path, commit: str, names: Mapping[Path, str]) -> dict[Path, b
             found[path] = data[place : place + size]
         place += size + 1
     return found
-
-
-def _git(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(["git", "-C", str(folder), *words], input=given, capture_output=True, check=False)
-    except FileNotFoundError:
-        raise UsageError("--changed-since asks git, which is not installed.", hint="Install git.") from None

@@ -1,20 +1,23 @@
 """The commit that images are built from, for their labels."""
 
 import os
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from torchbake.core.git import ask_git, head_commit
 from torchbake.errors import UsageError
 
 _CONTENT_EPOCH = 1735689600  # 2025-01-01
 
 
 def revision(root: Path) -> str:
-    """The commit, with ``-dirty`` when tracked files differ from it; empty outside a repository."""
-    commit = _git(root, "rev-parse", "HEAD")
-    return f"{commit}-dirty" if commit and _git(root, "status", "--porcelain", "--untracked-files=no") else commit
+    """Return the commit, with ``-dirty`` when tracked files differ from it; empty outside a repository.
+
+    Raises UsageError with git's words if git cannot tell.
+    """
+    commit = head_commit(root)
+    return f"{commit}-dirty" if commit and ask_git(root, "status", "--porcelain", "--untracked-files=no") else commit
 
 
 def created(root: Path) -> str:
@@ -22,7 +25,9 @@ def created(root: Path) -> str:
 
     https://reproducible-builds.org/specs/source-date-epoch/
     """
-    epoch = _source_date_epoch() or _git(root, "log", "-1", "--format=%ct")
+    epoch = _source_date_epoch()
+    if not epoch and head_commit(root):
+        epoch = ask_git(root, "log", "-1", "--format=%ct")
     return rfc3339(int(epoch)) if epoch else rfc3339(int(time.time()))
 
 
@@ -45,11 +50,3 @@ def _source_date_epoch() -> str:
     if epoch and not epoch.isdigit():
         raise UsageError(f"SOURCE_DATE_EPOCH={epoch!r} is not a whole number of seconds.", hint="Unset or correct it.")
     return epoch
-
-
-def _git(root: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

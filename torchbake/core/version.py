@@ -3,6 +3,7 @@
 import subprocess
 
 from torchbake import __version__
+from torchbake.core.git import head_commit
 from torchbake.core.paths import CHECKOUT, TOOLKIT
 
 SOURCE = "https://github.com/torchbake/torchbake"
@@ -12,18 +13,18 @@ UNKNOWN = "0+checkout"
 def version() -> str:
     """The version by PEP 440: the installed one, or ``0+gCOMMIT`` of a checkout.
 
-    A checkout may hold the file of a build too, but that is as old as the build.
+    A checkout may hold the file of a build too, but that is as old as the build. Raises UsageError if git refuses the
+    checkout.
     """
     if not CHECKOUT:
         return str(__version__)
     if not (TOOLKIT / ".git").exists():  # else git would tell of the repository around it
         return UNKNOWN
-    command = ["git", "-C", str(TOOLKIT), "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        commit = head_commit(TOOLKIT, "--short=12", limit=10)
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN
-    return f"0+g{done.stdout.strip()}" if done.returncode == 0 else UNKNOWN
+    return f"0+g{commit}" if commit else UNKNOWN
 
 
 def requirement(version: str, extra: str = "") -> str:

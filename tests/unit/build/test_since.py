@@ -77,7 +77,7 @@ def test_of_own_files_those_count_that_images_get(tmp_path: Path, monkeypatch: p
     def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess(words, 0, stdout={"diff": names, "ls-files": b""}.get(words[0], b"c0ffee\n"))
 
-    monkeypatch.setattr("torchbake.build.since._git", git)
+    monkeypatch.setattr("torchbake.build.since.run_git", git)
     assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/.env", "src/a"]
     (project.root / ".dockerignore").write_text("*\n!src\n**/.env\n")
     assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/a"]

@@ -20,8 +20,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def git(monkeypatch: pytest.MonkeyPatch, answer: "subprocess.CompletedProcess[str] | Exception") -> None:
-    def run(*_: Any, **__: Any) -> "subprocess.CompletedProcess[str]":
+def git(monkeypatch: pytest.MonkeyPatch, answer: "subprocess.CompletedProcess[bytes] | Exception") -> None:
+    def run(*_: Any, **__: Any) -> "subprocess.CompletedProcess[bytes]":
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -36,19 +36,19 @@ def test_an_installed_one_has_a_version_of_its_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_checkout_is_named_by_its_commit(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
-    git(monkeypatch, subprocess.CompletedProcess([], 0, stdout="0123456789ab\n"))
+    git(monkeypatch, subprocess.CompletedProcess([], 0, stdout=b"0123456789ab\n", stderr=b""))
     assert version() == "0+g0123456789ab"
 
 
 def test_a_copy_in_another_repository_is_not_named_by_that_ones_commit(
     monkeypatch: pytest.MonkeyPatch, checkout: Path
 ) -> None:
-    git(monkeypatch, subprocess.CompletedProcess([], 0, stdout="0123456789ab\n"))
+    git(monkeypatch, subprocess.CompletedProcess([], 0, stdout=b"0123456789ab\n", stderr=b""))
     (checkout / ".git").rmdir()
     assert version() == UNKNOWN
 
 
-NO_REPOSITORY = subprocess.CompletedProcess[str]([], 128, stdout="")
+NO_REPOSITORY = subprocess.CompletedProcess([], 128, stdout=b"", stderr=b"fatal: not a git repository: .git")
 
 
 @pytest.mark.parametrize("answer", [NO_REPOSITORY, FileNotFoundError("git"), subprocess.TimeoutExpired("git", 1)])

@@ -1,0 +1,72 @@
+"""What git says, and how it is read."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchbake.build.source_date import created, revision
+from torchbake.core.git import ask_git, head_commit
+from torchbake.errors import UsageError
+
+UNSAFE = """\
+fatal: detected dubious ownership in repository at '/srv/images'
+To add an exception for this directory, call:
+
+\tgit config --global --add safe.directory /srv/images
+"""
+Answering = Callable[..., list[dict[str, str]]]
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    """Lets git end with this code and these words; returns the environments that it gets."""
+
+    def answer(code: int, said: str = "", stdout: str = "") -> list[dict[str, str]]:
+        environments: list[dict[str, str]] = []
+
+        def run(words: list[str], *, env: dict[str, str], **_: object) -> "subprocess.CompletedProcess[bytes]":
+            environments.append(env)
+            return subprocess.CompletedProcess(words, code, stdout=stdout.encode(), stderr=said.encode())
+
+        monkeypatch.setattr(subprocess, "run", run)
+        return environments
+
+    return answer
+
+
+@pytest.mark.parametrize("ask", [revision, created, head_commit])
+def test_a_repository_of_somebody_else_is_no_absent_one(ask: Callable[[Path], str], answering: Answering) -> None:
+    answering(128, UNSAFE)
+    with pytest.raises(UsageError, match="dubious ownership") as refused:
+        ask(Path("/srv/images"))
+    assert refused.value.hint
+    assert "git config --global --add safe.directory /srv/images" in refused.value.hint
+
+
+@pytest.mark.parametrize("ask", [revision, created, head_commit])
+def test_a_damaged_repository_is_no_absent_one(ask: Callable[[Path], str], answering: Answering) -> None:
+    answering(128, "error: it is empty\nfatal: loose object c0ffee is corrupt\n")
+    with pytest.raises(UsageError, match="loose object c0ffee is corrupt"):
+        ask(Path("/srv/images"))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(128, "fatal: not a git repository (or any of the parent directories): .git"), (1, "")]
+)
+def test_no_repository_and_no_commit_are_absent(code: int, said: str, answering: Answering) -> None:
+    answering(code, said)
+    assert revision(Path("/srv/images")) == ask_git(Path("/srv/images"), "log") == ""
+    assert created(Path("/srv/images")) > "2026"
+
+
+def test_no_variable_names_another_repository(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.setenv(name, "/elsewhere")
+    for name, value in {"GIT_CONFIG_COUNT": "1", "LC_ALL": "de_DE.UTF-8"}.items():
+        monkeypatch.setenv(name, value)
+    environments = answering(0, stdout="c0ffee\n")
+    assert head_commit(Path("/srv/images")) == "c0ffee"
+    assert not environments[0].keys() & {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}
+    assert (environments[0]["GIT_CONFIG_COUNT"], environments[0]["LC_ALL"]) == ("1", "C")

@@ -1,0 +1,65 @@
+"""Questions to git. Its words are an error here, unless they say that there is no repository."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from torchbake.core.plain_text import last_line
+from torchbake.errors import UsageError
+
+# Variables of a hook or a shell that name another repository than the folder's, as `git rev-parse --local-env-vars`
+# lists them. GIT_CONFIG_COUNT is there too, but is how a CI job sets safe.directory.
+_ANOTHER_REPOSITORY = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
+}
+_NO_REPOSITORY = b"not a git repository"
+
+
+def run_git(
+    folder: Path, *words: str, given: bytes = b"", limit: float | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run git in a folder. Raises UsageError if git refuses the folder because somebody else owns it.
+
+    Raises also FileNotFoundError if git is not installed, and subprocess.TimeoutExpired after ``limit`` seconds.
+    """
+    done = subprocess.run(
+        ["git", "-C", str(folder), *words],
+        env=_environment(), input=given, capture_output=True, timeout=limit, check=False,
+    )  # fmt: skip
+    said = done.stderr.decode(errors="replace")
+    advice = [line.strip() for line in said.splitlines() if "safe.directory" in line]
+    if done.returncode and advice:
+        raise UsageError(f"git refuses to read {folder}: {said.splitlines()[0]}", hint=f"If you trust it: {advice[0]}")
+    return done
+
+
+def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
+    """Return git's answer; empty if the folder is in no repository, or if the answer is no.
+
+    Raises UsageError with git's own words for every other failure, and as `run_git`.
+    """
+    done = run_git(folder, *words, limit=limit)
+    if done.returncode and done.stderr and _NO_REPOSITORY not in done.stderr:
+        raise git_failure(done, folder)
+    return "" if done.returncode else os.fsdecode(done.stdout).rstrip("\n")
+
+
+def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
+    """Return the commit that is checked out; empty outside a repository, before its first commit, or without git."""
+    try:
+        return ask_git(folder, "rev-parse", "--verify", "--quiet", *options, "HEAD", limit=limit)
+    except FileNotFoundError:
+        return ""
+
+
+def git_failure(done: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
+    """The error for a failure of git that is no answer."""
+    words = last_line(done.stderr.decode(errors="replace")) or f"it ended with {done.returncode}"
+    return UsageError(f"git {done.args[3]} fails in {folder}: {words}", hint="Mend the repository: git fsck")
+
+
+def _environment() -> dict[str, str]:
+    """The environment of this process in English, without a repository of its own."""
+    kept = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
+    return {**kept, "LC_ALL": "C"}
