@@ -205,3 +205,22 @@ def test_no_variable_of_git_names_another_repository(
     git(tmp_path, "init", "-q", "elsewhere")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere/.git"))
     assert changed() == {}
+
+
+def test_a_checkout_that_asks_for_crlf_has_the_same_files(repository: Path, tmp_path: Path) -> None:
+    """As on Windows, whose git has core.autocrlf=true."""
+    made = subprocess.run(
+        [sys.executable, "-m", "torchbake", "init", str(tmp_path / "new")], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    (repository / ".gitattributes").write_bytes((tmp_path / "new/.gitattributes").read_bytes())
+    (repository / "page.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    commit(repository, "with attributes")
+    git(tmp_path, "clone", "-q", "-c", "core.autocrlf=true", str(repository.parent), str(tmp_path / "clone"))
+    clone = tmp_path / "clone" / repository.name
+    names = git(repository, "ls-files").splitlines()
+    assert {name: (clone / name).read_bytes() for name in names} == {
+        name: (repository / name).read_bytes() for name in names
+    }
+    done = listed(clone, *WORDS, "--changed-since", "HEAD", "--format", "ids")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

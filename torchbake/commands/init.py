@@ -89,6 +89,7 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
         "matrix.yaml": _matrix(_repository(args.repository, folder), _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
+        ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }
     ci = choice(args.ci, tag(known))

@@ -7,13 +7,14 @@ import pytest
 from tests.unit.test_cli import err, out
 from torchbake.cli import main
 from torchbake.commands import init
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
 from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec
 
 Streams = pytest.CaptureFixture[str]
-FILES = {"matrix.yaml", "matrix.schema.json", "noxfile.py", ".gitignore"}
+FILES = {"matrix.yaml", "matrix.schema.json", "noxfile.py", ".gitattributes", ".gitignore"}
 
 
 def test_two_files_and_what_belongs_to_them(tmp_path: Path, capsys: Streams) -> None:
@@ -52,6 +53,11 @@ def test_a_gitignore_that_would_let_state_be_committed_is_told_of(tmp_path: Path
     assert main(["init", str(tmp_path)]) == 0
     said = capsys.readouterr().err
     assert f"add to {tmp_path}/.gitignore: /.venv/ /.torchbake/ /reports/" in " ".join(said.split())
+
+
+def test_line_ends_are_those_of_this_repository(tmp_path: Path, capsys: Streams) -> None:
+    out(capsys, "init", str(tmp_path))
+    assert (tmp_path / ".gitattributes").read_text() == (TOOLKIT / ".gitattributes").read_text()
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:
