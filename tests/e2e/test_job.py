@@ -12,6 +12,7 @@ from typing import Any
 
 import docker
 import pytest
+import yaml
 
 from tests.e2e.conftest import CPU, ROOT, container_names, torchbake
 from tests.e2e.nodes import JOBS, SLOW
@@ -48,6 +49,40 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
         assert [(each["world"], each["sum"]) for each in found] == [(4, 6)] * 2
     assert not {name for name in container_names(engine) if name.startswith(NAME)}
     assert not engine.networks.list(names=[NAME])
+
+
+def test_a_manifest_carries_no_output_and_nothing_that_git_ignores(tmp_path: Path) -> None:
+    """A second `job show kubernetes job.yaml > x.out` in the job's folder shows the same as the first."""
+    job = {"name": NAME, "image": "a/b:c", "script": "train.py", "files": {"folder": "."}}
+    files = {
+        "job.yaml": json.dumps(job), "train.py": "print()", "train.err": "", ".gitignore": "runs/\n*.csv\n!keep.csv\n",
+        "runs/1.txt": "x", "a.csv": "x", "keep.csv": "x", "kept.csv": "x", ".dockerignore": "notes\n",
+        "notes/n.txt": "x", ":odd.csv": "x", "data/\u00e4.csv": "x", "data/\u00e4.txt": "x",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "-C", tmp_path, "init", "-q"], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "-f", "kept.csv"], check=True)  # what git tracks it does not ignore
+    command = [sys.executable, "-m", "torchbake", "job", "show", "kubernetes", "job.yaml", "--no-pin"]
+    shown = []
+    for _ in range(2):
+        with (tmp_path / "x.out").open("w") as file:
+            subprocess.run(command, cwd=tmp_path, stdout=file, check=True)
+        shown.append((tmp_path / "x.out").read_text())
+    assert shown[0] == shown[1]
+    (carried,) = [each for each in yaml.safe_load_all(shown[0]) if each["kind"] == "ConfigMap"]
+    (mounted,) = [each for each in find(list(yaml.safe_load_all(shown[0])), "configMap") if "items" in each]
+    assert len(carried["data"]) == len(mounted["items"])
+    assert {item["path"] for item in mounted["items"]} == {"train.py", "keep.csv", "kept.csv", "data/\u00e4.txt"}
+
+
+def find(node: Any, key: str) -> Iterator[Any]:
+    """The values of a key, wherever they are."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from find(value, key)
+    if isinstance(node, dict) and key in node:
+        yield node[key]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4,
 every_example = pytest.mark.parametrize("name", NAMES)
 every_job = pytest.mark.parametrize("path", JOBS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 every_guide = pytest.mark.parametrize("name", GUIDES)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of git, which would be asked about the examples' folders."""
+    monkeypatch.setattr(
+        "torchbake.jobs.carried.run_git",
+        lambda *words, **_: subprocess.CompletedProcess(words, 1, stdout=b"", stderr=b""),
+    )
 
 
 def reference(spec: Spec) -> str:

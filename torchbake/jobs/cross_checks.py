@@ -76,10 +76,13 @@ def _who_runs(job: Job) -> Iterator[Problem]:
 
 
 def _files(job: Job) -> Iterator[Problem]:
-    named = [key for key, value in job.files if value is not None]
+    named = [key for key in ("folder", "config_map", "git") if getattr(job.files, key) is not None]
     if len(named) > 1:
         keys = " and ".join("configMap" if key == "config_map" else key for key in named)
         yield ("files",), f"names several sources, {keys}: keep one"
+    for key in ("include", "exclude"):
+        if getattr(job.files, key) and not job.files.folder:
+            yield ("files", key), "chooses files of a `folder`, and there is none: name it, or remove this key"
     if job.files.git and "GIT_REPOSITORY" in job.secrets:
         yield ("secrets", "GIT_REPOSITORY"), "is the repository that `files.git` names too: keep one of them"
     if (job.files.folder or job.files.config_map) and "GIT_REPOSITORY" in job.secrets:

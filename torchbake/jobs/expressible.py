@@ -36,6 +36,13 @@ def cannot(keys: Iterable[str], why: str) -> tuple[Cannot, ...]:
     return tuple(Cannot(key=key, why=why) for key in keys)
 
 
+# Of a target whose manifest carries no files: the job has the folder itself, or none.
+CHOICE_OF_FILES = cannot(
+    ("files.include", "files.exclude"),
+    "its manifest carries no files to choose from; remove this key, or name a folder with these files alone",
+)
+
+
 def restarts_unless_elastic(why: str) -> Cannot:
     """The ranks of an elastic job are started again by torchrun; any other's script would be by the launcher, if ever.
 

@@ -57,6 +57,9 @@ _ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
+Pattern = Annotated[str, AfterValidator(validators.file_pattern)]
+
+
 class Git(Keys):
     """A git repository that `run` fetches when the job starts, in each node."""
 
@@ -80,6 +83,15 @@ class Files(Keys):
         None,
         description="a git repository",
         examples=[{"repository": "https://example.com/team/job.git", "revision": "main"}],
+    )
+    include: tuple[Pattern, ...] = Field(
+        (),
+        description="of `folder`, if a manifest carries its files: only these, by the patterns of .dockerignore; an "
+        "ignored file is taken if its path is in this list",
+        examples=[["train.py", "configs"]],
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (), description="of `folder`, if a manifest carries its files: none of these", examples=[["**/*.ipynb"]]
     )
 
 

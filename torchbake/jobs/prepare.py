@@ -1,10 +1,12 @@
 """A job as a target takes it: its images found in the matrix, its folder looked at. Reads files, asks no network."""
 
 import os
-from collections.abc import Callable, Iterator
+import posixpath
+from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.errors import SelectorError, UsageError
+from torchbake.jobs.carried import carried
 from torchbake.jobs.expressible import Problem, Target
 from torchbake.jobs.model import Job, job_problems
 from torchbake.jobs.task import Task
@@ -14,7 +16,6 @@ from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import parse_reference
 
-MOST_BYTES = 1_000_000  # a ConfigMap takes 1 MiB, its own words included
 Refer = Callable[[Spec], str]
 
 
@@ -28,7 +29,7 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
     ours = not job.command or not _is_reference(job.image)
     folder = _folder(job, document, problems)
     init_image = _init_image(job, project, refer, problems)
-    contents = _contents(folder, problems) if folder and target.CARRIES_FILES and not problems else {}
+    contents = _contents(job, document, folder, problems) if folder and target.CARRIES_FILES and not problems else {}
     if problems:
         raise job_problems(document, problems)
     uid = spec.own.user.uid if spec else 1001
@@ -102,46 +103,12 @@ def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | Non
     return folder
 
 
-def _contents(folder: Path, problems: list[Problem]) -> dict[str, bytes]:
-    """The files below a folder, without bytecode and what is hidden. What cannot be carried is a problem."""
-    try:
-        return _read(folder, problems)
-    except OSError as error:
-        where = os.fsencode(error.filename or folder).decode(errors="replace")
-        problems.append((("files", "folder"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
-        return {}
-
-
-def _read(folder: Path, problems: list[Problem]) -> dict[str, bytes]:
-    contents, size = dict[str, bytes](), 0
-    for path in _files(folder):
-        size += path.stat().st_size
-        if size > MOST_BYTES:
-            where = f"{folder} holds more than {MOST_BYTES} bytes, which no ConfigMap takes"
-            problems.append((("files", "folder"), f"{where}: use `files.git`, or an image with the files in it"))
-            return {}
-        contents[path.relative_to(folder).as_posix()] = path.read_bytes()
+def _contents(job: Job, document: Document, folder: Path, problems: list[Problem]) -> dict[str, bytes]:
+    """The files that the manifest carries. A script that is left out is a problem."""
+    contents = carried(folder, job.files, document.path.absolute(), problems)
+    script = posixpath.normpath(job.script or "/")
+    if not problems and not script.startswith("/") and script not in contents:
+        left_out = f"{script} is in {folder}, but none of the files that the manifest carries"
+        why = "add its path to `files.include`, or correct `files`, .gitignore or .dockerignore"
+        problems.append((("script",), f"{left_out}: {why}"))
     return contents
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Raises OSError for what would be missing in the job without a word."""
-    for here, folders, names in os.walk(folder, onerror=_stop):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        links = [name for name in folders if Path(here, name).is_symlink()]
-        for name in sorted([*names, *links]):
-            if not name.startswith(".") and not name.endswith(".pyc"):
-                yield _file(Path(here, name))
-
-
-def _stop(error: OSError) -> None:
-    raise error
-
-
-def _file(path: Path) -> Path:
-    if not path.is_file():
-        what = "does not lead to a file" if path.is_symlink() else "is not a file"
-        raise OSError(0, f"{what}, and only files are carried", str(path))
-    if not path.name.isprintable():
-        raise OSError(0, "its name is not UTF-8, or holds control characters", str(path))
-    return path

@@ -3,6 +3,7 @@
 A function gives back the text, and raises ValueError with what is wrong.
 """
 
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -149,6 +150,14 @@ def script(text: str) -> str:
         raise ValueError(f"{text!r} reads as an option of `run`: name the script, and give it words by `args`")
     if ".." in PurePosixPath(text).parts:
         raise ValueError(f"{text!r} leads out of the job's files: name a path within them")
+    return text
+
+
+def file_pattern(text: str) -> str:
+    """A pattern of paths within the job's files, as .dockerignore has them."""
+    word(text)
+    if text.startswith(("/", "!", "#")) or ".." in text.split("/") or posixpath.normpath(text) != text:
+        raise ValueError(f"{text!r} is no path within the job's folder: write it as in data/*.csv or **/*.ipynb")
     return text
 
 

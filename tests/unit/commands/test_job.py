@@ -178,8 +178,8 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
 def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
     here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchbake.jobs.prepare.MOST_BYTES", 10)
-    (here / "train.py").write_text("print('longer')")
+    monkeypatch.setattr("torchbake.jobs.carried.MOST_BYTES", 10_000)
+    (here / "train.py").write_text("#" * 10_001)
     (here / "job.yaml").write_text(JOB + "files: {folder: .}\n")
     out, _ = told(capsys, "check", "job.yaml")
     assert "docker: can express all of it" in out

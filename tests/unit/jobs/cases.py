@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.core.paths import TOOLKIT
+from torchbake.jobs.carried import chosen
 from torchbake.jobs.model import Job, read_job
 from torchbake.jobs.task import Task
 
@@ -123,5 +124,5 @@ def task_of(text: str) -> Task:
     """As it is prepared: images found, the folder read. Nobody was asked whose the image is."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
-    contents = FILES if folder else {}
+    contents = {name: FILES[name] for name in chosen(job.files, FILES)} if folder else {}
     return Task(job=job, image=job.image, init_image=INIT_IMAGE, ours=not job.command, folder=folder, contents=contents)

@@ -46,6 +46,8 @@ def job_with(place: str, line: str) -> Document:
         node |= {"secret": "a", "key": "b"}
     if place == "files.git":
         node |= {"repository": "https://example.com/x"}
+    if place == "files" and line.startswith(("include", "exclude")):
+        node |= {"folder": "."}
     if place == "trainjob.runtimeRef":
         node |= {"name": "a"}
     key = line.partition(":")[0]

@@ -1,6 +1,7 @@
 """Which image a job means, and what is looked at before a manifest is written."""
 
 import os
+import subprocess
 from pathlib import Path
 from unittest.mock import patch
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.unit.conftest import SMALL
 from torchbake.errors import JobError
-from torchbake.jobs import prepare as module
+from torchbake.jobs import carried as module
 from torchbake.jobs.expressible import Cannot, Needs, Target
 from torchbake.jobs.model import load_job
 from torchbake.jobs.prepare import prepare
@@ -105,7 +106,7 @@ def test_volume_permissions_is_of_the_matrix_too(tmp_path: Path, project: Projec
 
 def test_files_are_read_for_a_target_that_carries_them(tmp_path: Path) -> None:
     job = tmp_path / "job"
-    for name, content in {"train.py": "x", "a/b.py": "y", ".git/config": "z", "a/__pycache__/b.pyc": "z"}.items():
+    for name, content in {"train.py": "x", "a/b.py": "y", ".cache/config": "z", "a/__pycache__/b.pyc": "z"}.items():
         (job / name).parent.mkdir(parents=True, exist_ok=True)
         (job / name).write_text(content)
     text = "image: a/b\nfiles: {folder: job}"
@@ -120,6 +121,101 @@ def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -
         said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
     assert "files.folder: " in said
     assert "use `files.git`" in said
+
+
+def carries(folder: Path, files: str = "") -> set[str]:
+    """The files of a folder that a manifest carries, by keys of `files`."""
+    text = f"image: a/b\nfiles: {{folder: ., {files}}}"
+    return set(prepared(folder, text, None, carries=True).contents)
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+
+
+def test_the_job_file_and_output_are_not_carried(tmp_path: Path) -> None:
+    """`job show kubernetes job.yaml > x.out` must not change what the next one shows."""
+    write(tmp_path, "train.py", "x.out", "runs/slurm-1.err", "runs/1.log", "job.yaml.txt", "outer.py")
+    assert carries(tmp_path) == {"train.py", "job.yaml.txt", "outer.py"}
+    assert carries(tmp_path, "include: ['**', x.out]") == {"train.py", "job.yaml.txt", "outer.py", "x.out"}
+
+
+def test_the_files_of_dockerignore_are_not_carried(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "data/a.csv", "data/keep.csv", "n.ipynb")
+    (tmp_path / ".dockerignore").write_text("data\n!data/keep.csv\n")
+    assert carries(tmp_path) == {"train.py", "data/keep.csv", "n.ipynb"}
+    assert carries(tmp_path, "include: [train.py, data/a.csv]") == {"train.py", "data/a.csv"}
+
+
+def test_include_and_exclude_choose_files(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "lib/a.py", "lib/a.txt", "b/c/d.py")
+    assert carries(tmp_path, "exclude: [lib]") == {"train.py", "b/c/d.py"}
+    assert carries(tmp_path, "exclude: ['**/*.txt']") == {"train.py", "lib/a.py", "b/c/d.py"}
+    assert carries(tmp_path, "include: ['*.py', lib], exclude: [lib/a.txt]") == {"train.py", "lib/a.py"}
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ("folder: ., include: [nothing]", "files.include.0: no file below"),
+        ("folder: ., include: ['lib']", "script: train.py is in"),
+        ("folder: ., exclude: ['*.py']", "script: train.py is in"),
+        ("folder: ., exclude: ['[z-a]']", "is not a pattern"),
+        ("folder: ., exclude: [/etc]", "files.exclude.0: '/etc' is no path within"),
+        ("folder: ., exclude: [../x]", "files.exclude.0: '../x' is no path within"),
+        ("folder: ., include: ['!x']", "files.include.0: '!x' is no path within"),
+        ("configMap: x, include: [a]", "files.include: chooses files of a `folder`"),
+    ],
+)
+def test_a_choice_of_files_that_cannot_be_is_told(tmp_path: Path, files: str, said: str) -> None:
+    write(tmp_path, "train.py", "lib/a.py")
+    assert said in problem(tmp_path, f"image: a/b\nfiles: {{{files}}}", None, carries=True)
+
+
+def test_a_large_file_is_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "train.py")
+    (tmp_path / "model.bin").write_bytes(b"x" * 1_000_001)
+    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "model.bin has 1000001 bytes" in said
+    assert carries(tmp_path, "exclude: [model.bin]") == {"train.py"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.txt", f"hf_{'a' * 34}"),
+        ("train.py", "url = 'https://me:pass@example.com/x'"),
+        ("id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----"),
+        ("api-token.txt", "x"),
+        ("conf/credentials.json", "{}"),
+    ],
+)
+def test_a_file_that_looks_like_a_secret_is_refused_by_name(tmp_path: Path, name: str, text: str) -> None:
+    write(tmp_path, "train.py", name)
+    (tmp_path / name).write_text(text)
+    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert f"{name} " in said
+    assert text not in said or len(text) < 9
+
+
+def test_a_program_may_be_named_after_secrets(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "auth.py", "special_tokens_map.json")
+    assert carries(tmp_path, "include: ['**', special_tokens_map.json]") >= {"auth.py", "special_tokens_map.json"}
+
+
+def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git itself is asked in tests/e2e/test_job.py."""
+    write(tmp_path, "train.py", "logs/a.txt", ":odd.txt")
+    (tmp_path / ".git").mkdir()
+
+    def git(folder: Path, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        assert set(given.split(b"\0")) == {b"./job.yaml", b"./train.py", b"./logs/a.txt", b"./:odd.txt", b""}
+        return subprocess.CompletedProcess(words, 0, stdout=b"./logs/a.txt\0./:odd.txt\0", stderr=b"")
+
+    monkeypatch.setattr(module, "run_git", git)
+    assert carries(tmp_path) == {"train.py"}
 
 
 @pytest.mark.parametrize(

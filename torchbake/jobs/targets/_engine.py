@@ -1,6 +1,6 @@
 """What docker and compose have in common: containers of one engine, on a network of their own. Pure."""
 
-from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, cannot, restarts_unless_elastic
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, cannot, restarts_unless_elastic
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import claim_of, counts, in_container, master, node_name, ranked
@@ -10,6 +10,7 @@ MOST_NODES = 1000  # a bridge of Linux has 1023 ports
 _OF_KUBERNETES = "an engine has no pods; it is Kubernetes' alone"
 
 CANNOT = (
+    *CHOICE_OF_FILES,
     Cannot(key="files.configMap", why="an engine has no ConfigMaps; name the files by `folder` or `git`"),
     Cannot(key="volumes[].size", why="an engine's volumes have no size; name a volume by `claim`"),
     Cannot(key="volumes[].storageClass", why="an engine has one kind of volume"),

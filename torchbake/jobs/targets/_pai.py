@@ -4,7 +4,7 @@ import shlex
 from math import ceil
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.targets.shell_text import export
@@ -17,6 +17,7 @@ _OF_KUBERNETES = "OpenPAI places tasks itself"
 _MARK = "<%"  # begins a reference to parameters and secrets, wherever it stands
 
 CANNOT = (
+    *CHOICE_OF_FILES,
     Cannot(
         key="command",
         why="<% begins a reference of OpenPAI's own: give the program such a text in a file",

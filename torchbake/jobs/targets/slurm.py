@@ -12,7 +12,7 @@ src/slurmd/slurmstepd/container.c (a bundle's own environment is replaced).
 import shlex
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
@@ -29,6 +29,7 @@ _OF_KUBERNETES = "it is Kubernetes' alone; Slurm's words stand below `slurm`"
 _BUNDLE = "a bundle's mounts stand in its config.json"
 
 CANNOT: tuple[Cannot, ...] = (
+    *CHOICE_OF_FILES,
     Cannot(
         key="files.folder",
         why=f"{_BUNDLE}; name the files by `git`",

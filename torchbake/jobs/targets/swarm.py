@@ -25,7 +25,15 @@ CARRIES_FILES = False
 _LONGEST = 63  # of a service's name, which is that of the stack, _ and its own
 _SECRET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SAME = (
-    *("files.configMap", "volumes[].size", "volumes[].storageClass", "volumes[].accessMode", "restarts"),
+    *(
+        "files.include",
+        "files.exclude",
+        "files.configMap",
+        "volumes[].size",
+        "volumes[].storageClass",
+        "volumes[].accessMode",
+        "restarts",
+    ),
     *("priority", "tolerations", "affinity", "annotations", "serviceAccount", *OF_KUBERNETES),
 )
 

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs, cannot, restarts_unless_elastic
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot, restarts_unless_elastic
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.shell_text import export, wanted
 from torchbake.jobs.task import Task, grace_of, variables
@@ -24,6 +24,7 @@ _NOT_MOUNTED = "a bare host mounts nothing; give the script the folder's path by
 _AS_IT_IS = "a bare host gives all that it has"
 
 CANNOT: tuple[Cannot, ...] = (
+    *CHOICE_OF_FILES,
     Cannot(
         key="processes",
         why="torchrun starts one for each CPU where there is no GPU: write a number, or resources.gpu",

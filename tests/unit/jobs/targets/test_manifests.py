@@ -52,6 +52,8 @@ OTHER_VALUES = {
     "files": ("", "files: {folder: .}"),
     "files.folder": ("", "files: {folder: .}"),
     "files.configMap": ("files: {configMap: a}", "files: {configMap: b}"),
+    "files.include": ("files: {folder: .}", "files: {folder: ., include: [train.py]}"),
+    "files.exclude": ("files: {folder: .}", "files: {folder: ., exclude: [data]}"),
     "files.git": ("", "files: {git: {repository: a}}"),
     "files.git.repository": ("files: {git: {repository: a}}", "files: {git: {repository: b}}"),
     "files.git.revision": ("files: {git: {repository: a}}", "files: {git: {repository: a, revision: b}}"),
