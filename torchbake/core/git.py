@@ -60,6 +60,6 @@ def git_failure(done: "subprocess.CompletedProcess[bytes]", folder: Path) -> Usa
 
 
 def _environment() -> dict[str, str]:
-    """The environment of this process in English, without a repository of its own."""
+    """Return this process's environment without variables that name a repository; git answers in English."""
     kept = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
     return {**kept, "LC_ALL": "C"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-# Where uv finds packages, how it reaches them, and where it keeps them. Source: https://docs.astral.sh/uv/reference/environment/
+# Indexes, network, credentials and cache. Source: https://docs.astral.sh/uv/reference/environment/
 _INHERITED = frozenset((
     "UV_CACHE_DIR", "UV_NO_CACHE", "UV_LOCK_TIMEOUT",
     "UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",

@@ -53,7 +53,7 @@ def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool
 
 
 def why_not_installable(requirement: str, python: str, config: PipConfig) -> str:
-    """Return why wheels alone cannot install one release with all that it needs; empty if they can.
+    """Return the reason why wheels alone cannot install a release and its dependencies; empty if they can.
 
     Sources are not resolved instead: uv would run the code of their authors to learn what they need.
     """

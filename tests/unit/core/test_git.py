@@ -1,4 +1,4 @@
-"""What git says, and how it is read."""
+"""Answers and failures of git."""
 
 import subprocess
 from collections.abc import Callable
