@@ -13,6 +13,7 @@ from tests.unit.render.test_dockerfile import CASES, GOLDEN, PYTORCH
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError
 from torchbake.matrix.project import load_project
+from torchbake.render import templates
 from torchbake.render.dockerfile import render
 
 OURS = '{% extends "toolkit/pytorch.Dockerfile.j2" %}\n'
@@ -128,6 +129,66 @@ def test_what_is_wrong_is_told_with_file_and_line(text: str, words: str, rendere
     with pytest.raises(RenderError, match=words) as caught:
         rendered(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("{{ cycler.__init__.__globals__.os.popen('touch FILE').read() }}", "'__init__' of 'type' object is unsafe"),
+        ("{{ spec.__class__.__mro__ }}", "'__class__' of 'ImageSpec' object is unsafe"),
+        ("{{ 'FILE'.__class__ }}", "unsafe"),
+        ("{{ '{0.__class__}'.format(spec) }}", "unsafe"),
+        ("{{ ['format', '{0.__class__}']|map('upper')|list }}{{ ('{0.__class__}'|attr('format'))(spec) }}", "unsafe"),
+        ("{{ spec|map(attribute='__class__')|list }}{{ [spec]|map(attribute='__class__')|list }}", "j2:3: "),
+        ("{{ added_packages.append('x') }}", "'append' of 'list' object is unsafe"),
+        ("{{ range(10 ** 9) }}", "may be too large"),
+        ("{{ range(1000000000)|list }}", "too big"),
+        ("{{ 'x' * 1000000000 }}", "may be too large"),
+        ("{% for a in range(10000) %}{% for b in range(3000) %}{% endfor %}{% endfor %}", "more than 0.1 seconds"),
+        ("{% macro f(n) %}{% if n %}{{ f(n - 1) ~ f(n - 1) }}{% endif %}{% endmacro %}{{ f(20) }}", "more than 0.1 s"),
+    ],
+)
+def test_a_template_has_neither_this_hosts_python_nor_its_time(
+    code: str, words: str, rendered: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "_SECONDS", 0.1, raising=False)
+    ran = tmp_path / "ran"
+    with pytest.raises(RenderError, match=words) as caught:
+        rendered(f"{OURS}{{% block end %}}\n{code.replace('FILE', str(ran))}{{% endblock %}}")
+    assert re.match(r"\S+/pytorch\.Dockerfile\.j2:3: ", caught.value.message)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("link", ["the template", "an included file", "a folder", "templates/"])
+def test_templates_are_not_read_through_links(link: str, tmp_path: Path) -> None:
+    own, outside = tmp_path / "templates", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("RUN a-secret")
+    (outside / "pytorch.Dockerfile.j2").write_text(f"{OURS}{{% block end %}}RUN a-secret{{% endblock %}}")
+    including = f'{OURS}{{% block end %}}{{% include "NAME" %}}{{% endblock %}}'
+    if link == "templates/":
+        own.symlink_to(outside)
+    else:
+        own.mkdir()
+        name, target = {
+            "the template": ("pytorch.Dockerfile.j2", "pytorch.Dockerfile.j2"),
+            "an included file": ("a", "secret"),
+            "a folder": ("a", "."),
+        }[link]
+        (own / name).symlink_to(outside / target)
+        if link != "the template":
+            (own / "pytorch.Dockerfile.j2").write_text(
+                including.replace("NAME", "a/secret" if link == "a folder" else "a")
+            )
+    with pytest.raises(RenderError, match="is a link") as caught:
+        render(*CASES["cpu-runtime"], own)
+    assert caught.value.message.startswith(f"{own}")
+
+
+def test_a_link_to_nothing_does_not_mean_the_toolkits_template(tmp_path: Path) -> None:
+    (tmp_path / "pytorch.Dockerfile.j2").symlink_to("nowhere")
+    with pytest.raises(RenderError, match="is a link"):
+        render(*CASES["cpu-runtime"], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["pytorch", "other"])
