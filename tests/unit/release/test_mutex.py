@@ -1,16 +1,21 @@
 """Releases of all users of a machine take turns by one file."""
 
+import fcntl
 import os
+import pwd
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from torchbake.errors import StorageError
+from torchbake.errors import PublishError, StorageError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
+from torchbake.release import mutex
 from torchbake.release.mutex import locked
 
 
@@ -94,3 +99,53 @@ def test_a_lock_that_may_not_be_read_names_its_owner(folder: Path, monkeypatch: 
     monkeypatch.setattr(os, "open", refused)
     with pytest.raises(StorageError, match=f"{path}.*Permission denied"), locked(registry()):
         pass
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock as another process does, by a file description of its own."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def test_a_lock_that_is_held_for_ever_ends_the_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutex, "_LONGEST", 0.0, raising=False)
+    path = the_lock(folder)
+    who = f"process {os.getpid()} of {pwd.getpwuid(os.getuid()).pw_name}"
+    with held(path):
+        for _ in range(2):
+            with pytest.raises(PublishError, match=f"^{who} has had the lock {path}") as caught, locked(registry()):
+                pass
+            assert caught.value.hint
+    assert the_lock(folder) == path
+
+
+def test_a_wait_is_reported_with_the_process_that_has_the_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutex, "_SOON", 0.0, raising=False)
+    path, lines = the_lock(folder), list[str]()
+    entered, reported = threading.Event(), threading.Event()
+
+    def say(words: str) -> None:
+        lines.append(words)
+        reported.set()
+
+    monkeypatch.setattr(mutex, "say", say, raising=False)
+
+    def publish() -> None:
+        with locked(registry()):
+            entered.set()
+
+    thread = threading.Thread(target=publish)
+    with held(path):
+        thread.start()
+        assert reported.wait(30)
+        assert not entered.is_set()
+    thread.join(30)
+    assert entered.is_set()
+    (line,) = lines
+    assert f"waiting for process {os.getpid()} of" in line
+    assert str(path) in line
