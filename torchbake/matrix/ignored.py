@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -12,6 +12,7 @@ from torchbake.errors import MatrixError
 FILE = ".dockerignore"
 FOLDERS = ("entrypoints", "images", "layers")  # what builds take of these, no pattern leaves out
 _PIECES = re.compile(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", re.DOTALL)
+_STEPS = 10**5  # at most, for a regular expression: it tries each place of a path for each wildcard
 _MEANING = {"*": "[^/]*", "?": "[^/]", "**": "(?:.*/)?", "**/": "(?:.*/)?"}
 
 
@@ -23,9 +24,9 @@ class DockerIgnore:
 
     def leaves_out(self, path: str) -> bool:
         """Whether the patterns leave out a path, or a folder above it. Raises MatrixError."""
-        out, names = False, _from(path)
+        out = False
         for line in self.lines:
-            if line.startswith("!") == out and any(map(_pattern(line.removeprefix("!")).fullmatch, names)):
+            if line.startswith("!") == out and _pattern(line.removeprefix("!")).matches(path):
                 out = not out
         return out
 
@@ -59,14 +60,63 @@ def _cleaned(line: str) -> str:
     return sign + (posixpath.normpath(path).lstrip("/") or "/")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Pattern:
+    """A pattern as its pieces, and as a regular expression."""
+
+    pieces: tuple[str, ...]
+    expression: re.Pattern[str]
+
+    def matches(self, path: str) -> bool:
+        """Whether it matches a path, or a folder above it."""
+        wildcards = sum(piece in _MEANING and piece != "?" for piece in self.pieces)
+        if len(path) ** wildcards <= _STEPS:
+            return self.expression.fullmatch(path) is not None
+        return self._reaches_end(path)
+
+    def _reaches_end(self, path: str) -> bool:
+        """The same in time that grows with the product of both lengths: all matches of the pieces at once.
+
+        A state is the index of the next piece, or ``~index`` inside of a ``**``.
+        """
+        states = {0}
+        for character in f"{path}/":
+            for index in range(len(self.pieces)):
+                if index in states and self.pieces[index] in ("*", "**", "**/"):
+                    states.add(index + 1)  # each of these also matches nothing
+            if character == "/" and len(self.pieces) in states:
+                return True
+            states = {after for state in states for after in self._after(state, character)}
+        return False
+
+    def _after(self, state: int, character: str) -> Iterator[int]:
+        index = state if state >= 0 else ~state
+        if index == len(self.pieces):
+            return
+        piece = self.pieces[index]
+        if piece in ("**", "**/"):
+            if piece == "**" and index == len(self.pieces) - 1:
+                yield index
+                return
+            yield ~index
+            if character == "/":
+                yield index + 1
+        elif piece == "*":
+            if character != "/":
+                yield index
+        elif re.fullmatch(_expression(piece), character, re.DOTALL):
+            yield index + 1
+
+
 @cache
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> _Pattern:
     pieces = _PIECES.findall(text)
     last = ".*" if pieces[-1] == "**" else _expression(pieces[-1])
     try:
-        return re.compile("".join((*map(_expression, pieces[:-1]), last)), re.DOTALL)
+        expression = re.compile("".join((*map(_expression, pieces[:-1]), last, "(?:/.*)?")), re.DOTALL)
     except re.error:
         raise MatrixError(f"{FILE}: {text!r} is not a pattern that Docker reads.", hint="Correct it.") from None
+    return _Pattern(pieces=tuple(pieces), expression=expression)
 
 
 def _expression(piece: str) -> str:

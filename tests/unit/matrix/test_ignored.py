@@ -1,10 +1,12 @@
 """The project's `.dockerignore`, read as Docker reads it."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from torchbake.errors import MatrixError
+from torchbake.matrix import ignored
 from torchbake.matrix.ignored import DockerIgnore, read_ignore
 
 
@@ -29,10 +31,25 @@ from torchbake.matrix.ignored import DockerIgnore, read_ignore
         ("a\r\nb", "a b", "c"),
     ],
 )
-def test_patterns_mean_what_they_mean_to_docker(text: str, out: str, kept: str, tmp_path: Path) -> None:
+def test_patterns_mean_what_they_mean_to_docker(
+    text: str, out: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".dockerignore").write_bytes(text.encode())
     ignore = read_ignore(tmp_path)
-    assert [path for path in (out + " " + kept).split() if ignore.leaves_out(path)] == out.split()
+    for steps in (ignored._STEPS, -1):  # as a regular expression, and piece by piece
+        monkeypatch.setattr(ignored, "_STEPS", steps)
+        assert [path for path in (out + " " + kept).split() if ignore.leaves_out(path)] == out.split()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/" * 10 + "x", "**/a/" * 10 + "x", "*a" * 20 + "x", "**a" * 20 + "x", "**/*a*/" * 9]
+)
+def test_no_pattern_takes_long_on_a_deep_path(pattern: str) -> None:
+    started = time.process_time()
+    ignore = DockerIgnore(lines=(pattern,))
+    assert not ignore.leaves_out("a/" * 1000 + "b")
+    assert not ignore.leaves_out("a" * 200 + "/b")
+    assert time.process_time() - started < 30
 
 
 def test_without_one_nothing_is_left_out(tmp_path: Path) -> None:
