@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -110,14 +110,30 @@ def _read(lines: Iterable[bytes]) -> Iterator[Record]:
 
 def write_csv(path: Path, records: Iterable[Record]) -> None:
     """The same as a table, times in seconds. Raises OSError."""
+    _write_table(path, COLUMNS, [row_of(record) for record in records])
+
+
+def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     text = io.StringIO()
-    rows = [row_of(record) for record in records]
-    writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     write_text(path, text.getvalue())
 
 
+def _cell(value: object) -> object:
+    """A value as a spreadsheet shows it: a text that begins like a formula gets an apostrophe before it.
+
+    Names, reasons and notes come from plans, hosts and images.
+    Source: https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", " ")  # ends a row, and csv of Python 3.12 and earlier puts no quotes around it
+    return f"'{text}" if value.startswith(_FORMULA) else text
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
     "model", "phase", "dtype", "batch_size", "gpus", "on", "kind", "place", "digest", "host", "started", "status",
     "reason", "throughput", "time_mean", "time_median", "time_std", "time_min", "time_max", "time_p5", "time_p95",
@@ -133,14 +149,12 @@ MONITORED = (
 
 def write_monitor(path: Path, records: Iterable[Record]) -> None:
     """The time series of all records that have one, a row for each moment. Raises OSError."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=MONITORED, lineterminator="\n", restval="")
-    writer.writeheader()
+    rows = list[dict[str, object]]()
     for record in records:
         case = record.experiment.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
         case |= {"place": record.where.name, "started": record.started, "status": record.status}
-        writer.writerows(case | moment for moment in _moments(record.monitor))
-    write_text(path, text.getvalue())
+        rows += (case | moment for moment in _moments(record.monitor))
+    _write_table(path, MONITORED, rows)
 
 
 def _moments(series: Series | None) -> Iterator[dict[str, object]]:

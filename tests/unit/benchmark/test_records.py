@@ -75,6 +75,22 @@ def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
     assert (bad["status"], bad["reason"], bad["throughput"]) == ("failure", "Out of memory, said torch.", "")
 
 
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    formulas = ["=cmd|'/C calc'!A0", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "=1\r=2"]
+    series = Series(seconds=(1,), cpu_percent=(90,), memory_bytes=(5,))
+    places = [record(where=HERE.model_copy(update={"name": name, "host": name}), reason=name) for name in formulas]
+    records = [each.model_copy(update={"monitor": series}) for each in (*places, record())]
+    path = tmp_path / "results.csv"
+    for write, columns in ((write_csv, ("place", "host", "reason")), (write_monitor, ("place",))):
+        write(path, records)
+        with path.open(newline="") as file:
+            *rows, plain = csv.DictReader(file)
+        for column in columns:
+            assert [row[column] for row in rows] == ["'" + text.replace("\r", " ") for text in formulas]
+        assert plain["place"] == "a"
+    assert plain["cpu_percent"] == "90.0"
+
+
 def test_time_series_have_a_table_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "monitor.csv"
     series = Series(seconds=(1, 2), cpu_percent=(90, 80), memory_bytes=(5, 7), gpu_watts=(None, 70))
