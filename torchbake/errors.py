@@ -88,7 +88,7 @@ class StorageError(TorchbakeError):
 
 class HostConfigError(TorchbakeError):
     exit_code = 12
-    meaning = "the host's own pip or apt configuration cannot be read"
+    meaning = "the host's own pip or apt configuration, or a page of a package index, cannot be read"
 
 
 class CheckError(TorchbakeError):

@@ -1,23 +1,42 @@
-"""The page of one project in a package index on this host (PEP 503): which files it links to."""
+"""The page of one project in a package index (PEP 503): which files it links to."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qs, unquote_to_bytes, urljoin, urlsplit
+
+from torchbake.errors import HostConfigError
+
+_MOST = 32 * 2**20  # bytes; the largest pages of PyPI have a few MB
+_CHUNK = 2**16
 
 
 def linked_files(page: Path) -> Iterator[tuple[Path, str]]:
     """The files of this host that a page links to, each with its SHA-256 (``sha256:…``) or "" where the page has none.
 
-    Links to other hosts are passed over.
+    Links to other hosts are passed over. Raises HostConfigError for a page that is too large.
     """
-    text = page.read_text(encoding="utf-8", errors="replace")
+    with page.open("rb") as file:
+        text = read_page(iter(lambda: file.read(_CHUNK), b""), str(page))
     for parts in links_of(text, page.absolute().as_uri()):
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
             path = Path(os.path.normpath(os.fsdecode(unquote_to_bytes(parts.path))))
             if path.is_file():
                 yield path, hash_of(parts)
+
+
+def read_page(chunks: Iterable[bytes], place: str) -> str:
+    """Read a page from its chunks. ``place`` is its file or address. Raises HostConfigError if it is too large."""
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > _MOST:
+            raise HostConfigError(
+                f"{place}: this page of a package index has more than {_MOST // 2**20} MiB.",
+                hint="Is it a page of an index? Correct the index, or the setting that names it: `pip config list`.",
+            )
+    return data.decode(errors="replace")
 
 
 def links_of(text: str, own: str) -> Iterator[SplitResult]:

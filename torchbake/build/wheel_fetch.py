@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
-from torchbake.build.index_page import hash_of, links_of
+from torchbake.build.index_page import hash_of, links_of, read_page
 from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
 from torchbake.core.digest import file_digest
 from torchbake.core.files import replacing
@@ -47,6 +47,7 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
     """The archive of a wheel that fits ``python``, not fetched yet; None where nobody may have one.
 
     It is a file of a folder of this host's, or one that pip's indexes or else ``indexes`` name with its hash.
+    Raises HostConfigError for a page of an index that is too large.
     """
     found = find_wheel(pin, pip.local_folders, python)
     if found:
@@ -57,9 +58,11 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
     with _session(pip) as session:
         for index in filter(is_remote, (*own, *indexes)):
             with contextlib.suppress(requests.RequestException, OSError):
-                answer = session.get(f"{index.rstrip('/')}/{pin.name}/", headers=_PAGE, timeout=_PATIENCE)
-                answer.raise_for_status()
-                if best := best_archive(answer.text, answer.url, pin, python):
+                address = f"{index.rstrip('/')}/{pin.name}/"
+                with session.get(address, headers=_PAGE, timeout=_PATIENCE, stream=True) as answer:
+                    answer.raise_for_status()
+                    page = read_page(answer.iter_content(_CHUNK), address)
+                if best := best_archive(page, answer.url, pin, python):
                     return best
     return None
 

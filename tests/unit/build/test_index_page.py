@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchbake.build import index_page
 from torchbake.build.index_page import linked_files
+from torchbake.errors import HostConfigError
 
 WHEEL = "torch-2.10.0-py3-none-any.whl"
 HASH = "0123456789abcdef" * 4
@@ -118,3 +120,12 @@ def test_any_name_is_found_behind_its_percent_encoding(
 def test_no_page_is_too_broken_to_read(body: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     files = found(tmp_path_factory.mktemp("index"), f'<a href="{body}">{body}<base href="{body}">')
     assert all(path.is_absolute() and path.is_file() for path in files)
+
+
+def test_a_page_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_page, "_MOST", 2**20, raising=False)
+    path = page(tmp_path, " " * (2**20 + 1))
+    with pytest.raises(HostConfigError, match="1 MiB") as caught:
+        list(linked_files(path))
+    assert caught.value.message.startswith(f"{path}: ")
+    assert caught.value.hint

@@ -10,6 +10,7 @@ import requests
 
 from tests.wheels import write_wheel
 from torchbake.build.wheel_fetch import Archive, best_archive, fetched, find_archive, keep
+from torchbake.errors import HostConfigError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -75,7 +76,7 @@ class Index:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(folder, PIN.name, PIN.version, {}),))
         (self.wheel,) = folder.glob("*.whl")
-        self.served, self.fetched = self.wheel.read_bytes(), 0
+        self.served, self.fetched, self.padding = self.wheel.read_bytes(), 0, 0
         monkeypatch.setattr(requests.Session, "get", lambda _, url, **words: self._answer(url, words))
 
     def _answer(self, url: str, words: Mapping[str, object]) -> requests.Response:
@@ -83,7 +84,7 @@ class Index:
         answer = requests.Response()
         link = f'<a href="{self.wheel.name}#{self.pin.hashes[0].replace(":", "=")}">it</a>'
         answer.status_code, answer.url = 200, url
-        answer.raw = io.BytesIO(self.served if url.endswith(".whl") else link.encode())
+        answer.raw = io.BytesIO(self.served if url.endswith(".whl") else link.encode() + b" " * self.padding)
         return answer
 
 
@@ -110,6 +111,16 @@ def test_other_bytes_than_the_locked_ones_are_not_kept(tmp_path: Path, monkeypat
     assert keep([index.pin], PipConfig(), tmp_path / "kept", print)
     assert index.fetched == 1
     assert [*(tmp_path / "kept").iterdir()] == []
+
+
+def test_a_page_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    index.padding = 2**25
+    with pytest.raises(HostConfigError, match=r"^https://pypi\.org/simple/nvidia-cublas-cu12/: .* 32 MiB") as caught:
+        find_archive(index.pin, PipConfig(), "3.11")
+    assert caught.value.hint
+    index.padding = 2**20
+    assert find_archive(index.pin, PipConfig(), "3.11")
 
 
 def test_a_folder_that_is_none_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
