@@ -97,6 +97,7 @@ def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(socket.socket, name, _refuse("a network connection"))
     monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
     monkeypatch.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
+    monkeypatch.setattr("torchbake.matrix.project.check_untracked", lambda root: None)  # git would be asked
 
 
 @pytest.fixture

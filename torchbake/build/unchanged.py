@@ -19,6 +19,7 @@ from torchbake.build.sources import sources_digest
 from torchbake.core.digest import digest
 from torchbake.core.json_text import read_object
 from torchbake.core.paths import state_of, templates_of
+from torchbake.core.tracked import tracked_state
 from torchbake.engine.image import Image, holds
 from torchbake.engine.local import Inquiry, image_at, local_address
 from torchbake.errors import TorchbakeError
@@ -98,6 +99,8 @@ def ask(matrix: Path, words: object) -> Question | None:
     try:
         sources = sources_digest(matrix)
     except (OSError, ValueError):
+        return None
+    if tracked_state(matrix.absolute().parent):  # an error of the ordinary way
         return None
     return Question(matrix=matrix, file=file, sources=sources, needed=_fitting(record, sources), inquiry=inquiry)
 

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from torchbake.core.paths import state_of, templates_of
+from torchbake.core.tracked import check_untracked
 from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
@@ -61,8 +62,12 @@ def run_folder(state: Path) -> Path:
 
 
 def load_project(path: Path) -> Project:
-    """Read, validate and expand a matrix, and give out its tags. Raises MatrixError."""
+    """Read, validate and expand a matrix, and give out its tags.
+
+    Raises MatrixError, and UsageError if git tracks the project's state.
+    """
     matrix, document = load_matrix(path)
+    check_untracked(path.absolute().parent)
     expansion = expand(matrix, document)
     check_files(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)

@@ -202,6 +202,15 @@ def test_templates_of_the_projects_own_are_read_each_time(known: Site) -> None:
     assert known.quickly() is None
 
 
+@pytest.mark.usefixtures("own_processes")
+def test_a_record_that_git_tracks_is_not_believed(known: Site) -> None:
+    root = known.project.root
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    assert known.quickly()
+    subprocess.run(["git", "-C", str(root), "add", "-f", ".torchbake/unchanged"], check=True)
+    assert known.quickly() is None
+
+
 def test_files_of_the_projects_own_are_read_each_time(site: Site) -> None:
     (site.project.root / "motd").write_text("hello\n")
     own = SMALL.replace("  cudnn: 9\n", "  cudnn: 9\n  files: [{source: motd, target: /etc/motd}]\n")

@@ -1,0 +1,69 @@
+"""State that a checkout brings is refused; real git says which files it tracks."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from torchbake.checks.reports import Reports
+from torchbake.core.tracked import check_untracked, tracked_state
+from torchbake.errors import UsageError
+from torchbake.matrix.project import load_project
+
+VERDICT = Reports(folder=Path("reports")).path("2.13.0-cpu-runtime-debian12", "sha256:" + "0a" * 32)
+
+
+def commit(root: Path, *names: str, at: str = ".") -> Path:
+    """A repository with these files in git's index, whatever its .gitignore says; returns the project's folder."""
+    folder = root / at
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(folder), "add", "--force", "--", *names], check=True)
+    return folder
+
+
+@pytest.mark.usefixtures("own_processes")
+@pytest.mark.parametrize("at", [".", "images/own"])
+@pytest.mark.parametrize("name", [".torchbake/bases/debian12.json", ".torchbake/tools/bin/x", str(VERDICT)])
+def test_state_that_git_tracks_is_refused(name: str, at: str, tmp_path: Path) -> None:
+    root = commit(tmp_path, name, "matrix.yaml", at=at)
+    with pytest.raises(UsageError) as caught:
+        check_untracked(root)
+    assert caught.value.message.startswith(f"{root / name}: ")
+    command = str(caught.value.hint).removeprefix("Remove it: ").partition(";")[0]
+    subprocess.run(shlex.split(command), cwd=root, check=True)
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text("{}")  # of this machine
+    check_untracked(root)
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_project_whose_state_git_tracks_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.matrix.project.check_untracked", check_untracked)  # unit tests are without it
+    (tmp_path / "matrix.yaml").write_text(SMALL)
+    load_project(tmp_path / "matrix.yaml")
+    commit(tmp_path, ".torchbake/bases/debian12.json")
+    with pytest.raises(UsageError, match="git tracks"):
+        load_project(tmp_path / "matrix.yaml")
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_pages_of_reports_may_be_committed(tmp_path: Path) -> None:
+    names = (
+        "reports/index.html",
+        "reports/summary.json",
+        "reports/cpu/sbom.cdx.json",
+        "reports/benchmark/results.jsonl",
+    )
+    check_untracked(commit(tmp_path, *names))
+
+
+def test_git_is_not_asked_where_it_has_nothing_to_say(tmp_path: Path) -> None:
+    """A process would be an error of this test."""
+    (tmp_path / "a/.torchbake").mkdir(parents=True)
+    (tmp_path / "b/.git").mkdir(parents=True)
+    assert [tracked_state(tmp_path / name) for name in "ab"] == [[], []]
