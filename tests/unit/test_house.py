@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
@@ -23,6 +25,14 @@ from torchbake.core.paths import TOOLKIT
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 _WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
+FIXED = {
+    "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links in the place of a lock
+    "jinja2": "3.1.6",  # CVE-2025-27516, CVE-2024-56326: ways out of the sandbox
+    "pytest": "9.0.3",  # CVE-2025-71176: a folder in /tmp that another user can make first
+    "requests": "2.33",  # CVE-2024-47081, CVE-2026-25645: a password sent to another host; a file in /tmp
+    "urllib3": "2.7",  # CVE-2026-44431, CVE-2026-44432: a login sent to another host; answers of gigabytes
+    "uv": "0.9.6",  # CVE-2025-62518, GHSA-pqhf-p39g-3x64: archives that other programs read differently
+}
 LONGEST = 300
 LONGEST_FUNCTION, USUAL_FUNCTION = 40, 10
 FOLDERS = ("torchbake", "layers", "entrypoints", "benchmarks")
@@ -80,6 +90,13 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
 
 def test_the_environment_of_commands_holds_what_the_package_needs() -> None:
     assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
+
+
+@pytest.mark.parametrize(("name", "version"), FIXED.items())
+def test_no_dependency_may_have_a_hole_that_was_mended(name: str, version: str) -> None:
+    wanted = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
+    (lowest,) = (Version(one.version) for one in wanted[name] if one.operator == ">=")
+    assert lowest >= Version(version)
 
 
 def test_every_command_is_a_module_and_what_two_share_is_none() -> None:

@@ -13,6 +13,7 @@ PIPELINES = {
 }
 _REPOSITORY = "torchbake/torchbake"
 _PAGES = "https://github.com/torchbake/torchbake/blob/main/docs/"
+_NOX = r"(?P<word>pip install|install:) nox==\S+"  # what runs beside tokens and logins is pinned
 _COPY = "# GitLab: copy this file to .gitlab-ci.yml, or include it there (`include: {local: ci/gitlab-ci.yml}`)."
 
 
@@ -21,10 +22,8 @@ def pipeline(text: str, requirement: str, tag: str = "") -> str:
 
     With a ``tag`` of the toolkit's repository the workflows that do the work are called there, else beside this one.
     """
-    text = text.replace("pip install nox", f'pip install "{requirement}"')
-    text = text.replace("install: nox", f'install: "{requirement}"').replace(
-        _COPY, "# Starts the pipelines of the images."
-    )
+    text = re.sub(_NOX, lambda found: f'{found["word"]} "{requirement}"', text)
+    text = text.replace(_COPY, "# Starts the pipelines of the images.")
     if tag:
         text = re.sub(rf"uses: \./({_WORKFLOWS}/[\w-]+\.yml)", rf"uses: {_REPOSITORY}/\1@{tag}", text)
     return re.sub(r"\bdocs/(?=[a-z-]+\.md)", _PAGES, text)
