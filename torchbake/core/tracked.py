@@ -7,9 +7,9 @@ be of this machine, and not of whoever made a commit.
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
+from torchbake.core.git import run_git
 from torchbake.core.paths import state_of
 from torchbake.errors import UsageError
 
@@ -29,17 +29,16 @@ def check_untracked(root: Path) -> None:
 
 
 def tracked_state(root: Path) -> list[str]:
-    """The files of state and the verdicts that git tracks, relative to ``root``.
+    """The files of state and the verdicts that git tracks, relative to ``root``; none if git is not installed.
 
-    Nothing if git cannot tell: without it there is no checkout, and git trusts no repository of another user.
+    Raises UsageError if git refuses the repository because somebody else owns it.
     """
     root = root.absolute()
     kept = state_of(root).exists() or (root / "reports").exists()
     if not kept or not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return []
-    words = ["git", "-C", str(root), "ls-files", "-z", "--", state_of(root).name, ":(glob)reports/*/*.json"]
     try:
-        done = subprocess.run(words, capture_output=True, check=False)
+        done = run_git(root, "ls-files", "-z", "--", state_of(root).name, ":(glob)reports/*/*.json")
     except OSError:
         return []
     names = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
