@@ -104,6 +104,21 @@ def test_ranks_that_are_early_do_not_take_the_store_of_the_group_before(
     engine.containers.run(built[CPU]["ref"], ["run", "/jobs/turns.py"], environment=env, volumes=volumes, remove=True)
 
 
+def test_a_rank_cannot_run_code_on_another(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
+    said = engine.containers.run(
+        built[CPU]["ref"], ["run", "/jobs/hostile_rank.py", "/opt/torchbake"], environment={"NPROC_PER_NODE": "2"},
+        volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}}, network_mode="none", remove=True, labels=OURS,
+    )  # fmt: skip
+    *rounds, executed = [json.loads(line) for line in said.decode().splitlines()]
+    assert executed == ["executed", False]
+    assert rounds[: len(rounds) // 2] == rounds[len(rounds) // 2 :]  # of `smoke`, of `bench`
+    found = dict(rounds)
+    assert json.loads(found.pop("what smoke sends")) == [["rank 0", ["is here"]]] * 2
+    assert len(found) == 8
+    for name, sentence in found.items():
+        assert sentence.startswith("the message of rank 1 "), (name, sentence)
+
+
 def test_a_network_learns_on_many_ranks_what_it_learns_alone(smoke: Smoke) -> None:
     alone, together = smoke("examples").line["figures"], smoke("examples", ranks=2).line["figures"]
     assert (alone["world"], together["world"]) == (1, 2)

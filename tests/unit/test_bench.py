@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import math
 import shlex
 import time
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.benchmark import cli, loop, report
-from entrypoints.pytorch.benchmark.combine import Seen, combined
+from entrypoints.pytorch.benchmark.combine import Seen, combined, expect_all_batches
 from entrypoints.pytorch.benchmark.failure import Failure, OutOfMemory, killed, lacks_memory, reason_of
 from entrypoints.pytorch.benchmark.figures import percentile, slowest, summary, together
 from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
 from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
 from entrypoints.pytorch.benchmark.nvml import Watch
 from entrypoints.pytorch.benchmark.zoo import ModelError
+from entrypoints.pytorch.payloads import exchange
 from tests.unit.conftest import check_golden
 from torchbake.core.paths import TOOLKIT
 
@@ -432,3 +434,30 @@ def test_a_process_that_was_killed() -> None:
     assert "for lack of memory: lower" in killed("the process ended by SIGKILL", out_of_memory=True)
     assert "most likely" in killed("the process ended by SIGKILL", out_of_memory=False)
     assert "SIGSEGV" in killed("the process ended by SIGSEGV", out_of_memory=True)
+
+
+def test_what_a_rank_has_seen_arrives_as_it_was() -> None:
+    watch = Watch(watts=[0.1], reasons={"b", "a"}, clocks=[1, 2], missing={"power": "none"})
+    for sent in (seen(), seen(watch=watch, peak_gpu=7, on_cpu=("a", "b"))):
+        assert exchange.decode(exchange.encode(sent), Seen) == sent
+    values = json.loads(exchange.encode(seen()))
+    changes: tuple[dict[str, object], ...] = (
+        {"peak_gpu": "7"},
+        {"watch": None},
+        {"laps": {"times": []}},
+        {"on_cpu": [1]},
+        {"more": 1},
+    )
+    for change in changes:
+        with pytest.raises(ValueError, match=r"^no "):
+            exchange.decode(json.dumps({**values, **change}).encode(), Seen)
+
+
+@pytest.mark.parametrize(
+    ("times", "waits"), [([0.2], [0.0]), ([0.2, 0.4], [0.0]), ([0.2, math.nan], [0, 0]), ([0.2, -1.0], [0, 0])]
+)
+def test_a_rank_sends_a_time_for_each_batch(times: list[float], waits: list[float]) -> None:
+    two = settings("--num_batches", "2", "--num_warmup_batches", "2")
+    expect_all_batches(two, [seen()])
+    with pytest.raises(Failure, match="Rank 1 did not send the times of 2 batches"):
+        expect_all_batches(two, [seen(), seen(laps=Laps(times=times, data_times=waits))])

@@ -189,3 +189,15 @@ def test_what_many_need_is_defined_once(pattern: str, place: str) -> None:
     modules = [*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "tests/images").rglob("*.py")]
     found = {str(path.relative_to(TOOLKIT)) for path in modules if re.search(pattern, path.read_text())}
     assert found <= {f"torchbake/{place}"}
+
+
+@pytest.mark.parametrize("folder", ["entrypoints", "torchbake"])
+def test_nothing_unpickles_what_another_process_sent(folder: str) -> None:
+    """Unpickling runs code. torch's collectives for objects do so; torch.load without weights_only does, too."""
+    forbidden = re.compile(
+        r"\b(pickle|marshal|dill|cloudpickle)\.(loads?|Unpickler)\b"
+        r"|\b(all_gather|broadcast|scatter|gather|send|recv)_object(_list)?\("
+        r"|\btorch\.load\((?![^\n]*weights_only=True)"
+    )
+    texts = {path: path.read_text() for path in programs(folder)}
+    assert [str(path) for path, text in texts.items() if forbidden.search(text)] == []

@@ -4,12 +4,15 @@ import errno
 import json
 import math
 import os
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrypoints.pytorch.payloads import exchange
 from entrypoints.pytorch.payloads.apart import run_apart
 from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
@@ -169,3 +172,41 @@ def test_every_payload_has_its_module_and_is_one_the_toolkit_asks_for() -> None:
     assert all((folder / f"{payload.module}.py").is_file() for payload in PAYLOADS.values())
     assert set(PAYLOADS) == set(smoke_jobs.PAYLOADS)
     assert {name for name, payload in PAYLOADS.items() if payload.together} == set(smoke_jobs.TOGETHER)
+
+
+# --- what ranks say to each other
+
+
+@given(VALUES | st.binary())
+def test_a_message_of_another_rank_is_its_type_or_refused(value: object) -> None:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    for kind, right in ((str, str), (list[float], list), (tuple[str, bool], tuple), (dict[str, int], dict)):
+        try:
+            found: Any = exchange.decode(data, kind)
+        except ValueError:
+            continue
+        assert type(found) is right
+        assert exchange.decode(exchange.encode(found), kind) == found or "NaN" in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (pickle.dumps(("a", ["b"])), tuple[str, list[str]]),
+        (b"", str),
+        (b"\xff\xfe", str),
+        (b"[" * 100_000, list[str]),
+        (b"[1]", tuple[int, int]),
+        (b'["a", "b"]', tuple[str, list[str]]),
+        (b"true", int),
+        (b"1", bool),
+        (b"9" * 30, int),
+        (b"9" * 400, float),
+        (b'{"a": 1}', dict[str, str]),
+        (b"null", str),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_is_not_of_the_type_is_refused(data: bytes, kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"^(not JSON|no |a number)"):
+        exchange.decode(data, kind)

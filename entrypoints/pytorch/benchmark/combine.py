@@ -1,9 +1,11 @@
 """What all ranks have seen together."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .failure import Failure
 from .figures import slowest, summary, together
 from .flags import Settings
 from .loop import Laps
@@ -24,6 +26,18 @@ class Seen:
     peak_gpu: int | None
     watch: Watch
     on_cpu: tuple[str, ...] = ()
+
+
+def expect_all_batches(settings: Settings, ranks: Sequence[Seen]) -> None:
+    """Raise Failure if a rank did not send a time for each batch."""
+    for rank, seen in enumerate(ranks):
+        for laps, count in ((seen.warm, settings.num_warmup_batches), (seen.laps, settings.num_batches)):
+            rows = (laps.times, laps.data_times)
+            if any(len(row) != count or not all(0 <= time < math.inf for time in row) for row in rows):
+                raise Failure(
+                    f"Rank {rank} did not send the times of {count} batches: start the same command of one image "
+                    "as every rank."
+                )
 
 
 def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:

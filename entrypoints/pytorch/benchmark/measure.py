@@ -10,13 +10,17 @@ import torch
 
 from ..payloads.verdict import Tell
 from . import machine, nvml, zoo
-from .combine import Seen, combined
+from .combine import Seen, combined, expect_all_batches
 from .data import samples
 from .failure import lacks_memory, reason_of
 from .flags import Settings
 from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
 from .work import make_model, make_step
+
+# Of what a rank sends to the others: ten samples of a GPU's power a second, for three days; two times of each batch.
+_POWER_BYTES = 64 << 20
+_BATCH_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,9 @@ def measure(settings: Settings, tell: Tell) -> dict[str, Any]:
         warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, what="warm-up batches", computes=computes)
         with _watching(ranks.device) as watch:
             laps = _run(ready.batches, step, ranks, settings.num_batches, what="batches", computes=computes)
-        seen = ranks.gather(_seen(settings, ranks, warm, laps, watch))
+        most = _POWER_BYTES + _BATCH_BYTES * (settings.num_warmup_batches + settings.num_batches)
+        seen = ranks.gather(_seen(settings, ranks, warm, laps, watch), Seen, most_bytes=most)
+    expect_all_batches(settings, seen)
     entry = ready.entry
     return {
         "model_title": entry.title,

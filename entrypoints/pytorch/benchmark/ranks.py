@@ -5,14 +5,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from ..payloads.device import find_device
-from ..payloads.group import BACKENDS, leave_group, start_group
+from ..payloads.group import BACKENDS, MOST_BYTES, gather_json, leave_group, start_group
 from .failure import Failure, OutOfMemory
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +30,15 @@ class Ranks:
     def many(self) -> bool:
         return self.size > 1
 
-    def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank."""
-        values: list[Any] = [value]
-        if self.many:
-            values = [None] * self.size
-            dist.all_gather_object(values, value)
-        return values
+    def gather(self, value: T, kind: type[T], *, most_bytes: int = MOST_BYTES) -> list[T]:
+        """Every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
+        if not self.many:
+            return [value]
+        return gather_json(value, kind, self.device, most_bytes)
 
     def agree(self, reason: str, *, out_of_memory: bool = False) -> None:
         """Raise Failure on all ranks if one of them has a reason; OutOfMemory if that rank lacks memory."""
-        told = self.gather((socket.gethostname(), reason, out_of_memory))
+        told = self.gather((socket.gethostname(), reason, out_of_memory), tuple[str, str, bool])
         for rank, (host, why, lacking) in enumerate(told):
             if why:
                 kind = OutOfMemory if lacking else Failure

@@ -57,7 +57,7 @@ def _collectives(checks: Checks, group: Group) -> None:
 def _ranks(group: Group) -> list[str]:
     """Who is there: ``host/local rank`` by rank, each once."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    told = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"))
+    told = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"), tuple[int, str])
     expect([rank for rank, _ in told] == list(range(group.size)), f"the ranks are {[rank for rank, _ in told]}")
     places = [place for _, place in told]
     expect(len(set(places)) == group.size, f"two ranks are in one place: {', '.join(places)}")
@@ -159,7 +159,9 @@ def _training(checks: Checks, group: Group) -> list[float]:
         expect_on(loss.detach(), group.device)
     checks.figures["parameters"] = expect_equal_models(group, model, "after training")
     _expect_like_one_process(group, model)
-    means = [sum(values) / group.size for values in zip(*group.gather(losses), strict=True)]
+    told = group.gather(losses, list[float])
+    expect({len(each) for each in told} == {_STEPS}, f"a rank took another number of steps than {_STEPS}")
+    means = [sum(values) / group.size for values in zip(*told, strict=True)]
     expect(means[-1] < means[0] / 2, f"the mean loss went from {means[0]:.4g} to {means[-1]:.4g}, not to a half")
     return [means[0], means[-1]]
 

@@ -98,7 +98,7 @@ def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *
     with group.judging():
         expect_on(result, group.device)
     last = losses[-steps // 10 :]
-    told = group.gather((losses[0], sum(last) / len(last)))
+    told = group.gather((losses[0], sum(last) / len(last)), tuple[float, float])
     return [sum(values) / group.size for values in zip(*told, strict=True)]
 
 

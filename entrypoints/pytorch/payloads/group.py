@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from .device import open_device
+from .exchange import decode, encode
 from .verdict import Checks, NotRun, Wrong, expect
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _PAUSE_SECONDS = 0.1
 _GROUP_TIMEOUT = 600  # seconds; what `run` hands to ranks where nobody chose another
+MOST_BYTES = 1 << 20  # of one rank's message
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,9 @@ class Group:
     size: int
     device: torch.device
 
-    def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank."""
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
-        return values
+    def gather(self, value: T, kind: type[T]) -> list[T]:
+        """Every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
+        return gather_json(value, kind, self.device)
 
     @contextmanager
     def judging(self) -> Iterator[None]:
@@ -47,7 +48,7 @@ class Group:
             yield
         except Wrong as wrong:
             found = str(wrong)
-        told = self.gather(found)
+        told = self.gather(found, str)
         first = next((rank for rank, one in enumerate(told) if one), None)
         if first is not None:
             raise Wrong(f"rank {first}: {told[first]}")
@@ -114,6 +115,36 @@ def _store_of(turn: int, timeout: timedelta) -> tuple[dist.Store, int, int]:
         time.sleep(_PAUSE_SECONDS)
 
 
+def gather_json(value: T, kind: type[T], device: torch.device, most_bytes: int = MOST_BYTES) -> list[T]:
+    """Return every rank's value, by rank.
+
+    Raises Wrong, on all ranks alike, if a rank sends more than ``most_bytes``, or anything but JSON of that type.
+    """
+    place = device if dist.get_backend() == "nccl" else torch.device("cpu")  # gloo takes the memory of the host
+    data = encode(value)
+    lengths = [int(length) for length in _all_gather(torch.tensor([len(data)], device=place))]
+    for rank, length in enumerate(lengths):
+        expect(0 < length <= most_bytes, f"{_message_of(rank)} has {length} bytes, and may have 1 to {most_bytes}")
+    padded = torch.frombuffer(bytearray(data.ljust(max(lengths))), dtype=torch.uint8).to(place)
+    values = []
+    for rank, (length, part) in enumerate(zip(lengths, _all_gather(padded), strict=True)):
+        try:
+            values.append(decode(part[:length].cpu().numpy().tobytes(), kind))
+        except ValueError as error:
+            raise Wrong(f"{_message_of(rank)} is {error}: start the same command of one image as every rank") from None
+    return values
+
+
+def _all_gather(own: torch.Tensor) -> list[torch.Tensor]:
+    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, own)
+    return parts
+
+
+def _message_of(rank: int) -> str:
+    return f"the message of rank {rank}"
+
+
 def leave_group(device: torch.device) -> None:
     """The last that a process does with its group: all ranks have come here when it returns."""
     dist.barrier()  # nobody leaves while another still talks to it
@@ -123,7 +154,11 @@ def leave_group(device: torch.device) -> None:
 
 def _hear_all(checks: Checks, group: Group) -> None:
     """Rank 0 is the one that speaks, so it must know what failed elsewhere."""
-    told = group.gather((socket.gethostname(), list(checks.failures)))
+    try:
+        told = group.gather((socket.gethostname(), list(checks.failures)), tuple[str, list[str]])
+    except Wrong as wrong:
+        checks.failures.append(str(wrong))
+        return
     if group.rank == 0:
         for rank, (host, failures) in enumerate(told[1:], start=1):
             new = [failure for failure in failures if failure not in checks.failures]
@@ -140,7 +175,7 @@ def fingerprint(model: nn.Module) -> str:
 
 def expect_equal_models(group: Group, model: nn.Module, when: str) -> str:
     """The fingerprint that every rank's model has; raises Wrong where they differ."""
-    prints: list[str] = group.gather(fingerprint(model))
+    prints = group.gather(fingerprint(model), str)
     others = [rank for rank, one in enumerate(prints) if one != prints[0]]
     expect(not others, f"{when}, the parameters of rank {', '.join(map(str, others))} are not those of rank 0")
     return prints[0]
