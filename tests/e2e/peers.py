@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class Peer:
         """The next message of one of these kinds; an empty one when node 0 has hung up."""
         with contextlib.suppress(ConnectionError):
             while line := self._lines.readline():
-                message: Message = json.loads(line)
+                message: Message = json.loads(line[line.index(b"{") :])  # with a token, a seal comes first
                 if message["kind"] in kinds:
                     return message
         return {}
@@ -57,6 +58,31 @@ class Peer:
         """Check in; returns node 0's answer."""
         self.say(**hello(self.hear("greeting"), token, **values))
         return self.hear("welcome", "refused")
+
+
+@contextmanager
+def relay(address: str, port: int, injected: bytes) -> Iterator[int]:
+    """The port of a relay to node 0: it passes on all that both sides say, and adds a line after node 0's start."""
+
+    def pass_on(source: socket.socket, target: socket.socket, added: bytes) -> None:
+        with contextlib.suppress(OSError):
+            for line in source.makefile("rb"):
+                target.sendall(line)
+                if added and b'"start"' in line:
+                    target.sendall(added)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError, AssertionError):  # the test or node 0 has ended
+            while connected := listener.accept()[0]:
+                behind = Peer(address, port).socket
+                for source, target, added in ((connected, behind, b""), (behind, connected, injected)):
+                    threading.Thread(target=pass_on, args=(source, target, added), daemon=True).start()
+
+    with socket.create_server((address, 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield int(listener.getsockname()[1])
 
 
 @contextmanager

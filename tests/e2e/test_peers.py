@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from entrypoints.pytorch.launch.handshake import VERSION
 from entrypoints.pytorch.launch.launch_error import Code
-from tests.e2e.peers import Peer, connections, hello, simulate
+from tests.e2e.peers import Peer, connections, hello, relay, simulate
 from tests.e2e.test_run import Start, address, job, script, start  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.entrypoints
@@ -157,13 +158,59 @@ def test_a_false_node_zero_is_not_trusted(start: Start, script: Script, address:
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while connected := listener.accept()[0]:
-                    connected.sendall(_line(kind="greeting", version=2, instance="0" * 32, nonce="0" * 32))
+                    connected.sendall(_line(kind="greeting", version=VERSION, instance="0" * 32, nonce="0" * 32))
                     connected.recv(65536)
                     connected.sendall(_line(kind="welcome", proof="0" * 64) + _line(kind="start"))
 
         threading.Thread(target=serve, daemon=True).start()
         code, out, err = worker.end(60)
     assert (code, out) == (Code.DISAGREE, ""), err
+
+
+FAILED = {"node": 0, "code": 7, "rank": 0, "local_rank": 0, "why": "", "words": [], "told": False}
+INJECTED: dict[str, dict[str, object]] = {
+    "failed": {"kind": "failed", "failure": FAILED},
+    "stop": {"kind": "stop", "signal": 15},
+    "verdict": {"kind": "verdict", "cause": None, "notes": []},
+}
+
+
+@pytest.mark.parametrize("injected", INJECTED)
+def test_a_relay_cannot_speak_for_a_node(start: Start, script: Script, address: str, port: int, injected: str) -> None:
+    """It lets the handshake pass, so it sits between two nodes that trust each other."""
+    one, other = job(address, port, 2, JOB_TOKEN="secret", RENDEZVOUS_TIMEOUT=60)
+    text = script("time.sleep(60)")
+    with relay(address, port, _line(**INJECTED[injected])) as between:
+        nodes = [start(text, **one), start(text, **{**other, "MASTER_PORT": between})]
+        ends = [node.end() for node in nodes]
+    for code, _, err in ends:
+        assert code == Code.NODE_LOST, err
+        assert "Traceback" not in err
+    assert "not proven by the JOB_TOKEN" in ends[1][2]
+
+
+def test_a_relay_that_only_passes_on_ends_no_job(start: Start, script: Script, address: str, port: int) -> None:
+    one, other = job(address, port, 2, JOB_TOKEN="secret", RENDEZVOUS_TIMEOUT=60)
+    text = script("time.sleep(5)")
+    with relay(address, port, b"") as between:
+        nodes = [start(text, **one), start(text, **{**other, "MASTER_PORT": between})]
+        ends = [node.end() for node in nodes]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+
+
+def test_a_run_of_another_version_is_named(start: Start, script: Script, address: str, port: int) -> None:
+    with socket.create_server(("", port)) as listener:
+        worker = start(script(""), **job(address, port, 2)[1])
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while connected := listener.accept()[0]:
+                    connected.sendall(_line(kind="greeting", version=2, instance="0" * 32, nonce="0" * 32))
+
+        threading.Thread(target=serve, daemon=True).start()
+        code, _, err = worker.end(60)
+    assert code == Code.DISAGREE
+    assert f"version 2 of the protocol between nodes, and this one {VERSION}: start all nodes" in err.splitlines()[-1]
 
 
 def _line(**message: object) -> bytes:

@@ -1,7 +1,9 @@
 """The words between nodes: what is no message ends a connection, and nothing else."""
 
+import hmac
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,12 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from entrypoints.pytorch.launch.failure import Failure
-from entrypoints.pytorch.launch.handshake import Greeting, answer, hello_of, new_nonce, proof
+from entrypoints.pytorch.launch.handshake import Greeting, answer, hello_of, new_nonce, proof, seals_of
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.log import named, printable
 from entrypoints.pytorch.launch.messages import parse
 from entrypoints.pytorch.launch.state import new_state
-from entrypoints.pytorch.launch.wire import HELLO_BYTES, Wire
+from entrypoints.pytorch.launch.wire import HELLO_BYTES, UNSEALED, Wire
 
 FAILURE = {**Failure(node=1, rank=1, local_rank=0, code=7).as_message(), "words": ["boom"]}
 ODD = st.recursive(
@@ -144,6 +146,91 @@ def test_a_proof_holds_for_one_token_and_one_conversation(token: str, other: str
     assert answer(token, Greeting(instance=greeting.instance, nonce=new_nonce()), said) is None
     assert answer(token, greeting, {**said, "node": 1}) is None
     assert answer(token, greeting, {**said, "nonce": new_nonce()}) is None
+
+
+# --- seals, and a relay that hears and may alter all that two nodes say
+
+Relay = Callable[[list[bytes], list[bytes]], list[bytes]]
+FORGED = said("failed", failure=FAILURE)
+RELAYS: dict[str, Relay] = {
+    "adds a bare line": lambda lines, back: [*lines[:2], FORGED, *lines[2:]],
+    "adds a seal of its own": lambda lines, back: [*lines[:2], b"0" * 64 + b" " + FORGED, *lines[2:]],
+    "takes a seal for another line": lambda lines, back: [lines[0], lines[1][:65] + FORGED],
+    "alters a digit": lambda lines, back: [lines[0], lines[1].replace(b"1", b"2")],
+    "repeats a line": lambda lines, back: [lines[0], lines[0], *lines[1:]],
+    "swaps two lines": lambda lines, back: [lines[1], lines[0], lines[2]],
+    "drops a line": lambda lines, back: [lines[0], lines[2]],
+    "sends lines back": lambda lines, back: [back[0], *lines],
+    "takes seals off": lambda lines, back: [line[65:] for line in lines],
+}
+
+
+def sealed_pair(token: str) -> tuple[Wire, Wire, socket.socket, socket.socket]:
+    """Node 0's wire, the other's, and the ends of both that the relay holds."""
+    nonces = new_nonce(), new_nonce()
+    (zero, one), (other, two) = socket.socketpair(), socket.socketpair()
+    wires = Wire(zero), Wire(other)
+    for wire, node_zero in zip(wires, (True, False), strict=True):
+        wire.seal(seals_of(token, nonces, node_zero=node_zero))
+    return *wires, one, two
+
+
+@pytest.mark.parametrize("relay", RELAYS)
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_what_a_relay_changes_is_not_heard(relay: str, from_zero: bool) -> None:
+    zero, other, at_zero, at_other = sealed_pair("secret")
+    ways = ((zero, other, at_zero, at_other), (other, zero, at_other, at_zero))
+    sender, hearer, at_sender, at_hearer = ways[0 if from_zero else 1]
+    for number in (11, 12, 13):
+        sender.send("done", rank=number)
+        hearer.send("done", rank=number)
+    lines, back = at_sender.recv(65536).splitlines(), at_hearer.recv(65536).splitlines()
+    at_hearer.sendall(b"".join(line + b"\n" for line in RELAYS[relay](lines, back)))
+    heard = [message.get("rank") for message in hearer.receive()]
+    assert heard in ([], [11], [11, 12])  # what the sender said first, and nothing else
+    assert hearer.gone == UNSEALED
+    assert hearer.receive() == []
+    for each in (zero, other, at_zero, at_other):
+        each.close()
+
+
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_what_a_relay_passes_on_is_heard(token: str) -> None:
+    zero, other, at_zero, at_other = sealed_pair(token)
+    for sender, hearer, source, target in ((zero, other, at_zero, at_other), (other, zero, at_other, at_zero)):
+        for number in range(300):
+            sender.send("done", rank=number)
+            target.sendall(source.recv(65536))
+            assert hearer.receive() == [{"kind": "done", "rank": number}]
+    for each in (zero, other, at_zero, at_other):
+        each.close()
+
+
+def test_a_seal_is_over_direction_number_and_line() -> None:
+    nonces = "a" * 32, "b" * 32
+    key = hmac.digest(b"secret", json.dumps(["seals", [*nonces]]).encode(), "sha256")
+    for node_zero, direction in ((True, b"\0"), (False, b"\1")):
+        seals = seals_of("secret", nonces, node_zero=node_zero)
+        assert seals is not None
+        for number in range(3):
+            whole = direction + bytes([0] * 7 + [number]) + b"line"
+            assert seals.put_on(b"line") == hmac.digest(key, whole, "sha256").hex().encode() + b" line"
+    assert seals_of("", nonces, node_zero=True) is None
+
+
+def test_bytes_that_are_no_line_are_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+    heard = wire.heard
+    monkeypatch.setattr("time.monotonic", lambda: heard + 9)
+    theirs.sendall(b" ")
+    wire.receive()
+    assert wire.heard == heard
+    theirs.sendall(said("beat") + b"\n")
+    wire.receive()
+    assert wire.heard == heard + 9
+    theirs.close()
+    wire.close()
 
 
 def test_the_token_is_in_no_message_and_in_no_repr() -> None:

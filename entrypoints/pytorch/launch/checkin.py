@@ -62,16 +62,16 @@ def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire
             now = time.monotonic()
             foreign = foreign + 1 if error.foreign else 0
             if now >= deadline or (foreign > 1 and now - began >= _FOREIGN_SECONDS):
-                raise _not_node_zero(contract, error.reason) from None
+                raise _not_node_zero(contract, error) from None
             time.sleep(_PAUSE)
         else:
             return wire
 
 
-def _not_node_zero(contract: Contract, reason: str) -> LaunchError:
-    where = f"{contract.master_addr}:{contract.master_port}"
-    if "JOB_TOKEN" in reason:
-        return LaunchError(Code.DISAGREE, f"{where} answers, but {reason}: give all nodes of the job the same.")
+def _not_node_zero(contract: Contract, error: NotNodeZeroError) -> LaunchError:
+    where, reason = f"{contract.master_addr}:{contract.master_port}", error.reason
+    if error.remedy:
+        return LaunchError(Code.DISAGREE, f"{where} answers, but {reason}: {error.remedy}.")
     return LaunchError(
         Code.NO_PORT,
         f"{where} answers, but not as node 0 of this job ({reason}): does node 0 start it by `run` too? "

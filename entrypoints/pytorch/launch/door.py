@@ -7,7 +7,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 
-from .handshake import Greeting, answer, new_nonce
+from .handshake import Greeting, answer, new_nonce, seals_of
 from .log import say
 from .messages import Message
 from .wire import HELLO_BYTES, Wire
@@ -146,6 +146,7 @@ class Door:
             guest.wire.send("unproven")
             self.dismiss(guest)
             return None
+        guest.wire.seal(seals_of(self._token, (guest.greeting.nonce, hello["nonce"]), node_zero=True))
         guest.wire.send("welcome", proof=proof)
         guest.wire.trust()
         self._strangers.pop(guest)

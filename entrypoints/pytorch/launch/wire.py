@@ -7,14 +7,18 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .messages import Message, parse
+
+if TYPE_CHECKING:
+    from .seal import Seals
 
 BEAT_SECONDS = 2.0
 LOST_SECONDS = 15.0  # a node that says nothing for so long is gone: paused, cut off or without power
 FAREWELL_SECONDS = 2.0  # for the other side to read what was said last
 HELLO_BYTES = 16 << 10  # what one that has not introduced itself may say
+UNSEALED = "a message in its name is not proven by the JOB_TOKEN: something between the nodes altered or added it"
 _MOST_BYTES = 1 << 20  # no message is near so long; a stranger's stream must not fill the memory
 _MOST_UNSENT = 4 << 20
 _READ_BYTES = 64 << 10
@@ -35,6 +39,7 @@ class Wire:
         self._kept: deque[Message] = deque()
         self._beat = 0.0
         self._finishing = self._finished = False
+        self._seals: Seals | None = None
         self.heard = time.monotonic()
         self.gone = ""
 
@@ -70,11 +75,16 @@ class Wire:
         """The other side has introduced itself, and may say more."""
         self._most_bytes = _MOST_BYTES
 
+    def seal(self, seals: "Seals | None") -> None:
+        """Seal each line from now on, and expect a seal on each that comes; None leaves the lines bare."""
+        self._seals = seals
+
     def send(self, kind: str, **values: Any) -> None:
         """Say something, now or when the other side reads; one that no longer listens is seen by ``gone``."""
         if self.gone or self._finishing:
             return
-        self._unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+        line = json.dumps({"kind": kind, **values}).encode()
+        self._unsent += (self._seals.put_on(line) if self._seals else line) + b"\n"
         self.flush()
         if len(self._unsent) > _MOST_UNSENT:
             self.gone = "it does not read what is sent to it"
@@ -100,14 +110,22 @@ class Wire:
                 break
             self._unread += data
         *lines, self._unread = self._unread.split(b"\n")
+        messages = []
         try:
             if max(map(len, (*lines, self._unread))) > self._most_bytes:
                 raise ValueError("it says more than `run` does")
-            messages = [parse(line) for line in lines]
+            for line in lines:
+                bare = self._seals.take_off(line) if self._seals else line
+                if bare is None:
+                    self.gone, self._unread = UNSEALED, b""
+                    break  # all lines before it are proven
+                messages.append(parse(bare))
         except ValueError:
             self.gone = "it does not speak as `run` does"
             self._unread = b""
             return []
+        if messages:  # bytes alone may be anybody's
+            self.heard = time.monotonic()
         return [message for message in messages if message["kind"] != "beat"]
 
     def _read(self) -> bytes:
@@ -120,9 +138,7 @@ class Wire:
         except OSError as error:
             self.gone = error.strerror or str(error)
             return b""
-        if data:
-            self.heard = time.monotonic()
-        else:
+        if not data:
             self.gone = "it closed the connection"
         return data
 

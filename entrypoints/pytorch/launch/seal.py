@@ -1,0 +1,37 @@
+"""Seals on the lines of one connection: each proves who sent it, and its place among the lines of that direction.
+
+A seal is HMAC-SHA256, keyed for this connection alone, over a byte for the direction, the number of the line in that
+direction (8 bytes, big-endian) and the line. So a relay between two nodes can break a connection, but cannot add,
+alter, repeat, reorder, drop or send back a line unseen.
+"""
+
+import hmac
+
+_HEX = 64  # digits of a seal; a blank comes between it and the line
+
+
+class Seals:
+    """The seals of both directions, as one of the two ends makes and checks them."""
+
+    def __init__(self, key: bytes, *, node_zero: bool) -> None:
+        self._key = key
+        self._own, self._other = (b"\0", b"\1") if node_zero else (b"\1", b"\0")
+        self._sent = self._received = 0
+
+    def put_on(self, line: bytes) -> bytes:
+        """Return the next line to send, sealed."""
+        sealed = self._seal(self._own, self._sent, line) + b" " + line
+        self._sent += 1
+        return sealed
+
+    def take_off(self, sealed: bytes) -> bytes | None:
+        """Return the line that came next without its seal, or None if it is not sealed right."""
+        line = sealed[_HEX + 1 :]
+        expected = self._seal(self._other, self._received, line) + b" "
+        if not hmac.compare_digest(expected, sealed[: _HEX + 1]):
+            return None
+        self._received += 1
+        return line
+
+    def _seal(self, direction: bytes, number: int, line: bytes) -> bytes:
+        return hmac.new(self._key, direction + number.to_bytes(8, "big") + line, "sha256").hexdigest().encode()
