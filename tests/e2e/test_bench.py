@@ -146,6 +146,8 @@ def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
         (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
         (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),
         (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is not a Datum of Caffe"),
+        (("--model", NET, "--data_dir", "/tmp/data/lmdb-negative"), "are (3, -2, -2), and none can be negative"),
+        (("--model", NET, "--data_dir", "/tmp/data/lmdb-flat"), "has 0 values for (channels, height, width) (3, 0, 0)"),
     ],
 )
 def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tuple[str, ...], sentence: str) -> None:

@@ -12,6 +12,7 @@ from entrypoints.pytorch.benchmark.data.crop import Box, centre_box, random_box
 from entrypoints.pytorch.benchmark.data.datum import Datum, DatumError, parse
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
+SIZE = st.integers(0, 2**31 - 1)
 
 
 def varint(value: int) -> bytes:
@@ -46,7 +47,7 @@ def written(datum: Datum, *, packed: bool) -> bytes:
 
 @given(
     datum=st.builds(
-        Datum, channels=INT32, height=INT32, width=INT32, data=st.binary(max_size=300), label=INT32,
+        Datum, channels=SIZE, height=SIZE, width=SIZE, data=st.binary(max_size=300), label=INT32,
         float_data=st.lists(st.floats(width=32, allow_nan=False), max_size=5).map(tuple), encoded=st.booleans(),
     ),
     packed=st.booleans(),
@@ -75,6 +76,8 @@ def test_fields_that_a_datum_has_not_are_skipped() -> None:
         (b"\x08", "it ends in the middle of a number"),
         (b"\x08" + b"\xff" * 10, "more than 64 bits"),
         (piece(6, b"abc"), "floats take 3 bytes"),
+        (number(1, 3) + number(2, -2) + number(3, -2) + piece(4, bytes(12)), r"are \(3, -2, -2\), and none can be neg"),
+        (number(1, -3), "none can be negative"),
     ],
 )
 def test_what_is_no_datum_is_told(message: bytes, sentence: str) -> None:

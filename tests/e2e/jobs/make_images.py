@@ -22,6 +22,9 @@ def main(folder: Path) -> None:
     write(folder / "lmdb", messages)
     write(folder / "lmdb-wrong", [b"\x0b no datum"])
     write(folder / "lmdb-empty", [])
+    for name, side in (("lmdb-negative", 2**64 - 2), ("lmdb-flat", 0)):  # -2 is its 64 bits in two's complement
+        pixels = bytes(12 if side else 0)
+        write(folder / name, [_number(1, 3) + _number(2, side) + _number(3, side) + _bytes(4, pixels)])
     (folder / "empty").mkdir()
     broken = folder / "broken/class_0"
     broken.mkdir(parents=True)

@@ -1,6 +1,7 @@
 """A Caffe LMDB: a database of Datum messages, as Caffe's convert_imageset writes it."""
 
 import io
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,12 +77,13 @@ def pixels_of(datum: Datum, name: str) -> torch.Tensor:
     """(3, height, width) in bytes, red first; Caffe's own are blue first. Raises Failure."""
     if datum.encoded:
         return decode(io.BytesIO(datum.data), name)
-    shape = (datum.channels, datum.height, datum.width)
     values: torch.Tensor
     if datum.data:
         values = torch.frombuffer(bytearray(datum.data), dtype=torch.uint8)
     else:
         values = torch.tensor(datum.float_data).clamp(0, 255).to(torch.uint8)
-    if datum.channels != 3 or values.numel() != datum.channels * datum.height * datum.width:
-        raise Failure(f"{name} has {values.numel()} values for (channels, height, width) {shape}: three channels fit.")
-    return values.view(shape).flip(0)
+    if not values.numel() or datum.channels != 3 or values.numel() != math.prod(datum.shape):
+        raise Failure(
+            f"{name} has {values.numel()} values for (channels, height, width) {datum.shape}: three channels fit."
+        )
+    return values.view(datum.shape).flip(0)

@@ -36,6 +36,11 @@ class Datum:
     float_data: tuple[float, ...] = ()
     encoded: bool = False
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width, as the message has them; 0 if it does not."""
+        return self.channels, self.height, self.width
+
 
 def parse(message: bytes) -> Datum:
     """Raises DatumError. Of a field that comes twice the last counts, as protobuf has it; floats add up."""
@@ -50,7 +55,10 @@ def parse(message: bytes) -> Datum:
             values["data"] = value
         elif kind in (_BYTES, _FIXED32) and number == _FLOATS:
             floats += _floats(value)
-    return Datum(**values, float_data=tuple(floats))  # type: ignore[arg-type]
+    datum = Datum(**values, float_data=tuple(floats))  # type: ignore[arg-type]
+    if min(datum.shape) < 0:  # two negative numbers can have the product that fits the pixels
+        raise DatumError(f"its (channels, height, width) are {datum.shape}, and none can be negative")
+    return datum
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes | int]]:
