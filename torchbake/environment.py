@@ -16,8 +16,8 @@ from pathlib import Path
 
 from torchbake import MATRIX_VARIABLE
 from torchbake.core.child import run
+from torchbake.core.inherited import ToolName, inherited, note_of_ignored
 from torchbake.core.paths import CHECKOUT, TOOLKIT
-from torchbake.core.uv_variables import inherited, note_of_ignored
 from torchbake.errors import InstallError, TorchbakeError
 
 _READY = "torchbake-ready"  # written last: an environment without it was cut off
@@ -76,12 +76,12 @@ def _make(root: Path, folder: Path, packages: Sequence[str]) -> None:
 
 def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
     """By the first tool that can. Each holds the lock itself: it may outlive a nox that is killed."""
-    if note := note_of_ignored(os.environ):
+    if note := note_of_ignored(os.environ, "uv", "pip"):
         _say(note)
     for name, commands in _tools(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
         # What they print is not a result, so it goes where messages go.
-        if all(_run(words, lock) for words in commands):
+        if all(_run(name, words, lock) for words in commands):
             return
         _say(f"{name} could not install them")
     raise InstallError(
@@ -90,11 +90,12 @@ def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
     )
 
 
-def _run(words: Sequence[str], lock: int) -> bool:
-    return subprocess.run(words, env=inherited(os.environ), stdout=2, check=False, pass_fds=[lock]).returncode == 0
+def _run(tool: ToolName, words: Sequence[str], lock: int) -> bool:
+    env = inherited(tool, os.environ)
+    return subprocess.run(words, env=env, stdout=2, check=False, pass_fds=[lock]).returncode == 0
 
 
-def _tools(folder: Path, packages: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
+def _tools(folder: Path, packages: Sequence[str]) -> Iterator[tuple[ToolName, list[list[str]]]]:
     python = str(folder / "bin/python")
     uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
     if uv:

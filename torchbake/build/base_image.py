@@ -21,6 +21,7 @@ from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.reference import parse_reference
 from torchbake.oci.rootfs_image import layout_digest
+from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -117,7 +118,9 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     """The base as a registry serves it now, pinned by digest; None when none answers."""
     command = ["docker", "buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=REGISTRY_TIMEOUT, check=False)
+        done = subprocess.run(
+            command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT, check=False
+        )
         failure = done.stderr.strip().splitlines()[-1:] if done.returncode else []
         digest = "" if done.returncode else str(json.loads(done.stdout)["digest"])
     except subprocess.TimeoutExpired:

@@ -17,6 +17,7 @@ from torchbake.hostconfig.build_secrets import apt_secrets
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.spec import BaseSpec
+from torchbake.ui.tool_environment import environment_of
 
 _DISTRIBUTIONS = ("debian", "ubuntu")
 # Names of suites that a system does not know itself by.
@@ -126,7 +127,9 @@ def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str
         (folder / "context/Dockerfile").write_text(_dockerfile(spec))
         try:
             command = _command(spec, context, folder, paths)
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run(
+                command, env=environment_of("docker"), capture_output=True, text=True, errors="replace", check=False
+            )
         except FileNotFoundError as error:
             say(f"{spec.name}: not looked into: {error}")
             return None

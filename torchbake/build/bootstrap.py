@@ -1,6 +1,5 @@
 """Bases made by mmdebstrap from a suite's packages, Debian's or Ubuntu's: the same for each state of its mirror."""
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, archive_of
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.rootfs_image import write_layout
+from torchbake.ui.tool_environment import environment_of
 
 _LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
 _VARIABLES = {"debian": "TORCHBAKE_APT_MIRROR", "ubuntu": "TORCHBAKE_APT_MIRROR_UBUNTU"}
@@ -79,7 +79,7 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptCo
 
 def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
     # The day it was made would make every base another.
-    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(content_epoch()))
+    environment = dict(environment_of("mmdebstrap"), SOURCE_DATE_EPOCH=str(content_epoch()))
     # On stdin: addresses may hold passwords, and arguments are everybody's to read.
     archives = "".join(f"{line}\n" for line in archive_of(spec.distribution, apt).one_line(spec.suite))
     done = subprocess.run(
@@ -118,10 +118,14 @@ def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="keys-", dir=tools) as name:
         command = ["apt-get", "download", "-q", "ubuntu-keyring"]
         try:
-            done = subprocess.run(command, cwd=name, capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run(
+                command, cwd=name, env=environment_of("apt"), capture_output=True, text=True, errors="replace",
+                check=False,
+            )  # fmt: skip
             failure = cause_of(done.stderr.splitlines()) if done.returncode else ""
             for archive in Path(name).glob("*.deb"):
-                subprocess.run(["dpkg", "-x", archive, tools], check=True, capture_output=True)
+                words = ["dpkg", "-x", archive, tools]
+                subprocess.run(words, env=environment_of("apt"), check=True, capture_output=True)
         except (FileNotFoundError, subprocess.CalledProcessError) as error:
             failure = str(error)
     if not keys.exists():

@@ -18,6 +18,7 @@ from pathlib import Path
 from torchbake.build.buildkit_progress import Progress, Step, events
 from torchbake.core.files import write_text
 from torchbake.engine.client import starting_docker
+from torchbake.ui.tool_environment import environment_of
 
 _PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
 
@@ -115,7 +116,7 @@ class Builder:
 
 def _environment() -> dict[str, str]:
     """Targets that others build upon are not images: without this the engine would pack and unpack each."""
-    return {**os.environ, "BUILDX_NO_DEFAULT_LOAD": "1"}
+    return {**environment_of("docker"), "BUILDX_NO_DEFAULT_LOAD": "1"}
 
 
 def _failure(said: list[str]) -> list[str]:
@@ -132,7 +133,8 @@ def _digests(metadata: Path) -> tuple[str, ...]:
 def prune(builder: str | None) -> None:
     """Drop the build cache, but not the downloaded wheels: for disks that cannot hold a whole matrix's cache."""
     command = ["docker", "buildx", "prune", "--force", "--filter", "type=regular"]
-    subprocess.run([*command, *(["--builder", builder] if builder else [])], capture_output=True, check=False)
+    words = [*command, *(["--builder", builder] if builder else [])]
+    subprocess.run(words, env=environment_of("docker"), capture_output=True, check=False)
 
 
 def _signal(process: "subprocess.Popen[str]", number: int) -> None:

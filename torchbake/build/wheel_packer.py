@@ -29,6 +29,7 @@ from torchbake.oci.layer_archive import tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_tree import Member
 from torchbake.oci.manifest import Blob
+from torchbake.ui.tool_environment import environment_of
 
 _FORMAT = "4"  # of a layer: another one is packed anew
 _LIMIT = 3600.0  # seconds, of a download
@@ -280,7 +281,7 @@ class WheelPacker:
 def _environment() -> dict[str, str]:
     """Of a Python that has the modules of `layers/`, and the toolkit's."""
     path = os.pathsep.join((str(TOOLKIT / "layers"), str(PACKAGE.parent)))
-    return {**os.environ, **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**environment_of("python"), **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:

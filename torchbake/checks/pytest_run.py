@@ -21,6 +21,7 @@ from torchbake.core.parallel import run_all
 from torchbake.core.signals import signal_name
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
+from torchbake.ui.tool_environment import environment_of
 
 SUITE_CHECK = "suite"  # the check that stands for the run of the checks itself
 _PATIENCE = 20  # seconds that checks get after SIGINT, to remove their containers
@@ -152,14 +153,12 @@ class Suite:
         return Ended(code=process.returncode, tail=_tail(log), timed_out=late)
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
-        # Options meant for another pytest (-x, -k) would leave checks out of a verdict that counts as whole.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
             # A session of its own: Ctrl-C reaches only us, and we end the suites in order.
             process = subprocess.Popen(
-                command, cwd=self._cwd, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                command, cwd=self._cwd, env=environment_of("pytest"), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             self._processes.add(process)

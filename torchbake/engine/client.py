@@ -21,6 +21,7 @@ from docker.utils import kwargs_from_env
 from torchbake.core.plain_text import last_line
 from torchbake.engine.image import Image, by_tag, of_inspection
 from torchbake.errors import EngineError
+from torchbake.ui.tool_environment import environment_of
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
 _LISTINGS, _PAUSE = 5, 0.2  # how often, and after how many seconds, images are listed again
@@ -193,7 +194,9 @@ def check_buildx() -> str:
     """Buildx's version. Raises EngineError when it is missing or too old."""
     hint = "Install docker-buildx, or run: nox -s setup"
     with starting_docker():
-        done = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["docker", "buildx", "version"], env=environment_of("docker"), capture_output=True, text=True, check=False
+        )
     match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
     if done.returncode or not match:
         raise EngineError("docker has no buildx, which builds the images.", hint=hint)
@@ -209,7 +212,7 @@ def builder_driver(builder: str | None) -> str:
     Raises EngineError when there is no such builder.
     """
     command = ["docker", "buildx", "inspect", *([builder] if builder else [])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
     match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
     if done.returncode or not match:
         reason = last_line(done.stderr)

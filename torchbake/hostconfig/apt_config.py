@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.core.inherited import inherited
+
 _HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 # One setting a line, of all hosts or (behind another ::) of one.
 _PROXY = re.compile(r'^\s*(Acquire::https?::Proxy(?:::[^\s"]*[^\s":])?)\s+"([^"]*)"\s*;', re.IGNORECASE | re.MULTILINE)
@@ -32,7 +34,8 @@ def dumped_by_apt(environ: Mapping[str, str]) -> str:
     command = shutil.which("apt-config", path=environ.get("PATH"))
     if command is None:
         return ""
-    done = subprocess.run([command, "dump"], env=environ, capture_output=True, text=True, errors="replace", check=False)
+    env = inherited("apt", environ)
+    done = subprocess.run([command, "dump"], env=env, capture_output=True, text=True, errors="replace", check=False)
     return "" if done.returncode else done.stdout
 
 

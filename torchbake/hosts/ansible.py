@@ -18,6 +18,7 @@ from torchbake.errors import HostError, InstallError
 from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
 from torchbake.hosts.play import Request, inventory_environment, inventory_words, typed, written
 from torchbake.hosts.results import HostResult, read_results
+from torchbake.ui.tool_environment import environment_of
 
 OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
 _INTERRUPTED = (99, 129, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
@@ -44,8 +45,9 @@ class Ansible:
         if "," not in source and not Path(source).exists():
             raise HostError(f"{source}: there is no such inventory.", hint="docs/hosts.md has an example.")
         done = subprocess.run(
-            [*self.program("inventory"), *inventory_words(source, limit, extra, words)], env=inventory_environment(),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            [*self.program("inventory"), *inventory_words(source, limit, extra, words)],
+            env=inventory_environment(environment_of("ansible")), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             raise inventory_problem(source, done.stderr)
@@ -62,7 +64,8 @@ class Ansible:
         """
         with written(request, variables) as play:
             words = [*self.program("playbook"), *play.words(request)]
-            code = run_child(words, folder=Path.cwd(), env=play.environment(), stdout=_STDERR, insist=_INSIST)
+            env = play.environment(environment_of("ansible"))
+            code = run_child(words, folder=Path.cwd(), env=env, stdout=_STDERR, insist=_INSIST)
             if code in _INTERRUPTED:
                 raise KeyboardInterrupt
             results = read_results(play.results.read_text() if play.results.exists() else "", hosts)
@@ -96,7 +99,8 @@ def _version_in_path() -> str:
     program = shutil.which("ansible-playbook", path=os.environ.get("PATH"))
     said = ""
     if program:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        env = environment_of("ansible")
+        said = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False).stdout
     match = re.search(r"\[core (\d[\d.]*)", said)
     if not match:
         raise InstallError("Hosts are made ready by Ansible, and ansible-core is not installed.", hint=_HINT)

@@ -5,7 +5,6 @@ stays the user's. Source: docs.ansible.com, "Using collections in a playbook" an
 """
 
 import json
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,7 +71,7 @@ class Play:
             str(self.playbook),
         )
 
-    def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {**environ, **_UNREADABLE_IS_AN_ERROR, FILE: str(self.results)}
 
 
@@ -109,7 +108,7 @@ def _extra_words(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in ("--extra-vars", value))
 
 
-def inventory_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def inventory_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, **_UNREADABLE_IS_AN_ERROR}
 
 

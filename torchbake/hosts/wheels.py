@@ -1,7 +1,6 @@
 """The locked wheels that go along to hosts: from this machine's folders, or downloaded for hosts without an index."""
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from torchbake.errors import HostError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Lock, Pin
 from torchbake.matrix.spec import ImageSpec
+from torchbake.ui.tool_environment import environment_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ def download(spec: ImageSpec, pins: Iterable[Pin], pip: PipConfig, folder: Path)
         file.write(requirements(pins))
         file.flush()
         command = [*_pip(), *download_words(spec, Path(file.name), folder)]
-        if subprocess.run(command, env=pip_environment(spec, pip), stdout=2, check=False).returncode:
+        env = pip_environment(spec, pip, environment_of("pip"))
+        if subprocess.run(command, env=env, stdout=2, check=False).returncode:
             raise HostError(
                 f"{spec.id}: not every wheel of its lock could be downloaded; pip's own words are above.",
                 hint="Name a folder that has them: --wheelhouse FOLDER",
@@ -79,7 +80,7 @@ def download_words(spec: ImageSpec, file: Path, folder: Path) -> tuple[str, ...]
     )
 
 
-def pip_environment(spec: ImageSpec, pip: PipConfig, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def pip_environment(spec: ImageSpec, pip: PipConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """Its own settings, and the indexes of the accelerator; no arguments, as an address may have a password."""
     more = () if pip.no_index else pip.instead(spec) or spec.indexes
     return {**environ, "PIP_EXTRA_INDEX_URL": " ".join((*pip.extra_index_urls, *more))}

@@ -1,21 +1,17 @@
 """uv as the resolver: requirements in, pinned and hashed wheels out."""
 
-import os
 import re
 import subprocess
 import tempfile
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from torchbake.core.uv_variables import inherited, note_of_ignored
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, parse_pins
-from torchbake.ui import console
+from torchbake.ui.tool_environment import environment_of
 
 # The oldest C library that torch's own wheels accept; a lock for it installs on every base.
 PLATFORM = "x86_64-manylinux_2_28"
@@ -103,24 +99,12 @@ _OWN_INDEXES = (
 )
 
 
-_NOTING = threading.Lock()  # several images are locked or packed at once
-
-
-@cache
-def _note(text: str) -> None:
-    if text:
-        console.say(text, style="yellow")
-
-
 def uv_environment(config: PipConfig) -> dict[str, str]:
     """Return uv's environment: the host's, less what would change its answer, or override pip's settings in a uv.toml.
 
     The variables that are ignored are named on stderr once.
     """
-    with _NOTING:
-        _note(note_of_ignored(os.environ))
-    environment = {**inherited(os.environ), "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
-    environment.pop("VIRTUAL_ENV", None)
+    environment = {**environment_of("uv"), "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
     if uv_toml(config):
         for name in _OWN_INDEXES:
             environment.pop(name, None)  # uv would take it before what our file says

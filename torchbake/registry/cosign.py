@@ -20,6 +20,7 @@ from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.errors import SignatureError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import config_key, find_login
+from torchbake.ui.tool_environment import environment_of
 
 _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
 UNASKED = "no --key and no --identity was given"  # why nothing is verified that nobody asked for
@@ -119,7 +120,7 @@ class Cosign:
         with _settings(host) as settings:
             try:
                 done = subprocess.run(
-                    [self.program, *arguments], env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+                    [self.program, *arguments], env={**environment_of("cosign"), **settings}, stdin=subprocess.DEVNULL,
                     capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:

@@ -1,0 +1,26 @@
+"""The environment of a tool that a command starts, with one line about the variables that it does not inherit."""
+
+import os
+import threading
+from functools import cache
+
+from torchbake.core.inherited import ToolName, inherited, note_of_ignored
+from torchbake.ui import console
+
+_NOTING = threading.Lock()  # several images are locked, packed or built at once
+
+
+def environment_of(tool: ToolName) -> dict[str, str]:
+    """Return what a tool inherits of this process's environment.
+
+    Variables that are ignored and would change its answer are named on stderr once.
+    """
+    with _NOTING:
+        _note(note_of_ignored(os.environ, tool))
+    return inherited(tool, os.environ)
+
+
+@cache
+def _note(text: str) -> None:
+    if text:
+        console.say(text, style="yellow")
