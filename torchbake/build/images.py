@@ -13,7 +13,7 @@ from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
-from torchbake.build.source_date import content_epoch, created, revision
+from torchbake.build.source_date import content_epoch, created, revision, untrue_label
 from torchbake.build.unchanged import Question
 from torchbake.core.paths import builder_folder, layers_folder
 from torchbake.engine.ahead import Asked
@@ -126,10 +126,12 @@ class ImageBuild:
         return read_apt_config()
 
     def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
-        """Why images are not packed as they are asked for, by digest; empty where packed ones are not asked for."""
-        if not store.layout:
-            return {}
-        return {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
+        """Why images of the same inputs are built again, by digest: labels, or how they are packed if that counts."""
+        lacking = {image.digest: untrue_label(self.project.root, image.labels) for image in images}
+        if store.layout:
+            packed = {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
+            lacking = {digest: lacking[digest] or reason for digest, reason in packed.items()}
+        return lacking
 
     def _up_to_date(self, plan: Plan, store: Store, images: Mapping[str, Image]) -> list[Result]:
         if self.request.dry_run:

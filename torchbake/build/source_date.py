@@ -1,12 +1,16 @@
 """The commit that images are built from, for their labels."""
 
 import os
+import re
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
-from torchbake.core.git import ask_git, head_commit
+from torchbake.core.git import ask_git, head_commit, is_below_git, is_no_repository, run_git
 from torchbake.errors import UsageError
+from torchbake.oci.labels import CREATED, REVISION
 
 _CONTENT_EPOCH = 1735689600  # 2025-01-01
 
@@ -29,6 +33,45 @@ def created(root: Path) -> str:
     if not epoch and head_commit(root):
         epoch = ask_git(root, "log", "-1", "--format=%ct")
     return rfc3339(int(epoch)) if epoch else rfc3339(int(time.time()))
+
+
+def untrue_label(root: Path, labels: Mapping[str, str]) -> str:
+    """Return what git says against an image's labels of its revision and date; empty if they agree.
+
+    No inputs digest has these labels, so an image of an older commit may be up to date. But it must name a commit of
+    this repository, with its date. Without a repository, and in a shallow clone without that commit, nobody can tell.
+    Raises UsageError with git's words if git cannot tell.
+    """
+    if not is_below_git(root):
+        return ""
+    return _untrue(root, labels.get(REVISION, ""), labels.get(CREATED, ""), _source_date_epoch())
+
+
+@cache
+def _untrue(root: Path, revision: str, created: str, epoch: str) -> str:
+    if not revision:
+        head = head_commit(root)
+        return f"its label {REVISION} is empty, and {root} is at commit {head[:12]}" if head else ""
+    try:
+        return _untrue_commit(root, revision, created, epoch)
+    except FileNotFoundError:  # git is not installed
+        return ""
+
+
+def _untrue_commit(root: Path, revision: str, created: str, epoch: str) -> str:
+    named = f"its label {REVISION} is {revision}"
+    commit = revision.removesuffix("-dirty")
+    if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+        return f"{named}, which is no commit"
+    done = run_git(root, "log", "-1", "--no-show-signature", "--format=%ct", commit)
+    if done.returncode:
+        if is_no_repository(done) or ask_git(root, "rev-parse", "--is-shallow-repository") == "true":
+            return ""
+        return f"{named}, a commit that {root} does not have"
+    times = [rfc3339(int(each)) for each in (done.stdout.decode(), epoch) if each]
+    if created not in times:
+        return f"its label {CREATED} is {created or 'empty'}, and its commit {commit[:12]} is of {times[0]}"
+    return ""
 
 
 def content_epoch() -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchbake.build.result import Result, read_sizes, sizes_file, up_to_date
+from torchbake.build.source_date import untrue_label
 from torchbake.build.sources import sources_digest
 from torchbake.core.digest import digest
 from torchbake.core.json_text import read_object
@@ -71,7 +72,18 @@ class Question:
         except (TorchbakeError, OSError):
             return None
         images = self.inquiry.images()
-        return None if images is None else judged(self.needed, images, read_sizes(sizes_file(_state(self.matrix))))
+        if images is None:
+            return None
+        results = judged(self.needed, images, read_sizes(sizes_file(_state(self.matrix))))
+        return None if results is None or self._are_untrue(images) else results
+
+    def _are_untrue(self, images: Mapping[str, Image]) -> bool:
+        """Whether the labels of one of the images disagree with git, or git cannot tell."""
+        root = self.matrix.absolute().parent
+        try:
+            return any(untrue_label(root, images[one.ref].labels) for one in self.needed or ())
+        except TorchbakeError:
+            return True
 
     def remember(self, prepared: "Iterable[Prepared]", results: Iterable[Result]) -> None:
         """Record what a build has prepared, if all of it is there now and no source has changed since it began."""

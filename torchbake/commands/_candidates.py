@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
+from torchbake.build.source_date import untrue_label
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import promise_digest
 from torchbake.checks.verdict import Outcome, Verdict, counts
@@ -33,6 +34,8 @@ def candidate_of(
         raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
     if old := preparation.why_old(spec, image):
         raise CheckError(f"{spec.id} is out of date: {old}.", hint=f"nox -s build test -- {spec.id}")
+    if untrue := untrue_label(project.root, image.labels):
+        raise CheckError(f"{spec.id} is out of date: {untrue}.", hint=f"nox -s build test -- {spec.id}")
     if verdict.promise != promise_digest(project, spec):
         reason = "the matrix promises something else of it, or waives other checks, than when it was tested"
         raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")

@@ -40,9 +40,20 @@ def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
     Raises UsageError with git's own words for every other failure, and as `run_git`.
     """
     done = run_git(folder, *words, limit=limit)
-    if done.returncode and done.stderr and _NO_REPOSITORY not in done.stderr:
+    if done.returncode and done.stderr and not is_no_repository(done):
         raise git_failure(done, folder)
     return "" if done.returncode else os.fsdecode(done.stdout).rstrip("\n")
+
+
+def is_below_git(folder: Path) -> bool:
+    """Return whether a folder or one above it has `.git`; if none has, there is no repository to ask."""
+    folder = folder.absolute()
+    return any((each / ".git").exists() for each in (folder, *folder.parents))
+
+
+def is_no_repository(done: "subprocess.CompletedProcess[bytes]") -> bool:
+    """Return whether git failed because the folder is in no repository."""
+    return bool(done.returncode) and _NO_REPOSITORY in done.stderr
 
 
 def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:

@@ -9,7 +9,7 @@ import re
 import shlex
 from pathlib import Path
 
-from torchbake.core.git import run_git
+from torchbake.core.git import is_below_git, run_git
 from torchbake.core.paths import state_of
 from torchbake.errors import UsageError
 
@@ -35,7 +35,7 @@ def tracked_state(root: Path) -> list[str]:
     """
     root = root.absolute()
     kept = state_of(root).exists() or (root / "reports").exists()
-    if not kept or not any((folder / ".git").exists() for folder in (root, *root.parents)):
+    if not kept or not is_below_git(root):
         return []
     try:
         done = run_git(root, "ls-files", "-z", "--", state_of(root).name, ":(glob)reports/*/*.json")

@@ -5,6 +5,7 @@ from typing import Any
 
 LABEL = "org.torchbake"
 VERSION_LABEL = "org.opencontainers.image.version"
+REVISION, CREATED = "org.opencontainers.image.revision", "org.opencontainers.image.created"
 ID, INPUTS = f"{LABEL}.id", f"{LABEL}.inputs"
 BASE = f"{LABEL}.base"  # registry or bootstrap
 BASE_DIGEST = "org.opencontainers.image.base.digest"

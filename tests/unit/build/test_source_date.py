@@ -1,11 +1,14 @@
 """The times that images are given."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from torchbake.build.source_date import content_epoch, created, rfc3339
+from torchbake.build import source_date
+from torchbake.build.source_date import content_epoch, created, revision, rfc3339, untrue_label
 from torchbake.errors import UsageError
+from torchbake.oci.labels import CREATED, REVISION
 
 
 def test_the_latest_time_in_an_image_is_constant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +35,55 @@ def test_an_epoch_that_is_no_number_is_a_clear_error(monkeypatch: pytest.MonkeyP
 def test_an_empty_epoch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
     assert content_epoch() == 1735689600
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_processes: None) -> Path:
+    """A folder in git with two commits."""
+    source_date._untrue.cache_clear()
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    git(tmp_path, "init", "-q")
+    for number in (1, 2):
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"170000000{number} +0100")
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "One more")
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_labels_of_a_commit_stay_true(repository: Path) -> None:
+    labels = {REVISION: revision(repository), CREATED: created(repository)}
+    assert untrue_label(repository, labels) == ""
+    git(repository, "commit", "-q", "--allow-empty", "-m", "A later one")
+    assert untrue_label(repository, labels) == ""
+    assert untrue_label(repository, {**labels, REVISION: f"{labels[REVISION]}-dirty"}) == ""
+
+
+def test_labels_that_disagree_with_git_are_named(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {REVISION: revision(repository), CREATED: created(repository)}
+    for wrong, word in (
+        ({REVISION: ""}, "is empty"),
+        ({REVISION: "a" * 40}, "does not have"),
+        ({REVISION: "main"}, "is no commit"),
+        ({CREATED: "2026-01-01T00:00:00Z"}, "2026-01-01T00:00:00Z"),
+        ({REVISION: git(repository, "rev-parse", "HEAD^")}, labels[CREATED]),
+    ):
+        found = untrue_label(repository, labels | wrong)
+        assert word in found, wrong
+        assert next(iter(wrong)) in found or CREATED in found
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    assert untrue_label(repository, {**labels, CREATED: "2026-01-01T00:00:00Z"}) == ""
+
+
+def test_labels_are_not_judged_where_git_cannot_tell(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    assert untrue_label(elsewhere, {}) == ""
+    first = {REVISION: git(repository, "rev-parse", "HEAD^"), CREATED: "2023-11-14T22:13:21Z"}
+    assert untrue_label(repository, first) == ""
+    git(elsewhere, "clone", "-q", "--depth", "1", repository.as_uri(), "clone")
+    assert untrue_label(elsewhere / "clone", first) == ""

@@ -56,3 +56,10 @@ def test_whether_it_is_of_a_base_that_was_never_here_nobody_can_tell(project: Pr
 def test_a_verdict_on_another_promise_does_not_count(project: Project) -> None:
     with pytest.raises(CheckError, match="the matrix promises something else of it, or waives other checks"):
         release(project, promise="sha256:old")
+
+
+def test_an_image_whose_labels_are_untrue_may_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.commands._candidates.untrue_label", lambda root, labels: "its label is empty")
+    with pytest.raises(CheckError, match="is out of date: its label is empty") as refused:
+        release(project)
+    assert "build" in str(refused.value.hint)

@@ -84,14 +84,8 @@ def test_no_variable_turns_the_assertions_of_checks_off(tmp_path: Path, monkeypa
 
 # Starts that are the user's own: launchers, ssh, the Python that is tested; hosts that are set up; torchbake itself.
 OTHERS = (
-    "jobs/",
-    "setup/",
-    "proof/",
-    "hosts/over_ssh.py",
-    "hosts/remote.py",
-    "commands/",
-    "core/",
-    "engine/containerd.py",
+    *("jobs/", "setup/", "proof/", "commands/", "core/"),
+    *("hosts/over_ssh.py", "hosts/remote.py", "engine/containerd.py"),
 )
 
 
