@@ -124,7 +124,7 @@ def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
             )  # fmt: skip
             failure = cause_of(done.stderr.splitlines()) if done.returncode else ""
             for archive in Path(name).glob("*.deb"):
-                words = ["dpkg", "-x", archive, tools]
+                words = ["dpkg", "-x", str(archive), str(tools)]
                 subprocess.run(words, env=environment_of("apt"), check=True, capture_output=True)
         except (FileNotFoundError, subprocess.CalledProcessError) as error:
             failure = str(error)

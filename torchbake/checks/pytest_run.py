@@ -35,7 +35,8 @@ _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTI
 class Target:
     """An image to test: a name for people, its reference, its row (empty: none), and the digests of a verdict.
 
-    ``waivers`` are checks that may fail, with the reasons. ``origin`` is the image of ours that it is FROM, if any.
+    ``how`` are the options in the suite digest, ``waivers`` checks that may fail, with the reasons. ``origin`` is the
+    image of ours that it is FROM, if any.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Target:
     digest: str
     suite: str
     promise: str = ""
+    how: tuple[str, ...] = ()
     waivers: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
 
@@ -104,6 +106,7 @@ class Suite:
             digest=target.digest,
             suite=target.suite,
             promise=target.promise,
+            how=target.how,
             gpu=self._options.gpu,
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 2),

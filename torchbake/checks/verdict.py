@@ -69,7 +69,8 @@ class Verdict(BaseModel):
 
     ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none), ``digest`` the image's in
     the engine. ``suite`` is the digest of everything else that decides the outcome, ``promise`` that of what the matrix
-    promises alone (empty: nothing), ``gpu`` the mode of the GPU checks. ``started`` is UTC in ISO 8601.
+    promises alone (empty: nothing), ``how`` the options in the suite digest, ``gpu`` the mode of the GPU checks.
+    ``started`` is UTC in ISO 8601.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -79,6 +80,7 @@ class Verdict(BaseModel):
     digest: str
     suite: str
     promise: str = ""
+    how: tuple[str, ...] = ()
     gpu: str
     started: str
     seconds: float

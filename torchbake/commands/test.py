@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchbake.build.prepare import Preparation
+from torchbake.checks.expected import missing_checks
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
 from torchbake.checks.reports import Reports, Tested, absent, as_json
@@ -105,7 +106,7 @@ class Tester:
         target = self.target(case, case.image)
         verdict = self.reports.find(case.name, target.digest)
         same = {"image": target.ref, "digest": target.digest, "suite": target.suite, "gpu": self.options.gpu}
-        if verdict is None or not verdict.answers(**same):
+        if verdict is None or not verdict.answers(**same) or missing_checks(verdict, case.judged_by):
             return None
         page = self.reports.path(case.name, target.digest).with_suffix(".md")
         return Tested(name=case.name, ref=case.ref, verdict=verdict, report=page, reused=True)
@@ -140,13 +141,15 @@ class Tester:
         return "; ".join(idle(tested.checks, self.waivers(case)))
 
     def target(self, case: Case, image: Image) -> Target:
+        how = self._decisive(case)
         return Target(
             name=case.name,
             ref=case.ref,
             row=case.judged_by.id if case.judged_by else "",
             digest=image.digest,
             waivers=self.waivers(case),
-            suite=suite_digest(self.project, case.judged_by, self._decisive(case)),
+            suite=suite_digest(self.project, case.judged_by, how),
+            how=how,
             promise=promise_digest(self.project, case.judged_by) if case.judged_by else "",
             origin=case.origin.ref if case.origin else "",
         )

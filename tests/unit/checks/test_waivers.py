@@ -128,13 +128,14 @@ def test_another_waiver_of_the_matrix_is_another_promise(tmp_path: Path) -> None
     assert promised(SMALL) != promised(row)
 
 
-def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path) -> None:
+def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.commands._candidates.missing_checks", lambda verdict, spec: ())
     (tmp_path / "matrix.yaml").write_text(SMALL)
     project = load_project(tmp_path / "matrix.yaml")
     spec = next(spec for spec in project.expansion.specs if spec.id == INIT)
     image = Image(digest="sha256:" + "1" * 64, tags=(), labels={}, size_bytes=1)
     images = {ref_of(spec, project.tags[INIT]): image}
-    said = {"digest": image.digest, "promise": promise_digest(project, spec)}
+    said = {"digest": image.digest, "promise": promise_digest(project, spec), "suite": suite_digest(project, spec, ())}
     Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
     candidate = candidate_of(Preparation.to_ask(project, print), spec, images, {})
     assert candidate.waived == WHY

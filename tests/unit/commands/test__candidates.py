@@ -10,7 +10,7 @@ from tests.unit.checks.test_verdict import check, verdict
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
-from torchbake.checks.suite_digest import promise_digest
+from torchbake.checks.suite_digest import promise_digest, suite_digest
 from torchbake.commands._candidates import candidate_of
 from torchbake.core.files import write_text
 from torchbake.engine.image import Image
@@ -22,18 +22,25 @@ DIGEST = f"sha256:{'1' * 64}"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr("torchbake.commands._candidates.missing_checks", lambda verdict, spec: ())
     project = small_project(tmp_path)
     write_text(project.state / f"bases/{BASE.name}.json", json.dumps(BASE.__dict__))
     return project
 
 
-def release(project: Project, *, inputs: str = "", promise: str = "") -> str:
+HOW = ("nodes=2", "waive a.b=it is so")
+
+
+def release(project: Project, *, inputs: str = "", promise: str = "", suite: str = "") -> str:
     """The digest that may be released of an image of these inputs, tested for this promise; else today's."""
     spec = spec_of(project, INIT)
     labels = {INPUTS: inputs or preparation_of(project).job(spec, BASE).inputs}
     images = {ref_of(spec, project.tags[INIT]): Image(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
-    said = {"digest": DIGEST, "promise": promise or promise_digest(project, spec)}
+    said = {
+        "digest": DIGEST, "promise": promise or promise_digest(project, spec), "how": HOW,
+        "suite": suite or suite_digest(project, spec, HOW),
+    }  # fmt: skip
     reports = Reports(folder=project.root / "reports")
     reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
     return candidate_of(Preparation.to_ask(project, print), spec, images, {}).digest
@@ -56,6 +63,17 @@ def test_whether_it_is_of_a_base_that_was_never_here_nobody_can_tell(project: Pr
 def test_a_verdict_on_another_promise_does_not_count(project: Project) -> None:
     with pytest.raises(CheckError, match="the matrix promises something else of it, or waives other checks"):
         release(project, promise="sha256:old")
+
+
+def test_a_verdict_of_other_checks_than_todays_does_not_count(project: Project) -> None:
+    with pytest.raises(CheckError, match="was tested by other checks than today's"):
+        release(project, suite="sha256:old")
+
+
+def test_a_verdict_that_lacks_checks_does_not_count(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.commands._candidates.missing_checks", lambda verdict, spec: ("files.owners",))
+    with pytest.raises(CheckError, match=r"lacks 1 of today's checks: files\.owners"):
+        release(project)
 
 
 def test_an_image_whose_labels_are_untrue_may_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

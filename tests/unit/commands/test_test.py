@@ -69,6 +69,17 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return hold
 
 
+@pytest.fixture(autouse=True)
+def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What verdicts lack of today's checks, which another process lists; before that, nothing."""
+
+    def lack(*names: str) -> None:
+        monkeypatch.setattr(command, "missing_checks", lambda verdict, spec: names)
+
+    lack()
+    return lack
+
+
 @pytest.fixture
 def kept(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
     """Hold the CPU image, and keep a verdict of it as a run would have."""
@@ -194,6 +205,14 @@ def test_what_did_not_pass_is_tested_again(
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
+def test_a_verdict_without_one_of_todays_checks_is_no_answer(
+    small: Project, kept: Callable[..., Verdict], lacking: Callable[..., None], capsys: Streams
+) -> None:
+    kept(check())
+    lacking("users.owners")
+    assert steps(small, capsys, CPU) == {CPU: "test"}
+
+
 def test_a_partial_verdict_is_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
     kept(check(), options=Options(only=("files.*",)))
     assert steps(small, capsys, CPU) == {CPU: "test"}
@@ -300,6 +319,7 @@ def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_on
     target = tester.target(case, case.image)
     assert (target.row, target.origin) == (CPU, REF)
     assert target.suite != suite_digest(small, case.judged_by, Options().decisive())
+    assert target.suite == suite_digest(small, case.judged_by, target.how)
     assert f"--derived {REF}" in " ".join(words(target))
 
 

@@ -1,0 +1,75 @@
+"""The checks that today's suite has for an image: a verdict without one of them is not whole."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from torchbake.checks.smoke_jobs import Options, jobs_of
+from torchbake.checks.verdict import Verdict
+from torchbake.core.paths import TOOLKIT
+from torchbake.core.plain_text import last_line
+from torchbake.engine.gpu import Gpu
+from torchbake.errors import CheckError
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.ui.tool_environment import environment_of
+
+# In a process of its own: a `tests` package of the user's folder would be imported here instead.
+_CATALOGUE = """
+import json
+from tests.images.checks import catalogue
+print(json.dumps([{"id": one.id, "kinds": one.kinds, "families": one.families} for one in catalogue()]))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteCheck:
+    """A check of the suite, and the kinds and families of images that it is for."""
+
+    id: str
+    kinds: Sequence[str]
+    families: Sequence[str]
+
+
+def missing_checks(verdict: Verdict, spec: Spec | None) -> tuple[str, ...]:
+    """Return the ids of the checks that a verdict on an image of this row lacks, sorted. Raises CheckError.
+
+    Of an image without a row, only the checks for all images are known.
+    """
+    there = {check.id for check in verdict.checks}
+    return tuple(sorted({*_of_suite(spec), *_of_payloads(spec, verdict.how)} - there))
+
+
+def _of_suite(spec: Spec | None) -> list[str]:
+    kinds = {spec.kind} if spec else {"pytorch", "init"}
+    families = {spec.family} if isinstance(spec, ImageSpec) else {"cpu", "cuda"}
+    return [
+        each.id
+        for each in suite_checks()
+        if kinds <= {*each.kinds} and (kinds == {"init"} or families <= {*each.families})
+    ]
+
+
+def _of_payloads(spec: Spec | None, how: Sequence[str]) -> list[str]:
+    """The smoke tests, which depend on how the image was tested."""
+    if not isinstance(spec, ImageSpec):
+        return []
+    given = dict(word.partition("=")[::2] for word in how)
+    numbers: dict[str, Any] = {name: int(given[name]) for name in ("nodes", "nproc") if given.get(name, "").isdigit()}
+    unknown = Gpu(how="none", reason="nobody looks for one")
+    return [name for job in jobs_of(spec.family, unknown, Options(**numbers)) for name in job.check_ids]
+
+
+@cache
+def suite_checks() -> tuple[SuiteCheck, ...]:
+    """Return the checks of the suite; half a second, once. Raises CheckError with Python's words."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CATALOGUE], cwd=TOOLKIT, env=environment_of("pytest"), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise CheckError(f"The checks of images cannot be listed: {last_line(done.stderr)}")
+    return tuple(SuiteCheck(**each) for each in json.loads(done.stdout))
