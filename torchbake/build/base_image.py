@@ -15,10 +15,13 @@ from typing import Literal, TypeAlias, get_args
 
 from torchbake.build.base_look import Look, by_buildkit, check_look, check_version
 from torchbake.build.bootstrap import bootstrap
+from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
+from torchbake.oci.layout import Layout
+from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
 from torchbake.oci.rootfs_image import layout_digest
 from torchbake.ui.tool_environment import environment_of
@@ -26,6 +29,7 @@ from torchbake.ui.tool_environment import environment_of
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead of refusing them
+_VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python, if it is known
 _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)  # what buildx says of a registry that wants a login
 
 
@@ -51,17 +55,35 @@ class Base:
         return f"oci-layout://{state.absolute() / 'bases' / self.name}@{self.digest}"
 
 
-def find_base(spec: BaseSpec, state: Path) -> Base | None:
-    """The recorded base, if there is one and it still fits; asks nobody."""
+def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | None:
+    """The recorded base, if there is one and it still fits; asks nobody.
+
+    A bootstrapped one has all its blobs, each of the size it must have; with ``hashed``, for a build, of its digest.
+    """
     try:
         base = Base(**json.loads(_record(state, spec).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    if base.image != spec.image or base.looked_for not in ("", _looked_for(spec)):
+    if not _is_record_of(base, spec) or base.looked_for not in ("", _looked_for(spec)):
         return None
-    if base.source == "bootstrap" and layout_digest(_layout(state, spec)) != base.digest:
+    if base.source == "bootstrap" and not _is_whole(_layout(state, spec), base.digest, hashed=hashed):
         return None
     return base
+
+
+def _is_record_of(base: Base, spec: BaseSpec) -> bool:
+    """Whether a record, which anybody may have written, says what `make_base` writes of a base."""
+    texts = all(isinstance(value, str) for value in asdict(base).values())
+    ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
+    return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))
+
+
+def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
+    layout = Layout(folder=folder)
+    manifest = layout.find(digest) if layout_digest(folder) == digest else None
+    if manifest is None or not hashed:
+        return manifest is not None
+    return all(file_digest(layout.path(blob.digest)) == blob.digest for blob in manifest.blobs)
 
 
 def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None]) -> Base:

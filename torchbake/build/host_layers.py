@@ -205,7 +205,7 @@ class HostLayers:
             path.touch()
         for packed in files.values():
             if packed.headers:
-                unpack(self.store.path(packed.headers.digest), folder)
+                unpack(self.store.sound(packed.headers), folder)
 
     def _rest(self, part: Part) -> Path | None:
         """A folder with the lock of what BuildKit installs all the same; None where that is nothing."""

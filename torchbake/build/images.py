@@ -110,7 +110,7 @@ class ImageBuild:
         state = self.project.state
         for spec in bases_of(specs):
             try:
-                known = None if self.request.pull else find_base(spec, state)
+                known = None if self.request.pull else find_base(spec, state, hashed=True)
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
                 base = known or make_base(spec, state, self._apt, source="auto", say=console.say)

@@ -15,6 +15,7 @@ from typing import Any
 from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
+from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
 
@@ -69,6 +70,17 @@ class LayerStore:
             self.path(digest).parent.mkdir(parents=True, exist_ok=True)
             file.replace(self.path(digest))
         write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
+
+    def sound(self, blob: Blob) -> Path:
+        """Return the file of a blob, which has its digest. One that has not is removed, and BuildError is raised.
+
+        For files that no engine checks, because their content is unpacked here.
+        """
+        path = self.path(blob.digest)
+        if file_digest(path) != blob.digest:
+            path.unlink(missing_ok=True)
+            raise BuildError(f"{path} is damaged, and was removed.", hint="Build again, which packs it again.")
+        return path
 
     def drop_damaged(self, key: str) -> bool:
         """Drop a layer some of whose bytes changed, so that it is packed anew; whether it was one."""

@@ -167,7 +167,7 @@ class WheelPacker:
         modules, layer = self.packed(pin).modules, work / "layers" / pin.name
         layer.mkdir(parents=True)
         if modules:
-            unpack(self.store.path(modules.digest), work)
+            unpack(self.store.sound(modules), work)
             compiler.compile(work / "modules", self.root, layer)
             _check_compiled(pin, work / "modules", layer)
         self._lay_out(pin, work, _NORMALISE)

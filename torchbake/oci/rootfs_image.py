@@ -35,9 +35,9 @@ def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -
     return digest
 
 
-def _files(folder: Path) -> dict[str, int]:
-    """The sizes of a layout's files; blobs are named by their digests."""
-    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+def _files(folder: Path) -> dict[str, str]:
+    """The digests of a layout's files: a blob that was damaged still has its name and its size."""
+    return {str(path.relative_to(folder)): file_digest(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def layout_digest(folder: Path) -> str | None:

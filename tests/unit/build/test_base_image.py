@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tarfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from torchbake.build.base_look import Look, parse_look
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
+from torchbake.oci.rootfs_image import write_layout
 
 SPEC = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
 APT = AptConfig()
@@ -36,7 +38,7 @@ class Registry:
         assert self.open.wait(60)
         if self.fails and number == 1:
             raise BaseError("no such image", hint="look again")
-        return Base(name=spec.name, image=spec.image, source="registry", digest=f"sha256:{number}", created="")
+        return Base(name=spec.name, image=spec.image, source="registry", digest=f"sha256:{number:064}", created="")
 
 
 class Run(threading.Thread):
@@ -97,7 +99,7 @@ def test_who_waited_in_vain_makes_it(registry: Registry, tmp_path: Path) -> None
     assert isinstance(first.end(), BaseError)
     made = second.end()
     assert isinstance(made, Base)
-    assert made.digest == "sha256:2"
+    assert made.digest == f"sha256:{2:064}"
     assert find_base(SPEC, tmp_path) == made
 
 
@@ -118,6 +120,53 @@ def test_what_was_found_in_it_is_recorded(registry: Registry, tmp_path: Path) ->
     assert (made.python, made.looked_for) == ("3.11", "debian bookworm python3")
     assert find_base(SPEC, tmp_path) == made
     assert find_base(replace(SPEC, interpreter="/usr/local/bin/python3.11"), tmp_path) is None, "nobody looked for it"
+
+
+FORGED: tuple[dict[str, object], ...] = (
+    {"name": "../../other"},
+    {"image": "debian:bullseye-slim"},
+    {"source": "docker-image"},
+    {"digest": "latest"},
+    {"digest": f"sha256:{1:064}@x"},
+    {"digest": ["sha256"]},
+    {"python": "3.11; rm"},
+    {"created": 7},
+)
+
+
+def test_a_record_that_no_command_writes_is_not_believed(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    made = Run(tmp_path).end()
+    assert isinstance(made, Base)
+    file = tmp_path / "bases/debian12.json"
+    for change in FORGED:
+        file.write_text(json.dumps(asdict(made) | change))
+        assert find_base(SPEC, tmp_path) is None, change
+    file.write_text(json.dumps(asdict(made)))
+    assert find_base(SPEC, tmp_path) == made
+
+
+def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> None:
+    layout = tmp_path / "bases/debian12"
+    layout.parent.mkdir(parents=True)
+    with tarfile.open(tmp_path / "rootfs.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("etc"))
+
+    def write() -> str:
+        return write_layout(tmp_path / "rootfs.tar", layout, created="2025-01-01T00:00:00Z", created_by="test")
+
+    base = Base(name="debian12", image=SPEC.image, source="bootstrap", digest=write(), created="")
+    (tmp_path / "bases/debian12.json").write_text(json.dumps(asdict(base)))
+    assert find_base(SPEC, tmp_path, hashed=True) == base
+    for blob in (layout / "blobs/sha256").iterdir():
+        data = blob.read_bytes()
+        blob.write_bytes(data[::-1])  # of the same size
+        assert find_base(SPEC, tmp_path, hashed=True) is None
+        write()
+        assert find_base(SPEC, tmp_path, hashed=True) == base
+        blob.unlink()
+        assert find_base(SPEC, tmp_path) is None
+        write()
 
 
 def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.layouts import sha256
 from torchbake.build.layer_store import LayerStore, Packed
+from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
 
@@ -74,6 +75,17 @@ def test_a_layer_whose_bytes_changed_is_dropped(store: LayerStore, data: bytes) 
     assert store.drop_damaged(KEY)
     assert store.find(KEY) is None
     assert not store.path(sha256(DATA)).exists()
+
+
+def test_a_blob_is_hashed_before_it_is_unpacked_here(store: LayerStore) -> None:
+    keep(store)
+    aside = packed().headers
+    assert aside
+    assert store.sound(aside).read_bytes() == HEADERS
+    store.path(aside.digest).write_bytes(HEADERS[::-1])  # of the same size
+    with pytest.raises(BuildError, match="damaged"):
+        store.sound(aside)
+    assert store.find(KEY) is None
 
 
 def test_a_sound_layer_stays(store: LayerStore) -> None:

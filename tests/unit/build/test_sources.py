@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torchbake.build import sources
 from torchbake.build.sources import source_files, sources_digest
 from torchbake.core.files import write_text
 from torchbake.core.paths import PACKAGE, TOOLKIT
+from torchbake.oci.rootfs_image import write_layout
 
 FILES = {
     "toolkit/torchbake/build/prepare.py": "code",
@@ -166,9 +168,12 @@ def test_all_that_a_build_reads_before_it_decides_is_in_it(
 ) -> None:
     """A new input of images that `source_files` does not list fails here: a build would not see that it changed."""
     project = small_project(tmp_path / "project")
-    write_text(project.state / "bases/debian12.json", json.dumps({**BASE.__dict__, "source": "bootstrap"}))
-    manifests = {"manifests": [{"digest": BASE.digest}]}
-    write_text(project.state / "bases/debian12/index.json", json.dumps(manifests))
+    layout = project.state / "bases/debian12"
+    layout.parent.mkdir(parents=True)
+    tarfile.open(tmp_path / "rootfs.tar", "w").close()
+    digest = write_layout(tmp_path / "rootfs.tar", layout, created="2025-01-01T00:00:00Z", created_by="test")
+    record = {**BASE.__dict__, "source": "bootstrap", "digest": digest}
+    write_text(project.state / "bases/debian12.json", json.dumps(record))
     done = python("-c", _WATCHED, str(project.document.path))
     code, opened, modules = json.loads(done.stdout)
     assert code == 7, done.stderr  # all is prepared when the engine's images are looked at
@@ -193,6 +198,6 @@ def _is_ours(path: Path, project: Path) -> bool:
 
     nox keeps the environment of these tests, with its packages, in the toolkit's own folder.
     """
-    derived = path.suffix == ".pyc" or path.is_relative_to(TOOLKIT / ".torchbake/templates")
+    derived = path.suffix == ".pyc" or path.is_relative_to(TOOLKIT / ".torchbake/templates") or "blobs" in path.parts
     inside = any(path.is_relative_to(folder) for folder in (project, TOOLKIT, PACKAGE))
     return inside and not derived and not path.is_relative_to(sys.prefix)
