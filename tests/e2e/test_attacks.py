@@ -1,13 +1,15 @@
 """Attacks on a host, a build, a verdict or a release, each of which had success once."""
 
+import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import docker
 import pytest
 
-from tests.e2e.conftest import INIT, images_of, torchbake
+from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
 
 pytestmark = pytest.mark.build
 
@@ -17,6 +19,21 @@ ROWS = """\
 rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
 init: {volume-permissions: {version: 1.0.0, base: debian12}}
 """
+
+
+def test_a_base_is_the_same_whoever_bootstraps_it(project: Project, bases: Path) -> None:
+    """The umask and the owner of a file of this host were those of apt's sources in the base."""
+    path = project(ROWS)
+    (path.parent / ".torchbake/bases").unlink()
+    words = ["base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path)]
+    command = ["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable, "-m", "torchbake", *words]
+    subprocess.run(command, cwd=ROOT, check=True)
+    records = [
+        json.loads((folder / "debian12.json").read_text()) for folder in (bases, path.parent / ".torchbake/bases")
+    ]
+    if records[0]["source"] != "bootstrap":
+        pytest.skip("not run: the other base is a registry's")
+    assert records[0]["digest"] == records[1]["digest"]
 
 
 def commit(folder: Path) -> None:

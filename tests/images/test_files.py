@@ -134,6 +134,13 @@ def test_accounts(entries: tuple[Entry, ...], tree: dict[str, Any]) -> None:
     assert not wrong, some(wrong)
 
 
+@check("files.known-owners", "each owner and group has an account: another uid or gid is that of whoever made the base")
+def test_known_owners(unplanned: tuple[Entry, ...], tree: dict[str, Any]) -> None:
+    uids, gids = ({int(line[2]) for line in table(tree, name)} for name in ("passwd", "group"))
+    wrong = [entry.shown for entry in unplanned if entry.uid not in uids or entry.gid not in gids]
+    assert not wrong, f"no account or group has their owner: {some(wrong)}"
+
+
 def table(tree: dict[str, Any], name: str) -> list[list[str]]:
     return [line.split(":") for line in tree["accounts"][name] if line.strip()]
 

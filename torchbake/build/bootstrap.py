@@ -62,6 +62,7 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptCo
     look.write_text(SCRIPT)
     sources = folder / f"{spec.distribution}.sources"
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
+    place = f"/etc/apt/sources.list.d/{sources.name}"
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, tools, folder)]
     command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # which its minbase lacks
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
@@ -72,7 +73,8 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptCo
     command += [f"--customize-hook=download /looked {folder}/looked", '--customize-hook=rm "$1"/look "$1"/looked']
     # The image names the public mirrors, whatever mirror served the build.
     command += ['--customize-hook=rm -f "$1"/etc/apt/sources.list "$1"/etc/apt/apt.conf.d/99mmdebstrap']
-    command += [f"--customize-hook=copy-in {sources} /etc/apt/sources.list.d"]
+    command += [f"--customize-hook=upload {sources} {place}", f'--customize-hook=chown 0:0 "$1"{place}']
+    command += [f'--customize-hook=chmod 0644 "$1"{place}']  # neither the umask nor the owner of this host's file
     command += ['--customize-hook=rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache "$1"/etc/hostname']
     return [*command, '--customize-hook=rm -f "$1"/etc/resolv.conf', spec.suite, str(rootfs), "-"]
 

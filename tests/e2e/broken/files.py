@@ -46,6 +46,10 @@ BROKEN = {
         what="a user without home and group",
         commands=("echo 'old:x:1500:1500::/home/old:/bin/bash' >> /etc/passwd",),
     ),
+    "files.known-owners": Broken(
+        what="a file of a group of whoever bootstrapped the base",
+        commands=("install -g 1500 -m 0644 /dev/null /opt/deb822",),
+    ),
     "files.keys": Broken(
         what="a private key under a harmless name",
         copies={"/opt/notes": _KEY},

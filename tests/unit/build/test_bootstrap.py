@@ -110,6 +110,15 @@ def test_debian_is_made_as_ever(tools: Tools, tmp_path: Path) -> None:
     assert "--include=apt" not in tools.told["mmdebstrap"]
 
 
+def test_owner_and_mode_of_apts_sources_are_stated(tools: Tools, tmp_path: Path) -> None:
+    made(DEBIAN, tmp_path)
+    hooks = [word.partition("=")[2] for word in tools.told["mmdebstrap"] if word.startswith("--customize-hook=")]
+    place = "/etc/apt/sources.list.d/debian.sources"
+    (there,) = (number for number, hook in enumerate(hooks) if hook.startswith("upload") and hook.endswith(place))
+    assert {f'chown 0:0 "$1"{place}', f'chmod 0644 "$1"{place}'} <= {*hooks[there:]}
+    assert not any(hook.startswith("copy-in") for hook in hooks), "it keeps the owner of this host's file"
+
+
 def test_without_ubuntus_keys_the_error_names_their_package(tools: Tools, tmp_path: Path) -> None:
     tools.keys = False
     with pytest.raises(BaseError, match="no keys of Ubuntu's archive here: E: Unable to locate package") as caught:
