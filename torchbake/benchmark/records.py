@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.outcome import Result, Series
 from torchbake.core.files import write_text
+from torchbake.core.ownership import check_links
 
 
 class Where(BaseModel):
@@ -82,6 +83,7 @@ class Records:
 
     def add(self, record: Record) -> None:
         """Raises OSError."""
+        check_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = record.model_dump_json() + "\n"
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)

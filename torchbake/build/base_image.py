@@ -17,6 +17,7 @@ from torchbake.build.base_look import Look, by_buildkit, check_look, check_versi
 from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
+from torchbake.core.ownership import check_links
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
@@ -114,6 +115,7 @@ def _turn(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
     from filelock import FileLock, Timeout  # noqa: PLC0415 - it brings asyncio, and a base is hardly ever made
 
     path = state / "bases" / f"{spec.name}.lock"
+    check_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, others = FileLock(path), False
     try:
@@ -179,7 +181,7 @@ def _looked_for(spec: BaseSpec) -> str:
 
 
 def _bootstrapped(spec: BaseSpec, state: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[Base, Look | None]:
-    digest, look = bootstrap(spec, _layout(state, spec), state / "tools", apt, say)
+    digest, look = bootstrap(spec, _layout(state, spec), apt, say)
     return Base(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now()), look
 
 

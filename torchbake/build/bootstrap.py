@@ -29,10 +29,8 @@ _SLIM = (
 _KEPT = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
 
 
-def bootstrap(
-    spec: BaseSpec, layout: Path, tools: Path, apt: AptConfig, say: Callable[[str], None]
-) -> tuple[str, Look]:
-    """Write the layout, and return its digest and what is in it. ``tools`` keeps the keys that this host lacks."""
+def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[str, Look]:
+    """Write the layout, and return its digest and what is in it."""
     if spec.brings_python:
         raise BaseError(
             f"{spec.name}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
@@ -47,7 +45,7 @@ def bootstrap(
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
-        _run(spec, _command(spec, rootfs, folder, tools, apt), apt)
+        _run(spec, _command(spec, rootfs, folder, apt), apt)
         created_by = f"mmdebstrap --variant=minbase {spec.suite}"
         digest = write_layout(rootfs, layout, created=rfc3339(content_epoch()), created_by=created_by)
         look = parse_look((folder / "looked").read_text(errors="replace"))
@@ -55,7 +53,7 @@ def bootstrap(
     return digest, look
 
 
-def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptConfig) -> list[str]:
+def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list[str]:
     configuration, look = folder / "apt.conf", folder / "look"
     configuration.touch(mode=0o600)  # a proxy's address may hold a password
     configuration.write_text(apt_conf(apt, ca=None))
@@ -63,7 +61,7 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, tools: Path, apt: AptCo
     sources = folder / f"{spec.distribution}.sources"
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
     place = f"/etc/apt/sources.list.d/{sources.name}"
-    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, tools, folder)]
+    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, folder)]
     command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # which its minbase lacks
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
         f"--dpkgopt=path-include={path}" for path in _KEPT
@@ -98,26 +96,27 @@ def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
         )
 
 
-def _keyring(spec: BaseSpec, tools: Path, folder: Path) -> list[str]:
+def _keyring(spec: BaseSpec, folder: Path) -> list[str]:
     """The distribution's keys, beside those of apt's folder, where a host has none of another distribution's."""
     keys = Path(archive_of(spec.distribution).keys)
     if spec.distribution == "debian":
         return [f"--keyring={keys}"] if keys.exists() and not Path(_LEGACY_KEYS).exists() else []
     if not keys.exists():
         # apt reads them as a user of its own, who may not enter every home.
-        keys = shutil.copyfile(_unpacked_keys(spec, tools), folder / "keys.gpg")
+        keys = shutil.copyfile(_unpacked_keys(spec, folder / "keys"), folder / "keys.gpg")
         keys.chmod(0o644)
         folder.chmod(0o711)
     return [f"--keyring={keys}"]
 
 
-def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
-    """Ubuntu's keys of Debian's package, which apt trusts by Debian's: unpacked, not installed."""
-    keys = tools / UBUNTU_KEYS.lstrip("/")
-    if keys.exists():
-        return keys
-    tools.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="keys-", dir=tools) as name:
+def _unpacked_keys(spec: BaseSpec, folder: Path) -> Path:
+    """Unpack Ubuntu's keys of Debian's package, which apt trusts by Debian's, in ``folder``; nothing is installed.
+
+    They are fetched for each base: keys that were kept would be trusted without a signature.
+    """
+    keys = folder / UBUNTU_KEYS.lstrip("/")
+    folder.mkdir()
+    with tempfile.TemporaryDirectory(dir=folder) as name:
         command = ["apt-get", "download", "-q", "ubuntu-keyring"]
         try:
             done = subprocess.run(
@@ -126,7 +125,7 @@ def _unpacked_keys(spec: BaseSpec, tools: Path) -> Path:
             )  # fmt: skip
             failure = cause_of(done.stderr.splitlines()) if done.returncode else ""
             for archive in Path(name).glob("*.deb"):
-                words = ["dpkg", "-x", str(archive), str(tools)]
+                words = ["dpkg", "-x", str(archive), str(folder)]
                 subprocess.run(words, env=environment_of("apt"), check=True, capture_output=True)
         except (FileNotFoundError, subprocess.CalledProcessError) as error:
             failure = str(error)

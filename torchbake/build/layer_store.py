@@ -15,6 +15,7 @@ from typing import Any
 from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
+from torchbake.core.ownership import check_links
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
@@ -99,6 +100,7 @@ class LayerStore:
 
         name = key.removeprefix("sha256:")
         locks, work = self.folder / "locks", self.folder / f"{_WORK}{name[:16]}"
+        check_links(work)
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(locks / name):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed

@@ -17,6 +17,7 @@ from pathlib import Path
 from torchbake.checks.reports import file_name
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results, tally
 from torchbake.checks.waivers import waive
+from torchbake.core.ownership import check_links
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import signal_name
 from torchbake.ui import console
@@ -137,6 +138,7 @@ class Suite:
         _end(running)
 
     def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> Ended:
+        check_links(log)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
             process, late = self._start(command, writing.fileno()), False

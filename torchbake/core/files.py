@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from torchbake.core.ownership import check_links
+
 _MODE = 0o644  # of a new file; one that is there keeps its own
 
 
@@ -38,9 +40,10 @@ def write_text(path: Path, text: str) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """A path whose content becomes that of ``path`` when the block ends well, and goes when it does not.
 
-    What a link points at is replaced, never the link. A device, a FIFO or /dev/stdout is no file that could be
-    replaced: it is written to, as the shell's `>>` does.
+    What a link points at is replaced, never the link, and no link of another user is followed. A device, a FIFO or
+    /dev/stdout is no file that could be replaced: it is written to, as the shell's `>>` does.
     """
+    check_links(path)
     status = _status(path)
     if status and (not stat.S_ISREG(status.st_mode) or _OPEN_ALREADY.match(str(path))):
         with _passing_on(path) as temporary:

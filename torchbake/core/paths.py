@@ -1,7 +1,10 @@
 """Where the toolkit's own files are: templates, layers, entrypoints, image checks; in a checkout and in a wheel."""
 
 import os
+import pwd
 from pathlib import Path
+
+from torchbake.core.ownership import is_own
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
@@ -39,4 +42,7 @@ def cache_folder() -> Path:
     """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
     if CHECKOUT:
         return state_of(TOOLKIT)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchbake"
+    named = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    # `su` and containers keep HOME: code that is compiled in another user's home is never run.
+    own = named if is_own(named) else Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache"
+    return own / "torchbake"

@@ -20,6 +20,7 @@ from typing import IO
 
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
+from torchbake.core.ownership import check_links
 from torchbake.errors import BuildError
 from torchbake.oci.compression import Compression
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError
@@ -146,8 +147,9 @@ class Layout:
 
     @contextlib.contextmanager
     def _lock(self, how: int, name: str = ".lock") -> Iterator[None]:
+        check_links(self.folder / name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(handle, how)
             yield

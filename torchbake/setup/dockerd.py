@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.core.files import write_text
+from torchbake.core.ownership import swappable
 from torchbake.errors import SetupError
 from torchbake.setup import leftovers
-from torchbake.setup.paths import EnginePaths
+from torchbake.setup.paths import ENGINE_DIR, EnginePaths
 from torchbake.ui import console
 
 START_SECONDS = 60
@@ -47,9 +48,14 @@ def knock(path: Path) -> SocketState:
 
 @contextlib.contextmanager
 def only_one(paths: EnginePaths) -> Iterator[None]:
-    """One setup or teardown at a time: a second one waits. Raises SetupError after 20 minutes."""
+    """One setup or teardown at a time: a second one waits. Raises SetupError after 20 minutes.
+
+    Raises it also if another user could replace a folder of the engine: root writes, signals and removes by what is
+    found there.
+    """
+    _check_owners(paths)
     paths.state.mkdir(parents=True, exist_ok=True)
-    with (paths.state / "setup.lock").open("w") as file:
+    with _lock_of(paths).open("w") as file:
         deadline = time.monotonic() + LOCK_SECONDS
         if not _lock(file.fileno()):
             console.say("another setup or teardown is at work here; waiting for it")
@@ -58,6 +64,21 @@ def only_one(paths: EnginePaths) -> Iterator[None]:
                     raise SetupError("Another setup has been at work for 20 minutes.", hint="See what holds it.")
                 time.sleep(0.2)
         yield
+
+
+def _lock_of(paths: EnginePaths) -> Path:
+    return paths.state / "setup.lock"
+
+
+def _check_owners(paths: EnginePaths) -> None:
+    if not paths.own_folder or os.geteuid():
+        return
+    for folder in (paths.data_root, _lock_of(paths), paths.log, paths.socket):
+        if place := swappable(folder):
+            raise SetupError(
+                f"{place} is no place for an engine: a user other than root could replace what is there.",
+                hint=f"Name in {ENGINE_DIR} a folder that root makes, below folders of root.",
+            )
 
 
 def _lock(file: int) -> bool:

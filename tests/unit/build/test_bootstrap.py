@@ -75,7 +75,7 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
 
 
 def made(spec: BaseSpec, folder: Path) -> str:
-    digest, look = bootstrap(spec, folder / "bases" / spec.name, folder / "tools", APT, lambda _: None)
+    digest, look = bootstrap(spec, folder / "bases" / spec.name, APT, lambda _: None)
     assert digest == "sha256:1"
     return look.python
 
@@ -93,11 +93,14 @@ def test_ubuntu_comes_from_its_own_mirror_by_the_keys_of_debians_package(tools: 
     assert not any("s3cret" in word for word in words)
 
 
-def test_keys_that_were_unpacked_are_there_the_next_time(tools: Tools, tmp_path: Path) -> None:
-    made(UBUNTU, tmp_path)
-    del tools.told["apt-get"]
-    made(UBUNTU, tmp_path)
-    assert "apt-get" not in tools.told
+def test_keys_of_a_state_folder_are_not_trusted(tools: Tools, tmp_path: Path) -> None:
+    forged = tmp_path / "tools" / UBUNTU_KEYS.lstrip("/")
+    forged.parent.mkdir(parents=True)
+    forged.write_text("forged")
+    for _ in range(2):
+        made(UBUNTU, tmp_path)
+        assert tools.told.pop("apt-get")
+        assert tools.keyring[0] == "keys"
 
 
 def test_debian_is_made_as_ever(tools: Tools, tmp_path: Path) -> None:
