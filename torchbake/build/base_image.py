@@ -73,7 +73,7 @@ def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | No
 
 
 def _is_record_of(base: Base, spec: BaseSpec) -> bool:
-    """Whether a record, which anybody may have written, says what `make_base` writes of a base."""
+    """Return whether a record has the form in which `make_base` records this base: anybody may have written it."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
     ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
     return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))

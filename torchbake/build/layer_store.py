@@ -73,9 +73,9 @@ class LayerStore:
         write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
 
     def sound(self, blob: Blob) -> Path:
-        """Return the file of a blob, which has its digest. One that has not is removed, and BuildError is raised.
+        """Return the file of a blob. If it has another digest, remove it and raise BuildError.
 
-        For files that no engine checks, because their content is unpacked here.
+        This is for blobs that no engine checks, because their content is unpacked here.
         """
         path = self.path(blob.digest)
         if file_digest(path) != blob.digest:

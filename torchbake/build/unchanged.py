@@ -78,7 +78,7 @@ class Question:
         return None if results is None or self._are_untrue(images) else results
 
     def _are_untrue(self, images: Mapping[str, Image]) -> bool:
-        """Whether the labels of one of the images disagree with git, or git cannot tell."""
+        """Return whether an image has labels that disagree with git, or git cannot tell."""
         root = self.matrix.absolute().parent
         try:
             return any(untrue_label(root, images[one.ref].labels) for one in self.needed or ())

@@ -17,7 +17,7 @@ from torchbake.errors import CheckError
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.ui.tool_environment import environment_of
 
-# In a process of its own: a `tests` package of the user's folder would be imported here instead.
+# Another process runs this: here, a `tests` package of the user's folder could be imported instead.
 _CATALOGUE = """
 import json
 from tests.images.checks import catalogue

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 ToolName: TypeAlias = Literal["uv", "pip", "docker", "cosign", "ansible", "mmdebstrap", "apt", "pytest", "python"]
 
-# Where programs, homes and temporary files are; terminal and language; proxies, certificates, agents and keyrings.
+# Folders of programs, homes and temporary files; terminal and language; proxies, certificates, agents and keyrings.
 _HOST = """
     PATH HOME USER LOGNAME SHELL PWD TMPDIR TMP TEMP XDG_* WSL_* LD_LIBRARY_PATH
     TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES TZ LANG LANGUAGE LC_* LOCALE_ARCHIVE
@@ -25,7 +25,7 @@ _CREDENTIALS = """
     AWS_* AZURE_* ARM_* GOOGLE_* CLOUDSDK_* OCI_CLI_* ALIBABA_CLOUD_* VAULT_* SPIFFE_* KUBECONFIG KUBERNETES_*
     CI CI_* ACTIONS_* GITHUB_* GH_TOKEN GITLAB_* BUILDKITE BUILDKITE_* REGISTRY_AUTH_FILE
 """
-# Where Python's packages are, as for torchbake's own process, and how it writes text.
+# Folders of Python's packages, the same as for torchbake's own process, and how Python writes text.
 _PYTHON = """
     VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONNOUSERSITE PYTHONSAFEPATH PYTHONPYCACHEPREFIX
     PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONIOENCODING PYTHONUNBUFFERED PYTHONFAULTHANDLER
@@ -36,7 +36,7 @@ _DOCKER = """
     DOCKER_AUTH_CONFIG DOCKER_CUSTOM_HEADERS DOCKER_BUILDKIT DOCKER_CLI_* BUILDX_BUILDER BUILDX_CONFIG
     BUILDKIT_PROGRESS BUILDKIT_COLORS BUILDKIT_TTY_LOG_LINES CONTAINER_HOST CONTAINERS_CONF CONTAINERS_STORAGE_CONF
 """
-# What changes the work of each program, of each one in Python, and of each one in Go.
+# Variables that change the work of each program, of each program in Python, and of each program in Go.
 _CHANGES_ALL, _CHANGES_PYTHON, _CHANGES_GO = "LD_PRELOAD LD_AUDIT", "PYTHON*", "GODEBUG GOFLAGS"
 
 

@@ -1,4 +1,4 @@
-"""Whose files are on a path: what another user can name or swap is not followed. The standard library alone."""
+"""The owners of the places on a path: links and folders of other users are not followed. The standard library alone."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ _LINKS = 40  # that are followed on one path, as by the kernel
 def check_links(path: Path) -> None:
     """Raise PermissionError if a link on the way to ``path`` belongs to another user than this one and root.
 
-    Who owns a link can point it at any file that this user may write.
+    The owner of a link can point it at any file that this user may write.
     """
     own = {0, os.geteuid()}
     for place, status in _existing(path):
@@ -25,7 +25,7 @@ def check_links(path: Path) -> None:
 def swappable(path: Path) -> Path | None:
     """Return the first place on the way to ``path`` that another user than root can replace; None if there is none.
 
-    What does not exist yet counts as made by root. Names in a sticky folder, such as /tmp, stay with their owners.
+    Places that do not exist yet count as root's. Names in a sticky folder, such as /tmp, stay with their owners.
     """
     for place, status in _existing(path):
         others_write = stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

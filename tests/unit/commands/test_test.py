@@ -71,7 +71,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """What verdicts lack of today's checks, which another process lists; before that, nothing."""
+    """Set which of today's checks verdicts lack; none at first. Another process would list the checks."""
 
     def lack(*names: str) -> None:
         monkeypatch.setattr(command, "missing_checks", lambda verdict, spec: names)

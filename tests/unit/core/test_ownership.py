@@ -1,4 +1,4 @@
-"""What another user can name is not followed."""
+"""Links and folders of another user are not followed."""
 
 import os
 import pwd
