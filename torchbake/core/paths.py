@@ -44,5 +44,12 @@ def cache_folder() -> Path:
         return state_of(TOOLKIT)
     named = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     # `su` and containers keep HOME: code that is compiled in another user's home is never run.
-    own = named if is_own(named) else Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache"
-    return own / "torchbake"
+    return (named if is_own(named) else _own_home() / ".cache") / "torchbake"
+
+
+def _own_home() -> Path:
+    """The home in the list of users; a folder that does not exist for a user without an entry."""
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return Path("/nonexistent")
