@@ -15,7 +15,7 @@ from pathlib import Path
 from torchbake.core.paths import TOOLKIT
 from torchbake.ui import console
 
-_SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
+_SOURCE = TOOLKIT / "entrypoints/init/volume-permissions.c"
 _LEVELS = 30_000
 _INODES = 1_200_000
 _HEAD = ("tree", "state", "chown -R", "volume-permissions", "of chown -R")
@@ -41,7 +41,7 @@ def volumes(args: argparse.Namespace) -> None:
 def _compiled(folder: Path) -> Path:
     compiler = shutil.which("musl-gcc") or shutil.which("gcc") or sys.exit("no C compiler; install musl-tools")
     binary = folder / "volume-permissions"
-    _run(compiler, "-std=c11", "-O2", "-s", "-static", "-pthread", "-o", binary, *sorted(_SOURCES.glob("*.c")))
+    _run(compiler, "-std=c11", "-O2", "-s", "-static", "-o", binary, _SOURCE)
     return binary
 
 

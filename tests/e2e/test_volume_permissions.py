@@ -1,8 +1,9 @@
-"""What entrypoints/init/volume-permissions does to real files: needs root, a C compiler and mount."""
+"""Run entrypoints/init/volume-permissions.c on real files. This needs root, a C compiler and mount."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -12,6 +13,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,22 +26,49 @@ from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.entrypoints
 
-SOURCES = sorted((Path(__file__).parents[2] / "entrypoints/init/volume-permissions").glob("*.c"))
-WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-static"]
+SOURCE = Path(__file__).parents[2] / "entrypoints/init/volume-permissions.c"
+WARNINGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
 SUMMARY = re.compile(
     r"^volume-permissions: (\S+): (\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped in \d+\.\d s$",
     re.MULTILINE,
 )
 OWNER = (1001, 1001)
 SYSTEM_PATHS = [
-    *("/", "//", "/etc", "//etc", "/etc/", "/etc/ssl", "/usr/../etc", "/usr/share", "/var/lib/.."),
+    *("/", "//", "/./", "/etc", "//etc", "/etc/", "/etc/ssl", "/usr/../etc", "/usr/share", "/var/lib/.."),
     *("/dev/shm", "/home", "/lib", "/opt", "/root", "/run", "/srv", "/sys", "/var"),
     *("/proc/self", "/proc/self/root/etc"),
 ]
 WRONG_OWNERS = ["", "app", "1:", ":1", "-1", "+1", " 1", "1:2:3", "4294967295", "18446744073709551617"]
-WRONG_USAGE = ["--owner", "--mode", "--mode=0777", "--jobs=0", "--jobs=two", "--dry-run=yes", "--all", "-x"]
-WORDS = ["--", "-", "owner", "=", "1001", ":", "a/", "..", "//", "\x1b", "é" * 300, "x" * 5000, "--jobs=", "--mode="]
+WRONG_USAGE = ["--owner", "--mode", "--mode=0777", "--jobs=2", "--dry-run=yes", "--all", "-x"]
+WORDS = ["--", "-", "owner", "=", "1001", ":", "a/", "..", "//", "\x1b", "é" * 300, "x" * 5000, "--mode="]
 Mount = Callable[..., None]
+_MOUNT_AND_RUN = """
+outside=$1 volume=$2
+shift 2
+mount --bind "$outside/file" "$volume/files/mounted" && mount --bind "$outside" "$volume/folders/mounted" || exit 9
+for uid in $(seq 2000 2299); do "$@" --mode g=u --owner "$uid" "$volume" || exit; done
+"""
+# Install a seccomp filter that answers openat2 with an error, then run a command.
+_WITHOUT_OPENAT2 = """
+import ctypes, os, struct, sys
+load, equal, give, errno_of, allow = 0x20, 0x15, 0x06, 0x50000, 0x7fff0000
+lines = (load, 0, 0, 0), (equal, 0, 1, 437), (give, 0, 0, errno_of | int(sys.argv[1])), (give, 0, 0, allow)
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+program = ctypes.create_string_buffer(struct.pack("H6xQ", len(lines), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+    sys.exit(f"no seccomp filter: {os.strerror(ctypes.get_errno())}")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+# Exchange two names (RENAME_EXCHANGE) until the process is killed.
+_EXCHANGE = """
+import ctypes, os, sys
+one, other = map(os.fsencode, sys.argv[1:])
+libc = ctypes.CDLL(None, use_errno=True)
+while libc.renameat2(-100, one, -100, other, 2) == 0:
+    pass
+sys.exit(os.strerror(ctypes.get_errno()))
+"""
 
 
 class Outcome(NamedTuple):
@@ -72,14 +101,14 @@ def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: 
 
 
 class Tool:
-    def __init__(self, binary: Path) -> None:
-        self.binary = binary
+    def __init__(self, binary: Path, *wrapper: str) -> None:
+        self.binary, self.wrapper = binary, wrapper
 
     def __call__(self, *arguments: str | Path, cwd: Path | None = None, uid: int | None = None) -> Outcome:
-        return run_command([self.binary, *arguments], cwd=cwd, uid=uid)
+        return run_command([*self.wrapper, self.binary, *arguments], cwd=cwd, uid=uid)
 
     def under(self, *wrapper: str | Path, arguments: Sequence[str | Path]) -> Outcome:
-        return run_command([*wrapper, self.binary, *arguments])
+        return run_command([*self.wrapper, *wrapper, self.binary, *arguments])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -94,9 +123,17 @@ def tool(_root: None, tmp_path_factory: pytest.TempPathFactory) -> Tool:
     if compiler is None:
         pytest.fail("no C compiler; install musl-tools (or gcc)")
     binary = tmp_path_factory.mktemp("bin") / "volume-permissions"
-    built = subprocess.run([compiler, *WARNINGS, "-o", binary, *SOURCES], capture_output=True, text=True, check=False)
+    built = subprocess.run([compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return Tool(binary)
+
+
+@pytest.fixture(params=[0, errno.ENOSYS, errno.EPERM], ids=["openat2", "ENOSYS", "EPERM"])
+def any_kernel(tool: Tool, request: pytest.FixtureRequest) -> Tool:
+    """Kernels with openat2, kernels without it, and old seccomp profiles, which refuse it."""
+    if not request.param:
+        return tool
+    return Tool(tool.binary, sys.executable, "-S", "-c", _WITHOUT_OPENAT2, str(request.param))
 
 
 @pytest.fixture
@@ -183,9 +220,9 @@ def fill(volume: Path) -> int:
 # What it changes
 
 
-def test_everything_gets_the_owner(tool: Tool, volume: Path) -> None:
+def test_everything_gets_the_owner(any_kernel: Tool, volume: Path) -> None:
     entries = fill(volume)
-    done = tool(volume)
+    done = any_kernel(volume)
     assert (done.code, done.entries, done.changed, done.failed, done.skipped) == (0, entries, entries, 0, 0)
     assert strangers(volume) == []
 
@@ -217,14 +254,14 @@ def test_the_owner_is_chosen(tool: Tool, volume: Path, given: str, expected: tup
     assert owner(volume) == owner(volume / "file") == expected
 
 
-def test_a_symlink_changes_and_its_target_does_not(tool: Tool, place: Path, volume: Path) -> None:
+def test_a_symlink_changes_and_its_target_does_not(any_kernel: Tool, place: Path, volume: Path) -> None:
     outside = place / "outside"
     (outside / "sub").mkdir(parents=True)
     (outside / "file").touch()
     before = snapshot(outside)
     for name, target in (("to-dir", outside), ("to-file", outside / "file")):
         (volume / name).symlink_to(target)
-    done = tool("--mode", "g=u", volume)
+    done = any_kernel("--mode", "g=u", volume)
     assert (done.code, done.entries) == (0, 3)
     assert owner(volume / "to-dir") == owner(volume / "to-file") == OWNER
     assert snapshot(outside) == before
@@ -284,18 +321,18 @@ def test_reserved_directories_stay(tool: Tool, volume: Path, name: str) -> None:
         assert owner(parent / name) == owner(parent / name / "sub") == (0, 0)
 
 
-def test_another_filesystem_stays(tool: Tool, volume: Path, mount: Mount) -> None:
+def test_another_filesystem_stays(any_kernel: Tool, volume: Path, mount: Mount) -> None:
     inside = volume / "a" / "tmpfs"
     inside.mkdir(parents=True)
     mount("-t", "tmpfs", "tmpfs", on=inside)
     (inside / "file").touch()
     before = snapshot(inside)
-    done = tool(volume)
+    done = any_kernel(volume)
     assert (done.code, done.entries, done.skipped) == (0, 3, 1)
     assert snapshot(inside) == before
 
 
-def test_a_bind_mount_of_the_same_filesystem_stays(tool: Tool, place: Path, volume: Path, mount: Mount) -> None:
+def test_a_bind_mount_of_the_same_filesystem_stays(any_kernel: Tool, place: Path, volume: Path, mount: Mount) -> None:
     outside, file = place / "outside", place / "file"
     (outside / "sub").mkdir(parents=True)
     (volume / "bound").mkdir()
@@ -304,7 +341,7 @@ def test_a_bind_mount_of_the_same_filesystem_stays(tool: Tool, place: Path, volu
     mount("--bind", outside, on=volume / "bound")
     mount("--bind", file, on=volume / "bound-file")
     before = snapshot(outside), snapshot(file)
-    done = tool("--mode", "g=u", volume)
+    done = any_kernel("--mode", "g=u", volume)
     assert (done.code, done.entries, done.skipped) == (0, 3, 2)
     assert (snapshot(outside), snapshot(file)) == before
 
@@ -316,7 +353,7 @@ def test_the_volume_may_itself_be_a_mount(tool: Tool, volume: Path, mount: Mount
     assert strangers(volume) == []
 
 
-def test_a_directory_swapped_for_a_symlink_leads_nowhere(tool: Tool, place: Path, volume: Path) -> None:
+def test_a_directory_swapped_for_a_symlink_leads_nowhere(any_kernel: Tool, place: Path, volume: Path) -> None:
     """Much stands beside it and in it, so that swaps fall between the look at it, or at what is in it, and
     the moment that is opened."""
     outside, inside, aside = place / "outside", volume / "a" / "b", volume / "aside"
@@ -337,12 +374,59 @@ def test_a_directory_swapped_for_a_symlink_leads_nowhere(tool: Tool, place: Path
     swapper = threading.Thread(target=swap)
     swapper.start()
     try:
-        codes = {tool("--owner", str(uid), "--mode", "g=u", volume).code for uid in range(2000, 2100)}
+        codes = {any_kernel("--owner", str(uid), "--mode", "g=u", volume).code for uid in range(2000, 2100)}
     finally:
         over.set()
         swapper.join()
     assert codes <= {0, 1}
     assert snapshot(outside) == before
+
+
+# What a user of the volume does meanwhile
+
+
+@contextlib.contextmanager
+def exchanging(one: Path, other: Path) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-S", "-c", _EXCHANGE, one, other], stderr=subprocess.PIPE) as attacker:
+        try:
+            yield
+            assert attacker.poll() is None, attacker.stderr and attacker.stderr.read()
+        finally:
+            attacker.kill()
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_a_path_that_is_exchanged_leads_nowhere(any_kernel: Tool, place: Path, volume: Path, below: str) -> None:
+    """A name of PATH is a directory and a symlink to another one in turns, thousands of times in a second."""
+    outside, inside, link = place / "outside", volume / "name", volume / "link"
+    for directory in (outside, inside):
+        (directory / "sub").mkdir(parents=True)
+        (directory / "sub" / "file").touch()
+    link.symlink_to(outside)
+    before = snapshot(outside)
+    with exchanging(inside, link):
+        codes = [any_kernel("--mode", "g=u", "--owner", str(uid), inside / below).code for uid in range(2000, 2300)]
+    assert snapshot(outside) == before
+    assert set(codes) == {0, 2}, "the exchanges and the runs must meet in both ways"
+
+
+def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path, volume: Path) -> None:
+    """Another mount namespace, such as that of another container, may rename what is a mount point in the program's."""
+    outside = place / "outside"
+    names = [volume / kind / name for kind in ("files", "folders") for name in ("own", "mounted")]
+    for path in (outside / "file", *names[:2]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    for path in names[2:]:
+        (path / "sub").mkdir(parents=True)
+    before = snapshot(outside)
+    with exchanging(*names[:2]), exchanging(*names[2:]):
+        words = ["sh", "-c", _MOUNT_AND_RUN, "sh", outside, volume, *any_kernel.wrapper, any_kernel.binary]
+        done = run_command(["unshare", "--mount", "--propagation=private", *words])
+    assert snapshot(outside) == before
+    skipped = [int(found[4]) for found in SUMMARY.findall(done.stderr)]
+    assert (done.code, len(skipped)) == (0, 300), done.stderr
+    assert sum(skipped) > 300, "the mounts are not there"
 
 
 # What it refuses; with --dry-run, so that a mistake here harms no machine
@@ -371,12 +455,12 @@ def test_a_symlink_is_refused(tool: Tool, place: Path, volume: Path) -> None:
     assert tool("--dry-run", place / "to-root" / "etc").code == 2
 
 
-@pytest.mark.parametrize("below", ["", "/", "/.", "/sub", "/sub/..", "/../volume"])
-def test_no_part_of_a_path_may_be_a_symlink(tool: Tool, place: Path, volume: Path, below: str) -> None:
+@pytest.mark.parametrize("below", ["", "/", "/.", "/sub", "//sub", "/missing"])
+def test_no_part_of_a_path_may_be_a_symlink(any_kernel: Tool, place: Path, volume: Path, below: str) -> None:
     """It may have been put there by whoever can write to a volume, and lead to another one."""
     (volume / "sub").mkdir()
     (place / "link").symlink_to(volume)
-    done = tool(f"{place}/link{below}")
+    done = any_kernel(f"{place}/link{below}")
     assert done.code == 2
     assert f"{place}/link is a symbolic link" in done.stderr
     assert owner(volume) == owner(volume / "sub") == (0, 0)
@@ -391,7 +475,7 @@ def test_the_name_of_a_system_path_may_begin_another(tool: Tool, place: Path, na
     assert owner(place / name) == OWNER
 
 
-@pytest.mark.parametrize("path", ["/lib", "//lib", "/lib/x", "/./lib", "/lib64", "/lib32", "/libx32/x", "/etc/../lib"])
+@pytest.mark.parametrize("path", ["/lib", "//lib", "/lib/x", "/./lib", "/lib64", "/lib32", "/libx32/x", "/etc/./"])
 def test_libraries_are_refused_in_any_spelling(tool: Tool, place: Path, path: str) -> None:
     shutil.copy(tool.binary, place / "volume-permissions")
     for name in ("lib/x", "lib32", "lib64", "libx32/x", "etc"):
@@ -401,9 +485,19 @@ def test_libraries_are_refused_in_any_spelling(tool: Tool, place: Path, path: st
 
 
 def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> None:
-    assert tool("./volume/../volume", cwd=place).code == 0
+    assert tool("./volume//.", cwd=place).code == 0
     assert owner(volume) == OWNER
     assert owner(place) == (0, 0)
+
+
+@pytest.mark.parametrize("path", ["..", "sub/..", "sub/../sub", "../volume/sub"])
+def test_a_path_may_not_go_up(tool: Tool, volume: Path, path: str) -> None:
+    """A name before ".." may be moved meanwhile, and ".." then leads elsewhere."""
+    (volume / "sub").mkdir()
+    for given in (path, volume / path):
+        done = tool(str(given), cwd=volume)
+        assert (done.code, "'..'" in done.stderr) == (2, True)
+    assert owner(volume) == owner(volume / "sub") == (0, 0)
 
 
 def test_nothing_is_done_when_one_path_is_wrong(tool: Tool, place: Path, volume: Path) -> None:
@@ -482,7 +576,7 @@ def test_names_are_shown_as_text(tool: Tool, place: Path, volume: Path) -> None:
 def test_a_long_path_makes_no_long_line(tool: Tool, place: Path, volume: Path) -> None:
     binary = shutil.copy(tool.binary, place)
     dig(volume, 2000)
-    done = run_command([binary, "--jobs", "1", volume], uid=65534)
+    done = run_command([binary, volume], uid=65534)
     assert (done.code, done.failed) == (1, 2001)
     assert max(map(len, done.stderr.splitlines())) < 5000
 
@@ -492,7 +586,7 @@ def test_quiet_says_nothing_when_all_is_well(tool: Tool, volume: Path) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_vanishes_meanwhile_is_no_failure(tool: Tool, volume: Path) -> None:
+def test_what_vanishes_meanwhile_is_no_failure(any_kernel: Tool, volume: Path) -> None:
     over = threading.Event()
 
     def churn() -> None:
@@ -507,7 +601,7 @@ def test_what_vanishes_meanwhile_is_no_failure(tool: Tool, volume: Path) -> None
     churner = threading.Thread(target=churn)
     churner.start()
     try:
-        runs = [tool("--mode", "g=u", volume) for _ in range(50)]
+        runs = [any_kernel("--mode", "g=u", volume) for _ in range(50)]
     finally:
         over.set()
         churner.join()
@@ -530,19 +624,18 @@ def test_three_capabilities_are_enough(tool: Tool, volume: Path) -> None:
     assert [mode(volume / "private"), mode(volume / "private" / "file")] == [0o770, 0o660]
 
 
-@pytest.mark.parametrize(("group", "lost"), [(0, False), (1001, True), (2000, True)])
-def test_a_setgid_bit_is_kept_or_the_failure_told(tool: Tool, volume: Path, group: int, lost: bool) -> None:
-    """Without the capability FSETID, the kernel takes it away on chmod for foreign groups, and says nothing."""
+@pytest.mark.parametrize("group", [0, 1001, 2000])
+@pytest.mark.parametrize("given", ["1001:1001", "1001"])
+def test_a_directory_keeps_its_setgid_bit(tool: Tool, volume: Path, group: int, given: str) -> None:
+    """Without the capability FSETID, the kernel drops it when chmod changes another group's directory."""
     folder = volume / "shared"
     folder.mkdir()
     os.chown(folder, 0, group)
     folder.chmod(0o2750)
     only = "-all,+chown,+fowner,+dac_override"
-    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", volume])
-    assert (done.code, "FSETID" in done.stderr) == (int(lost), lost)
-    assert mode(folder) == (0o2750 if lost else 0o2770)
-    assert tool("--mode", "g=u", volume).code == 0
-    assert (mode(folder), owner(folder)) == (0o2770, OWNER)
+    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", "--owner", given, volume])
+    assert (done.code, done.changed) == (0, 2)
+    assert (mode(folder), owner(folder)) == (0o2770, (1001, 1001 if ":" in given else group))
 
 
 def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place: Path, volume: Path) -> None:
@@ -550,7 +643,7 @@ def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place
     shutil.copy(tool.binary, place / "volume-permissions")
     missing = run_command(["chroot", place, "/volume-permissions"])
     assert missing.code == 2
-    assert "/data is not a directory" in missing.stderr
+    assert "/data: cannot be found" in missing.stderr
     volume.rename(place / "data")
     done = run_command(["chroot", place, "/volume-permissions"])
     assert (done.code, done.entries) == (0, 1)
@@ -592,16 +685,14 @@ def test_a_signal_ends_it_as_the_first_process(tool: Tool, volume: Path, number:
 # How large it may get
 
 
-@pytest.mark.parametrize("jobs", ["1", "8"])
-def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount, jobs: str) -> None:
-    """More subdirectories than one worker takes at a time, and many files beside them."""
+def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount) -> None:
+    """More names than are read at a time, half of them directories."""
     mount("-t", "tmpfs", "tmpfs", on=volume)  # only because it is filled fast
-    for number in range(5000):
-        (volume / f"d{number}").mkdir()
-    for number in range(15000):
+    for number in range(40_000):
+        (volume / f"{'long' * 20}d{number}").mkdir()
         (volume / f"f{number}").touch()
-    done = tool("--jobs", jobs, volume)
-    assert (done.code, done.entries, done.changed) == (0, 20001, 20001)
+    done = tool(volume)
+    assert (done.code, done.entries, done.changed) == (0, 80_001, 80_001)
     assert strangers(volume) == []
 
 
@@ -616,20 +707,20 @@ def dig(volume: Path, levels: int, beside: Sequence[str] = ()) -> None:
     os.close(here)
 
 
-def test_a_deep_tree(tool: Tool, volume: Path) -> None:
+def test_a_deep_tree(any_kernel: Tool, volume: Path) -> None:
     dig(volume, 2000)
-    done = tool(volume)
+    done = any_kernel(volume)
     assert (done.code, done.entries, done.changed) == (0, 2001, 2001)
     assert strangers(volume) == []
 
 
-def test_few_descriptors_are_enough(tool: Tool, volume: Path, mount: Mount) -> None:
+def test_few_descriptors_are_enough(any_kernel: Tool, volume: Path, mount: Mount) -> None:
     """Deeper than there are descriptors, and wide on more levels than may wait half read."""
     mount("-t", "tmpfs", "tmpfs", on=volume)
     dig(volume, 100, beside=("x", "y"))
     (volume / "wide").mkdir()
     dig(volume / "wide", 20, beside=[str(number) for number in range(1100)])
-    done = tool.under("prlimit", "--nofile=16:16", arguments=["--jobs", "8", volume])
+    done = any_kernel.under("prlimit", "--nofile=16:16", arguments=[volume])
     assert (done.code, done.entries) == (0, 1 + 3 * 100 + 1 + 1101 * 20)
     assert strangers(volume) == []
 
@@ -638,7 +729,7 @@ def test_time_grows_with_depth_and_not_with_its_square(tool: Tool, volume: Path,
     """`run_command` waits a minute; walked from the top, each level costs more than the one before."""
     mount("-t", "tmpfs", "tmpfs", on=volume)
     dig(volume, 30_000, beside=["x"])
-    done = tool.under("prlimit", "--nofile=16:16", arguments=["--jobs", "2", volume])
+    done = tool.under("prlimit", "--nofile=64:64", arguments=[volume])
     assert (done.code, done.entries, done.changed) == (0, 60_001, 60_001)
     assert strangers(volume) == []
 
@@ -672,18 +763,17 @@ def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volu
 # What tools for C find in it
 
 
-@pytest.mark.parametrize("kind", ["address,undefined", "thread"])
-def test_sanitizers_find_nothing(volume: Path, tmp_path: Path, kind: str) -> None:
-    """On a little of everything, with few descriptors and several threads, and on arguments by chance."""
+def test_sanitizers_find_nothing(volume: Path, tmp_path: Path) -> None:
+    """On a little of everything, with few descriptors, and on arguments by chance."""
     binary = tmp_path / "volume-permissions"
-    command = ["gcc", "-std=c11", "-O1", "-g", "-pthread", f"-fsanitize={kind}", "-fno-sanitize-recover=all"]
-    subprocess.run([*command, "-o", binary, *SOURCES], check=True)
+    command = ["gcc", "-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([*command, "-o", binary, SOURCE], check=True)
     fill(volume)
     dig(volume / "empty", 200, beside=("x", "y"))
     for number in range(2000):
         (volume / "a" / "d" / f"f{number}").touch()
     for uid, limit in ((7, "16"), (8, "20"), (9, "1024")):
-        arguments = ["--jobs", "4", "--mode", "g=u", "--owner", str(uid), str(volume)]
+        arguments = ["--mode", "g=u", "--owner", str(uid), str(volume)]
         done = run_command(["prlimit", f"--nofile={limit}:{limit}", binary, *arguments])
         assert (done.code, done.entries, done.changed) == (0, 2615, 2615), done.stderr
     chance = random.Random(1)

@@ -16,7 +16,7 @@ from tests.e2e.forked import run_forked
 from torchbake.checks.verdict import CheckResult, Outcome, read_results
 from torchbake.core.paths import TOOLKIT
 
-SOURCES = TOOLKIT / "entrypoints/init/volume-permissions"
+SOURCE = TOOLKIT / "entrypoints/init/volume-permissions.c"
 # Handed on as a copy: pytest writes into its own environment at each test, and a process that a thread starts meanwhile
 # would read that where it no longer is (EFAULT).
 _ENV = dict(os.environ)
@@ -109,15 +109,10 @@ def _compile(program: Mapping[str, str], target: Path) -> None:
     """The init image's program with its mistake; every text that is replaced must be there once."""
     compiler = shutil.which("musl-gcc") or shutil.which("gcc")
     assert compiler, "no C compiler; install musl-tools (or gcc)"
-    texts = {path.name: path.read_text() for path in SOURCES.iterdir()}
+    text = SOURCE.read_text()
     for before, after in program.items():
-        times = sum(text.count(before) for text in texts.values())
-        assert times == 1, f"{json.dumps(before)} stands {times} times in {SOURCES.name}"
-        texts = {name: text.replace(before, after) for name, text in texts.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in texts.items():
-            Path(folder, name).write_text(text)
-        sources = [str(Path(folder, name)) for name in texts if name.endswith(".c")]
-        command = [compiler, "-std=c11", "-O1", "-s", "-static", "-pthread", "-o", str(target), *sources]
-        done = _ran(command)
+        times = text.count(before)
+        assert times == 1, f"{json.dumps(before)} stands {times} times in {SOURCE.name}"
+        text = text.replace(before, after)
+    done = _ran([compiler, "-std=c11", "-O1", "-s", "-static", "-o", str(target), "-x", "c", "-"], input=text)
     assert done.returncode == 0, done.stderr

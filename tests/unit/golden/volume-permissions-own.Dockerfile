@@ -18,10 +18,8 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install --scratch musl-tools
 RUN --mount=type=bind,from=toolkit,source=/entrypoints/init,target=/run/entrypoints \
-    cp -r /run/entrypoints /entrypoints \
-    && sed -i 's/\b1001\b/2000/g' /entrypoints/volume-permissions/options.c \
-    && musl-gcc -std=c11 -O2 -s -static -pthread -Wall -Wextra -Werror \
-    -DVERSION='"1.0.0"' -o /volume-permissions /entrypoints/volume-permissions/*.c
+    musl-gcc -std=c11 -O2 -s -static -fstack-protector-strong -Wl,-z,relro,-z,now,-z,noexecstack -Wall -Wextra -Werror \
+    -DVERSION='"1.0.0"' -DOWNER=2000 -o /volume-permissions /run/entrypoints/volume-permissions.c
 
 # --- the image. It needs root with CHOWN, FOWNER and DAC_OVERRIDE, and no other capability.
 FROM scratch
