@@ -382,7 +382,7 @@ def test_a_directory_swapped_for_a_symlink_leads_nowhere(any_kernel: Tool, place
     assert snapshot(outside) == before
 
 
-# What a user of the volume does meanwhile
+# Attacks by a user of the volume
 
 
 @contextlib.contextmanager
@@ -397,7 +397,7 @@ def exchanging(one: Path, other: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("below", ["", "sub"])
 def test_a_path_that_is_exchanged_leads_nowhere(any_kernel: Tool, place: Path, volume: Path, below: str) -> None:
-    """A name of PATH is a directory and a symlink to another one in turns, thousands of times in a second."""
+    """A name of PATH is a directory, then a symlink to another directory, thousands of times per second."""
     outside, inside, link = place / "outside", volume / "name", volume / "link"
     for directory in (outside, inside):
         (directory / "sub").mkdir(parents=True)
@@ -411,7 +411,7 @@ def test_a_path_that_is_exchanged_leads_nowhere(any_kernel: Tool, place: Path, v
 
 
 def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path, volume: Path) -> None:
-    """Another mount namespace, such as that of another container, may rename what is a mount point in the program's."""
+    """A process of another mount namespace may rename a directory that is a mount point in the program's namespace."""
     outside = place / "outside"
     names = [volume / kind / name for kind in ("files", "folders") for name in ("own", "mounted")]
     for path in (outside / "file", *names[:2]):
@@ -492,7 +492,7 @@ def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> N
 
 @pytest.mark.parametrize("path", ["..", "sub/..", "sub/../sub", "../volume/sub"])
 def test_a_path_may_not_go_up(tool: Tool, volume: Path, path: str) -> None:
-    """A name before ".." may be moved meanwhile, and ".." then leads elsewhere."""
+    """If the directory before ".." is moved, ".." leads to another directory."""
     (volume / "sub").mkdir()
     for given in (path, volume / path):
         done = tool(str(given), cwd=volume)
@@ -761,6 +761,12 @@ def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volu
 
 
 # What tools for C find in it
+
+
+def test_the_compiler_s_analyzer_finds_nothing(tmp_path: Path) -> None:
+    words = ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fanalyzer"]
+    done = run_command([*words, "-c", "-o", tmp_path / "object", SOURCE])
+    assert done.code == 0, done.stderr
 
 
 def test_sanitizers_find_nothing(volume: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from torchbake.matrix.spec import Spec, User
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import render
 
+PROGRAM = "/volume-permissions"  # of an init image
 NO_ROW = "no row of matrix.yaml describes this image"
 
 
@@ -109,7 +110,7 @@ class Subject:
         """``pytorch`` or ``init``: the row's; without one, whether it runs like an init image."""
         if self.row:
             return self.row.spec.kind
-        return "init" if self.config.get("Entrypoint") == ["/volume-permissions"] else "pytorch"
+        return "init" if self.config.get("Entrypoint") == [PROGRAM] else "pytorch"
 
     @property
     def family(self) -> str:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from docker.errors import NotFound
+from docker.models.containers import Container
 from docker.models.volumes import Volume
 
 from tests.images.containers import Containers
+from tests.images.subject import PROGRAM
 from torchbake.engine.runner import Ended
 
 _SUMMARY = re.compile(r"(\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped")
@@ -63,16 +65,21 @@ class Volumes:
             container.put_archive("/data", _archive(contents))
 
     def look(self, volume: Volume) -> dict[str, Seen]:
-        """Everything in a volume by its name; "" is the volume itself."""
+        """Everything in a volume by its name, with uids as the container sees them; "" is the volume itself.
+
+        An engine with user namespaces (`userns-remap`) archives files with the host's uids. The image's program belongs
+        to the container's root, so its owner is where the container's uids begin on the host.
+        """
         with self._containers.started("--version", volumes=mounts({"/data": volume})) as container:
-            chunks, _ = container.get_archive("/data")
-            data = io.BytesIO(b"".join(chunks))
-        with tarfile.open(fileobj=data) as archive:
+            root = _members(container, PROGRAM)[0]
             return {
                 member.name.partition("/")[2]: Seen(
-                    uid=member.uid, gid=member.gid, mode=member.mode & 0o7777, target=member.linkname
+                    uid=member.uid - root.uid,
+                    gid=member.gid - root.gid,
+                    mode=member.mode & 0o7777,
+                    target=member.linkname,
                 )
-                for member in archive
+                for member in _members(container, "/data")
             }
 
     def run(self, *arguments: str, at: Mapping[str, Volume], **options: Any) -> Ended:
@@ -88,6 +95,12 @@ def counts(ended: Ended) -> dict[str, int]:
     """What the last line of a run counts; empty where there is none."""
     match, names = _SUMMARY.search(ended.stderr), ("entries", "changed", "failed", "skipped")
     return dict(zip(names, map(int, match.groups()), strict=True)) if match else {}
+
+
+def _members(container: Container, path: str) -> list[tarfile.TarInfo]:
+    chunks, _ = container.get_archive(path)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+        return archive.getmembers()
 
 
 def _archive(contents: Iterable[Put]) -> bytes:
