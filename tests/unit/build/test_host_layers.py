@@ -1,5 +1,6 @@
 """Which layers this machine packs beside a build, and what the build gets in their place."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,17 @@ def test_damage_is_found_in_a_wheels_files_and_in_their_bytecode(packing: Projec
         path.write_bytes(bytes(path.stat().st_size))
         assert host.drop_damaged(job) == [wheel]
         assert host.drop_damaged(job) == []
+
+
+def test_headers_are_hashed_before_a_build_gets_them(packing: Project, host: HostLayers) -> None:
+    job = job_of(packing, DEVEL)
+    keep(host, job)
+    records = [json.loads(path.read_text()) for path in (host.store.folder / "wheels").iterdir()]
+    headers = next(record["headers"]["digest"] for record in records if record["headers"])
+    blob = host.store.path(headers)
+    blob.write_bytes(blob.read_bytes()[::-1])  # of the same size
+    with pytest.raises(BuildError, match="was removed"):
+        begun(host, job)
 
 
 # --- what the build is told

@@ -2,10 +2,12 @@
 
 import json
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,15 +15,20 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_
 from tests.unit.conftest import SMALL
 from tests.unit.engines import Daemon
 from torchbake import cli
-from torchbake.build import unchanged
+from torchbake.build import images, unchanged
+from torchbake.build.images import ImageBuild
+from torchbake.build.plan import Plan
 from torchbake.build.result import sizes_file
 from torchbake.build.sources import source_files, sources_digest
 from torchbake.core.files import write_text
 from torchbake.engine import ahead
 from torchbake.engine.image import Image
-from torchbake.errors import HostConfigError
+from torchbake.errors import BaseError, HostConfigError
+from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.project import Project, load_project
+from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.labels import ID, INPUTS
+from torchbake.oci.rootfs_image import write_layout
 
 WORDS = ("cpu", "volume-permissions")
 NAMES = (RUNTIME, DEVEL, INIT)
@@ -195,6 +202,34 @@ def test_a_byte_more_in_any_file_of_the_project_takes_the_ordinary_way(known: Si
         assert known.quickly() is None, path
         path.write_bytes(before)
         assert known.quickly(), path
+
+
+def test_an_image_whose_labels_git_contradicts_is_built_again(known: Site) -> None:
+    plans: list[Plan] = []
+    known.monkeypatch.setattr(ImageBuild, "_build", lambda self, plan, *_: plans.append(plan) or [])
+    for module in (unchanged, images):
+        known.monkeypatch.setattr(module, "untrue_label", lambda root, labels: "its label is empty")
+    assert known.quickly() is None
+    known.build()
+    assert plans[0].reasons == dict.fromkeys(NAMES, "its label is empty")
+
+
+def test_a_bootstrapped_base_is_hashed_before_a_build(site: Site, tmp_path: Path) -> None:
+    def refuse(spec: BaseSpec, *_: object, **__: object) -> NoReturn:
+        raise BaseError(f"{spec.name} is made again")
+
+    layout = site.project.state / "bases/debian12"
+    tarfile.open(tmp_path / "rootfs.tar", "w").close()
+    digest = write_layout(tmp_path / "rootfs.tar", layout, created="2025-01-01T00:00:00Z", created_by="test")
+    record = {**BASE.__dict__, "source": "bootstrap", "digest": digest}
+    write_text(site.project.state / "bases/debian12.json", json.dumps(record))
+    site.monkeypatch.setattr(images, "make_base", refuse)
+    site.monkeypatch.setattr(images, "read_apt_config", AptConfig)  # it would ask apt
+    site.monkeypatch.setattr(ImageBuild, "_build", lambda *_: [])
+    assert "made again" not in site.build()[2]
+    blob = min((layout / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)  # the layer
+    blob.write_bytes(blob.read_bytes()[::-1])  # of the same size
+    assert "debian12 is made again" in site.build()[2]
 
 
 def test_templates_of_the_projects_own_are_read_each_time(known: Site) -> None:

@@ -318,6 +318,18 @@ def test_the_same_python_in_another_base_compiles_nothing_again_and_is_asked_onc
         packs.compiled(pin, compiler_of("another", fail, python="cpython-311 3.11.2 (main, Jun 30 2026)"))
 
 
+def test_modules_are_hashed_before_they_are_compiled(tmp_path: Path) -> None:
+    pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n"})
+    packs = replace(packer(tmp_path), root="/pytorch", modules=True)
+    modules = packs.packed(pin).modules
+    assert modules
+    blob = packs.store.path(modules.digest)
+    blob.write_bytes(blob.read_bytes()[::-1])  # of the same size
+    with pytest.raises(BuildError, match="was removed"):
+        packs.compiled(pin, compiler_of("this one", compile_))
+    assert packs.compiled(pin, compiler_of("this one", compile_)), "it is packed again"
+
+
 def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
     files = {"torch/lib/libtorch.so": b"\x7fELF"}
     pin = torch(tmp_path / "wheels", files)
