@@ -1,15 +1,18 @@
 """Attacks on a host, a build, a verdict or a release, each of which had success once."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docker
 import pytest
 
+from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+from torchbake.errors import StorageError
 
 pytestmark = pytest.mark.build
 
@@ -19,6 +22,13 @@ ROWS = """\
 rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
 init: {volume-permissions: {version: 1.0.0, base: debian12}}
 """
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    """A real one on a free loopback port; ``host:port``."""
+    with registries.registry(ROOT / ".torchbake/tools", tmp_path) as running:
+        yield running.host
 
 
 def test_a_base_is_the_same_whoever_bootstraps_it(project: Project, bases: Path) -> None:
@@ -34,6 +44,52 @@ def test_a_base_is_the_same_whoever_bootstraps_it(project: Project, bases: Path)
     if records[0]["source"] != "bootstrap":
         pytest.skip("not run: the other base is a registry's")
     assert records[0]["digest"] == records[1]["digest"]
+
+
+def test_state_that_was_edited_releases_nothing(project: Project, registry: str) -> None:
+    """A verdict of any one check, of any toolkit, was enough to publish; so was an image with an empty revision."""
+    path = project(ROWS, repository="torchbake-test/edited/pytorch")
+    words = (INIT, "--matrix", str(path), "--format", "json")
+    built = images_of(torchbake("build", *words))[INIT]
+    assert torchbake("test", *words).returncode == 0
+
+    def problem() -> str:
+        done = torchbake("publish", *words, "--registry", f"{registry}/team", "--dry-run")
+        return str(json.loads(done.stdout)["images"][0]["problem"])
+
+    assert problem() == ""
+    (verdict,) = (file for file in (path.parent / "reports" / INIT).glob("*.json"))
+    kept = json.loads(verdict.read_text())
+    for change, reason in (
+        ({"checks": kept["checks"][1:]}, f"lacks 1 of today's checks: {kept['checks'][0]['id']}"),
+        ({"suite": "sha256:another"}, "was tested by other checks than today's"),
+    ):
+        verdict.write_text(json.dumps(kept | change))
+        assert reason in problem()
+    verdict.write_text(json.dumps(kept))
+    commit(path.parent)
+    assert "org.opencontainers.image.revision is empty" in problem()
+    again = images_of(torchbake("build", *words))[INIT]
+    assert (again["status"], again["digest"] != built["digest"]) == ("built", True)
+    assert images_of(torchbake("build", *words))[INIT]["status"] == "up-to-date"
+    assert torchbake("test", *words).returncode == 0
+    assert problem() == ""
+
+
+def test_another_users_link_is_not_followed_by_root(project: Project, tmp_path: Path) -> None:
+    """Who owns a project chose by a link in reports/ which file root replaced."""
+    if os.geteuid():
+        pytest.skip("not run: this test gives a link away, as root")
+    path, victim = project(ROWS), tmp_path / "victim"
+    victim.write_text("root's")
+    (path.parent / "reports").mkdir()
+    link = path.parent / "reports/summary.md"
+    link.symlink_to(victim)
+    os.lchown(link, 54321, 54321)
+    done = torchbake("test", INIT, "--matrix", str(path))
+    assert done.returncode == StorageError.exit_code, done.stderr
+    assert str(link) in done.stderr
+    assert victim.read_text() == "root's"
 
 
 def commit(folder: Path) -> None:

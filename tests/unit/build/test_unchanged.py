@@ -18,7 +18,7 @@ from torchbake import cli
 from torchbake.build import images, unchanged
 from torchbake.build.images import ImageBuild
 from torchbake.build.plan import Plan
-from torchbake.build.result import sizes_file
+from torchbake.build.result import Result, sizes_file
 from torchbake.build.sources import source_files, sources_digest
 from torchbake.core.files import write_text
 from torchbake.engine import ahead
@@ -206,7 +206,12 @@ def test_a_byte_more_in_any_file_of_the_project_takes_the_ordinary_way(known: Si
 
 def test_an_image_whose_labels_git_contradicts_is_built_again(known: Site) -> None:
     plans: list[Plan] = []
-    known.monkeypatch.setattr(ImageBuild, "_build", lambda self, plan, *_: plans.append(plan) or [])
+
+    def build(_: ImageBuild, plan: Plan, *__: object) -> list[Result]:
+        plans.append(plan)
+        return []
+
+    known.monkeypatch.setattr(ImageBuild, "_build", build)
     for module in (unchanged, images):
         known.monkeypatch.setattr(module, "untrue_label", lambda root, labels: "its label is empty")
     assert known.quickly() is None
