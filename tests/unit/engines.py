@@ -5,7 +5,7 @@ import itertools
 import json
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from signal import SIGKILL
 from typing import Any, cast
@@ -14,7 +14,7 @@ from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ReadTimeout
 
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, read_load
 from torchbake.oci.manifest import sha256
 
 _CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
@@ -33,6 +33,7 @@ class Picture:
     unpacked: int = 2_000
     size: int = 3_000
     pulled: bool = False
+    layers: Sequence[str] = ()
 
 
 @dataclass(kw_only=True)
@@ -103,6 +104,8 @@ class Daemon:
     """What the SDK's client shows of an engine, as far as torchbake asks for it.
 
     ``program`` is what containers run. A callable in ``before`` is called before each change of a tag.
+    ``says`` are the events of a `load`, ``unusable`` is why no container can be created, and ``puts_on`` changes the
+    layers of an image that comes in.
     """
 
     def __init__(self, program: Program = lambda _: (0, "", ""), *, containerd: bool = True, gpu: bool = False) -> None:
@@ -117,6 +120,9 @@ class Daemon:
         self.on_signal: Callable[[Box], int | None] | None = None  # the code with which a container ends by SIGTERM
         self.refuses = ""  # why it loads no image
         self.forgets = False  # has no layers unpacked
+        self.says: list[dict[str, str]] = []
+        self.unusable = ""
+        self.puts_on: Callable[[Sequence[str]], Sequence[str]] = lambda layers: layers
         self._numbers = itertools.count(1)
         self._info = {"DriverStatus": _CONTAINERD if containerd else [], "DockerRootDir": "/var/lib/docker"}
         self.api = self.images = self.containers = self.networks = _Facade(self)
@@ -157,7 +163,12 @@ class MemoryEngine(Engine):
         super().__init__(cast(DockerClient, daemon))
         self.daemon = daemon
 
-    def load(self, archive: Iterable[bytes]) -> None:
+    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
+        """Every registry has every image."""
+        name = f"{repository}@{key}" if ":" in key else f"{repository}:{key}"
+        self.daemon.hold(key if ":" in key else sha256(key.encode()), name, pulled=True)
+
+    def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
         """Takes the archive apart as an engine does; what its index does not describe, or is not whole, is refused."""
         from torchbake.errors import EngineError  # noqa: PLC0415
 
@@ -170,7 +181,9 @@ class MemoryEngine(Engine):
             manifest = json.loads(blobs[entry["digest"]])
             assert all(layer["digest"] in blobs for layer in manifest["layers"])
             config = json.loads(blobs[manifest["config"]["digest"]])
-            self.daemon.hold(entry["digest"], labels=config.get("config", {}).get("Labels", {}))
+            labels, layers = config.get("config", {}).get("Labels", {}), config["rootfs"]["diff_ids"]
+            self.daemon.hold(entry["digest"], labels=labels, layers=self.daemon.puts_on(layers))
+        return read_load(self.daemon.says)
 
 
 @dataclass(frozen=True)
@@ -206,6 +219,8 @@ class _Facade:
             self.daemon.nets[what] = options["labels"]
             return None
         self.daemon.resolve(what)
+        if self.daemon.unusable:
+            raise APIError("500 Server Error", explanation=self.daemon.unusable)
         box = Box(
             daemon=self.daemon, id=self.daemon.next_id(), image=what, command=tuple(command or ()), options=options
         )
@@ -267,7 +282,10 @@ class _Found:
         tags, labels = sorted(self.daemon.tags_of(self.id)), self.daemon.pictures[self.id].labels
         has_digest = self.daemon.pictures[self.id].pulled or self.daemon.info()["DriverStatus"]
         digests = [f"{tag.rpartition(':')[0]}@{self.id}" for tag in tags] if has_digest else []
-        return {"RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)}}
+        return {
+            "RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)},
+            "RootFS": {"Layers": list(self.daemon.pictures[self.id].layers)},
+        }  # fmt: skip
 
     def history(self) -> list[dict[str, int]]:
         if self.daemon.forgets:

@@ -15,10 +15,12 @@ from torchbake.build import result
 from torchbake.build.bakefile import Job
 from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
+from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine
 from torchbake.engine.content_store import has_blob
 from torchbake.engine.handover import Handover
 from torchbake.engine.image import Image, holds
+from torchbake.engine.image_check import check_image
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
@@ -64,12 +66,27 @@ class Store:
             self.layout.lend(export)
 
     def take_in(self, digest: str, export: Path) -> None:
-        """Move an exported image into the layout, and hand it to the engine unless that has it already."""
+        """Move an exported image into the layout, and load it into the engine unless it can be used there already.
+
+        Raises EngineError if the engine cannot use it.
+        """
         if not self.layout:
             return
         self.layout.take(export, digest)
-        if self.engine.find([digest]) is None:
-            self._load(self.layout, digest)
+        there = self.engine.find([digest]) is not None
+        if there:
+            with contextlib.suppress(EngineError):
+                self._check(self.layout, digest)
+                return
+        self._load(self.layout, digest, keep=there)
+
+    def discard(self, digest: str, job: Job) -> None:
+        """Take a job's tags away from an image that the engine cannot use, and the image if it has no other name."""
+        with contextlib.suppress(EngineError):
+            names = self.engine.names(digest)
+            self.engine.remove(set(names or ()) & set(job.references))
+            if names is not None and not self.engine.names(digest):
+                self.engine.remove([digest])
 
     def take_ahead(self, layout: Layout, digest: str) -> None:
         """Hand over the lowest layers of images to come, as an image without a name, until `forget_ahead`."""
@@ -87,20 +104,31 @@ class Store:
                 self.engine.remove([digest])
         self.ahead.clear()
 
-    def _load(self, layout: Layout, digest: str) -> None:
-        """Hand over what the engine lacks: it built most of the layers itself."""
-        has, refused = has_blob(self.engine), EngineError("The engine took the image, and has it not.")
-        # An engine may have dropped what it was seen to have, or drop meanwhile what an image of before had.
+    def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
+        """Load an image and check it. An image that cannot be used is removed again, unless ``keep``."""
+        has, refused = has_blob(self.engine), EngineError("The engine did not take the image.")
+        # The engine may have dropped a blob that it had before, or drop it while the image is loaded.
         for without in (has, _none, _none):
             try:
                 with self.handover.put(layout, digest):
-                    self.engine.load(layout.archive(digest, without))
-                if self.engine.find([digest]):
-                    return
+                    said = self.engine.load(layout.archive(digest, without))
+                self._check(layout, digest, said)
+                return
             except EngineError as error:
                 refused = error
-            self.engine.remove([digest])  # noted, perhaps, before a layer was found to be damaged
+            if not keep:
+                with contextlib.suppress(EngineError):
+                    self.engine.remove([digest])
         raise refused
+
+    def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
+        """Check that the engine can use an image of a layout; its ID is the manifest's digest or the config's."""
+        manifest = layout.find(digest)
+        if manifest is None:
+            raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
+        config = read_json(layout.path(manifest.config.digest).read_bytes())
+        image = digest if self.engine.containerd_store else manifest.config.digest
+        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""

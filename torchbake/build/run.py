@@ -20,7 +20,8 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.core.parallel import run_all
-from torchbake.errors import TorchbakeError
+from torchbake.engine.image_check import check_image
+from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.ui import console
@@ -131,7 +132,10 @@ class BuildRun:
         started = time.monotonic()
         export = site.exports / target_name(job.spec) if site.exports else None
         try:
-            outcome = self._handed_over(site, job, export) if export else self._bakery(site, job).image(job)
+            if export:
+                outcome = self._handed_over(site, job, export)
+            else:
+                outcome = self._checked(self._bakery(site, job).image(job), job)
         except (TorchbakeError, OSError) as error:  # of this image: its lock was changed meanwhile, say
             outcome = Outcome(seconds=0, digests=(), errors=(str(error),), tail=())
         outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
@@ -172,7 +176,20 @@ class BuildRun:
             shown.look(job.spec.id, "reading what it holds")
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
-            return replace(outcome, errors=(str(error),))
+            self.store.discard(outcome.digests[0], job)
+            return replace(outcome, errors=(_text(error),))
+        return outcome
+
+    def _checked(self, outcome: Outcome, job: Job) -> Outcome:
+        """The outcome of a build that wrote into the engine, as a failure if the engine cannot use the image."""
+        digest = self.store.engine.find(outcome.digests) if outcome.ok else None
+        if digest is None:
+            return outcome
+        try:
+            check_image(self.store.engine, digest)
+        except EngineError as error:
+            self.store.discard(digest, job)
+            return replace(outcome, errors=(error.sentence,))
         return outcome
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
@@ -202,3 +219,7 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return result_of(job, "failed", reason, seconds=outcome.seconds)
+
+
+def _text(error: TorchbakeError | OSError) -> str:
+    return error.sentence if isinstance(error, TorchbakeError) else str(error)

@@ -17,6 +17,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
 from torchbake.engine.client import Engine, connect, is_local
+from torchbake.engine.image_check import pull_image
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
 from torchbake.matrix.project import Project
@@ -173,5 +174,5 @@ def released_image(spec: Spec, repository: Repository, engine: Engine, *, plain_
     reference = f"{repository}@{digest}"
     if engine.find([reference]) is None:
         console.say(f"pulling {repository}:{spec.own_tag} …", style="dim")
-        engine.pull(str(repository), digest, login_for_engine(repository.host))
+        pull_image(engine, str(repository), digest, login_for_engine(repository.host))
     return reference

@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from torchbake.ui.tool_environment import environment_of
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
 _LISTINGS, _PAUSE = 5, 0.2  # how often, and after how many seconds, images are listed again
+_LOAD_FAILED = re.compile(r"error\b", re.IGNORECASE)
 _WORDS: dict[type[BaseException], str] = {
     FileNotFoundError: "there is no such socket",
     ConnectionRefusedError: "nobody listens there",
@@ -143,14 +144,12 @@ class Engine:
         except ImageNotFound as error:
             raise EngineError(f"The engine cannot pull {repository}, {key}: {error.explanation}") from None
 
-    def load(self, archive: Iterable[bytes]) -> None:
-        """Take in an image from an archive of an OCI layout; it gets no tag."""
+    def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
+        """Load an image from an archive of an OCI layout, without a tag, and return what the engine says."""
         # It says nothing while it unpacks, which takes minutes for some images.
         with answering(), contextlib.closing(_client(_UNPACKING)) as client:
             events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
-            for event in events:
-                if "error" in event:
-                    raise EngineError(f"The engine does not take the image: {event['error']}")
+            return read_load(events)
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
@@ -163,6 +162,20 @@ class Engine:
         for reference in references:
             with contextlib.suppress(ImageNotFound), answering():
                 self._client.api.remove_image(reference, force=True)
+
+
+def read_load(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what an engine says while it loads an image. Raises EngineError for an error among it.
+
+    Docker 28 reports an image that it could not unpack as text of its progress, then ends with success.
+    """
+    said = []
+    for event in events:
+        text = str(event.get("error") or event.get("stream") or "").strip()
+        if "error" in event or _LOAD_FAILED.match(text):
+            raise EngineError(f"The engine does not take the image: {text}")
+        said += [text] if text else []
+    return tuple(said)
 
 
 def connect() -> Engine:

@@ -10,6 +10,7 @@ from docker.models.containers import Container
 from torchbake.engine.client import Engine
 from torchbake.engine.containers import undisturbed
 from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.image_check import pull_image
 from torchbake.engine.runner import Ended, Runner
 from torchbake.errors import EngineError, JobError
 from torchbake.jobs.engine_options import options_of, permissions_of
@@ -75,10 +76,7 @@ def _at_hand(engine: Engine, reference: str) -> str:
     if found is None:
         name = parse_reference(reference)
         console.say(f"pulling {reference} …", style="dim")
-        engine.pull(str(name.repository), name.key, login_for_engine(name.repository.host))
-        found = engine.find([reference, f"{name.repository}@{name.digest}"])
-    if found is None:
-        raise EngineError(f"{reference} was pulled, and is not in the engine.", hint="See: docker images --digests")
+        found = pull_image(engine, str(name.repository), name.key, login_for_engine(name.repository.host))
     return found
 
 

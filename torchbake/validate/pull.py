@@ -21,6 +21,7 @@ from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.containers import Box, Cluster, Node
 from torchbake.engine.gpu import Gpu
+from torchbake.engine.image_check import check_pulled
 from torchbake.engine.runner import Ended
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
@@ -153,6 +154,7 @@ class InEngine:
                     if "error" in event:
                         return Problem(reason=f"The engine cannot pull it: {event['error']}")
                     progress.feed(event)
+            check_pulled(self.engine, f"{question.repository}@{question.digest}")
         except ImageNotFound as error:
             return Problem(reason=f"The engine cannot pull it: {error.explanation}")
         except TorchbakeError as error:

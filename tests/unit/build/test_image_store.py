@@ -1,6 +1,7 @@
 """Our images in an engine: all of their tags or none, sizes that are asked for once, layers that go with an image."""
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -144,13 +145,76 @@ def test_an_export_is_kept_and_the_engine_has_it_too(packing: Store, daemon: Dae
     assert not export.exists()
 
 
-def test_what_the_engine_has_already_is_not_handed_to_it_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+def test_an_image_that_the_engine_can_use_is_not_loaded_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
     export, digest = exported(tmp_path / "export")
-    daemon.hold(digest, "acme/pytorch:x")
-    daemon.refuses = "it was handed over once more"
     packing.take_in(digest, export)
+    again, _ = exported(tmp_path / "again")
+    daemon.refuses = "it was loaded again"
+    packing.take_in(digest, again)
     assert packing.layout
     assert packing.layout.find(digest)
+
+
+def test_an_image_without_its_layers_is_loaded_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+    export, digest = exported(tmp_path / "export")
+    daemon.hold(digest, "acme/pytorch:x")  # with no layers
+    packing.take_in(digest, export)
+    assert packing.engine.layers(digest)
+    assert daemon.boxes == {}
+
+
+def unpacks_badly(daemon: Daemon) -> str:
+    daemon.says = [{"stream": "Error unpacking image sha256:1: invalid tar header\n"}]
+    return "Error unpacking image sha256:1: invalid tar header"
+
+
+def answers_with_an_error(daemon: Daemon) -> str:
+    daemon.says = [{"stream": "Loaded image ID: x"}, {"error": "unexpected EOF"}]
+    return "unexpected EOF"
+
+
+def has_no_place(daemon: Daemon) -> str:
+    daemon.unusable = "failed to extract layer: no space left on device"
+    return "docker system df"
+
+
+def cannot_create(daemon: Daemon) -> str:
+    daemon.says = [{"stream": "Loaded image ID: sha256:1\n"}]
+    daemon.unusable = "failed to mount: structure needs cleaning"
+    return r"needs cleaning.*Loaded image ID: sha256:1"
+
+
+def lacks_a_layer(daemon: Daemon) -> str:
+    daemon.puts_on = lambda layers: layers[:-1]
+    return "0 layers of 1"
+
+
+FAILURES = (unpacks_badly, answers_with_an_error, has_no_place, cannot_create, lacks_a_layer)
+
+
+@pytest.mark.parametrize("fail", FAILURES, ids=lambda one: one.__name__)
+def test_an_image_that_cannot_be_used_is_an_error_and_goes(
+    fail: Callable[[Daemon], str], packing: Store, daemon: Daemon, tmp_path: Path
+) -> None:
+    export, digest = exported(tmp_path / "export")
+    words = fail(daemon)
+    with pytest.raises(EngineError) as raised:
+        packing.take_in(digest, export)
+    assert re.search(words, raised.value.sentence)
+    assert digest not in daemon.pictures
+    assert daemon.boxes == {}
+
+
+def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
+    packing: Store, daemon: Daemon, job: Job, tmp_path: Path
+) -> None:
+    export, digest = exported(tmp_path / "export")
+    daemon.hold(digest, *job.references, "mine:1")
+    cannot_create(daemon)
+    with pytest.raises(EngineError, match="needs cleaning"):
+        packing.take_in(digest, export)
+    packing.discard(digest, job)
+    assert daemon.tags_of(digest) == {"mine:1"}
 
 
 def test_a_next_export_is_lent_what_is_packed_already(packing: Store, tmp_path: Path) -> None:

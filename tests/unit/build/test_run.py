@@ -231,6 +231,16 @@ def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Sit
     assert site.named(RUNTIME) is None
 
 
+@pytest.mark.parametrize("pack", [False, True])
+def test_an_image_that_the_engine_cannot_use_fails_and_goes(pack: bool, site: Site) -> None:
+    site.daemon.unusable = "failed to extract layer: invalid tar header"
+    result = site.build(RUNTIME, pack=pack)[RUNTIME]
+    assert (result.status, result.digest, result.tags) == ("failed", None, ())
+    assert "invalid tar header" in result.reason
+    assert site.named(RUNTIME) is None
+    assert site.daemon.pictures == {}
+
+
 def test_an_image_whose_files_change_while_it_is_built_has_failed_and_its_tags_stay(site: Site) -> None:
     before = [f"acme/pytorch:{tag}" for tag in site.job(RUNTIME).tags]
     site.daemon.hold(OLD, *before)

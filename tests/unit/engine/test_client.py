@@ -89,3 +89,11 @@ def test_an_image_that_is_removed_meanwhile_does_not_end_a_list(monkeypatch: pyt
     assert list(client.Engine(cast(docker.DockerClient, Listing(2))).images()) == ["a:1"]
     with pytest.raises(EngineError, match="content digest sha256:0 not found"):
         client.Engine(cast(docker.DockerClient, Listing(9))).images()
+
+
+def test_an_error_among_the_words_of_a_load_is_an_error() -> None:
+    good = {"stream": "Loaded image ID: sha256:1\n"}
+    assert client.read_load([good, {"stream": " \n"}, {"status": "x"}]) == ("Loaded image ID: sha256:1",)
+    for bad in ({"stream": "Error unpacking image sha256:1: no space left\n"}, {"error": "unexpected EOF"}):
+        with pytest.raises(EngineError, match=r"no space left|unexpected EOF"):
+            client.read_load([good, bad])

@@ -1,0 +1,71 @@
+"""Check that an engine can use an image that it took in.
+
+Success of `docker load` or `docker build` proves too little. Docker 28 answers a `load` with success if it could not
+unpack the image, and such an image has a name, labels and an ID as any other.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+from torchbake.engine.client import Engine
+from torchbake.engine.runner import Runner
+from torchbake.errors import EngineError
+
+_FULL = "no space left"
+_HINT = "The engine's log says more. If it is all right now, run the command again."
+_HINT_FULL = "Free disk space of the engine (docker system df), then run the command again."
+
+
+def check_image(engine: Engine, image: str, *, layers: Sequence[str] | None = None, said: Sequence[str] = ()) -> None:
+    """Check that the engine has an image with this ID and these layers, and can create a container of it.
+
+    ``layers`` are digests of unpacked layers, lowest first; None if they are not known. ``said`` is what the engine
+    said when it took the image in. Raises EngineError.
+    """
+    problem = _problem(engine, image, layers)
+    if problem:
+        words = f" It said: {'; '.join(said)}" if said else ""
+        full = _FULL in f"{problem}{words}".lower()
+        raise EngineError(
+            f"The engine took in {image}, but cannot use it: {problem.rstrip('.')}.{words}",
+            hint=_HINT_FULL if full else _HINT,
+        )
+
+
+def pull_image(engine: Engine, repository: str, key: str, login: dict[str, str] | None) -> str:
+    """Pull an image by a tag or a digest, check it, and return its ID. Raises EngineError.
+
+    If the check fails, the engine does not keep the name.
+    """
+    engine.pull(repository, key, login)
+    name = f"{repository}@{key}" if ":" in key else f"{repository}:{key}"
+    try:
+        return check_pulled(engine, name)
+    except EngineError:
+        with contextlib.suppress(EngineError):
+            engine.remove([name])
+        raise
+
+
+def check_pulled(engine: Engine, name: str) -> str:
+    """Check an image that was pulled under a name, ``repository:tag`` or ``repository@digest``, and return its ID."""
+    found = engine.find([name])
+    if found is None:
+        raise EngineError(f"{name} was pulled, but is not in the engine.", hint="See: docker images --digests")
+    check_image(engine, found)
+    return found
+
+
+def _problem(engine: Engine, image: str, layers: Sequence[str] | None) -> str:
+    """Return why the engine cannot use an image, or an empty text."""
+    try:
+        found = engine.find([image])
+        if found != image:
+            return f"it has {found} under this digest" if found else "it does not have the image"
+        if layers is not None and engine.layers(image) != tuple(layers):
+            return f"it has {len(engine.layers(image))} layers of {len(layers)}, or others"
+        runner = Runner(engine)
+        runner.remove(runner.container(image, ["/"]))  # an image can have no command of its own
+    except EngineError as error:
+        return f"no container can be created: {error.message}"
+    return ""
