@@ -4,8 +4,8 @@ import contextlib
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,13 +17,11 @@ from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine
-from torchbake.engine.content_store import has_blob
-from torchbake.engine.handover import Handover
 from torchbake.engine.image import Image, holds
 from torchbake.engine.image_check import check_image
+from torchbake.engine.loopback import Loopback
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Blob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +35,18 @@ class Store:
     sizes: Path
     layout: Layout | None = None
     kept: bool = True
-    ahead: list[str] = field(default_factory=list)
+    say: Callable[[str], None] = lambda text: None
 
     @cached_property
-    def handover(self) -> Handover:
-        """What need not go through the engine."""
-        return Handover(self.engine)
+    def loopback(self) -> Loopback:
+        """The images that the engine pulls from this process."""
+        return Loopback(self.engine, self.say)
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
+            self.loopback.release(digest)
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
         """The results of images that are up to date, their tags put back where they are missing."""
@@ -89,46 +88,33 @@ class Store:
                 self.engine.remove([digest])
 
     def take_ahead(self, layout: Layout, digest: str) -> None:
-        """Hand over the lowest layers of images to come, as an image without a name, until `forget_ahead`."""
-        if self.engine.find([digest]) is None:
-            self.ahead.append(digest)
-            self._load(layout, digest)
-
-    def forget_ahead(self) -> None:
-        """Remove the images that were handed over ahead; whatever stands on their layers keeps these.
-
-        What cannot be removed, as another build is at it too, fails no build: it has no name, and `prune` finds it.
-        """
-        for digest in self.ahead:
-            with contextlib.suppress(EngineError):
-                self.engine.remove([digest])
-        self.ahead.clear()
+        """Let the engine pull an image of the lowest layers of another one, so that it unpacks them in parallel."""
+        self.loopback.pull(layout, digest)
 
     def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
-        """Load an image and check it. An image that cannot be used is removed again, unless ``keep``."""
-        has, refused = has_blob(self.engine), EngineError("The engine did not take the image.")
-        # The engine may have dropped a blob that it had before, or drop it while the image is loaded.
-        for without in (has, _none, _none):
+        """Let the engine pull an image, else send it, and check it. One that fails is removed, unless ``keep``."""
+        refused = EngineError("The engine did not take the image.")
+        for pull in (True, False):
             try:
-                with self.handover.put(layout, digest):
-                    said = self.engine.load(layout.archive(digest, without))
+                pulled = pull and self.loopback.pull(layout, digest)
+                said = () if pulled else self.engine.load(layout.archive(digest))
                 self._check(layout, digest, said)
                 return
             except EngineError as error:
                 refused = error
+            self.loopback.release(digest)
             if not keep:
                 with contextlib.suppress(EngineError):
                     self.engine.remove([digest])
         raise refused
 
     def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
-        """Check that the engine can use an image of a layout; its ID is the manifest's digest or the config's."""
+        """Check that the engine can use an image of a layout."""
         manifest = layout.find(digest)
         if manifest is None:
             raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         config = read_json(layout.path(manifest.config.digest).read_bytes())
-        image = digest if self.engine.containerd_store else manifest.config.digest
-        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
+        check_image(self.engine, digest, layers=config["rootfs"]["diff_ids"], said=said)
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""
@@ -163,10 +149,6 @@ class Store:
         with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.size_on_disk(image.digest)
         return image.size_bytes
-
-
-def _none(blob: Blob) -> bool:
-    return False
 
 
 def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:

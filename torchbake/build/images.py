@@ -96,7 +96,7 @@ class ImageBuild:
                     hint=f"{CONTAINERD_STORE}: nox -s setup",
                 )
             layout = Layout(folder=self.project.layout)
-        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout)
+        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
 
     def _building(self, store: Store) -> Store:
         """The store for images that are built: an engine that keeps layers as they are gets them from a layout."""

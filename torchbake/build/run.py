@@ -91,10 +91,9 @@ class BuildRun:
                     on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
                 )
             finally:
-                # What is still being packed, or handed over, was for an image that failed.
+                # What is still being packed, or pulled, was for an image that failed.
                 site.composition.close()
-                self.store.forget_ahead()
-                self.store.handover.close()
+                self.store.loopback.close()
         self.store.tidy()
         return results
 
@@ -112,7 +111,6 @@ class BuildRun:
             pip=self.preparation.pip,
             root=project.root,
             folder=project.state / "stand-ins",
-            trees=self.store.handover.trees,
         )
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:

@@ -1,14 +1,47 @@
 """What a run left in the engine whose process was killed before it could clean up."""
 
-from torchbake.engine.client import Engine, is_local
-from torchbake.engine.owner import is_gone
+import contextlib
+import re
+
+from torchbake.engine.client import Engine, answering, is_local
+from torchbake.engine.owner import is_gone, owner_label
 from torchbake.engine.runner import OWNER, owners, remove
+
+LOOPBACK = "torchbake"  # the first part of the path of images that an engine pulls from a run
+_LISTED = f"127.0.0.1:*/{LOOPBACK}/*/*"
+_NAME = re.compile(rf"127\.0\.0\.1:\d+/{LOOPBACK}/(?P<owner>(?:[0-9a-f]{{2}})+)/[0-9a-f]+[@:].+")
 
 
 def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
     """Remove what runs left that were killed before they could clean up; how many containers, networks and volumes.
 
-    ``label`` is the one by which they say whose they are, as `owner_label` names it.
+    ``label`` is the one by which they say whose they are, as `owner_label` names it. Names of images that a killed
+    build pulled go too.
     """
     local = is_local(engine)
+    if label == OWNER:
+        remove_loopback_names(engine)
     return sum(remove(engine, label, owner) for owner in owners(engine, label) if is_gone(owner, same_machine=local))
+
+
+def loopback_path(secret: str) -> str:
+    """Return the path of a repository that an engine pulls from this process; it tells the process."""
+    return f"{LOOPBACK}/{owner_label().encode().hex() or '00'}/{secret}"
+
+
+def remove_loopback_names(engine: Engine) -> None:
+    """Remove the names, and images without others, that killed processes pulled from themselves."""
+    local = is_local(engine)
+    with answering():
+        entries = engine.client.api.images(filters={"reference": _LISTED})
+    names = {name for entry in entries for key in ("RepoTags", "RepoDigests") for name in entry.get(key) or ()}
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match and is_gone(_owner(match["owner"]), same_machine=local):
+            engine.remove([name])
+
+
+def _owner(text: str) -> str:
+    with contextlib.suppress(UnicodeDecodeError):
+        return bytes.fromhex(text).decode()
+    return ""

@@ -1,0 +1,110 @@
+"""Images that an engine pulls from this process: their names, and what happens where it cannot."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engines import Daemon
+from tests.unit.layouts import archive, file, put
+from torchbake.engine import loopback
+from torchbake.engine.leftovers import loopback_path, remove_leftovers
+from torchbake.engine.loopback import Loopback
+from torchbake.errors import EngineError
+from torchbake.oci.layout import Layout
+from torchbake.oci.layout_server import LayoutServer
+
+GONE = "1/pid:[1]/1/1"  # of a boot that is over
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    """An engine that pulls what this process serves; all without a network."""
+    daemon, served = Daemon(), dict[str, LayoutServer]()
+
+    @contextlib.contextmanager
+    def serving(path: str) -> Iterator[LayoutServer]:
+        server = served[f"127.0.0.1:1/{path}"] = LayoutServer(repository=f"127.0.0.1:1/{path}", blobs={})
+        yield server
+        del served[server.repository]
+
+    def pull(repository: str, digest: str) -> None:
+        assert served[repository].blobs[digest][0].is_file()
+        daemon.hold(digest, f"{repository}@{digest}")
+
+    monkeypatch.setattr(loopback, "serving", serving)
+    daemon.pulls = pull
+    return daemon
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(folder=tmp_path)
+
+
+def test_a_pulled_image_keeps_its_name_until_it_is_released(daemon: Daemon, layout: Layout) -> None:
+    digests = [put(layout, archive(file(name))) for name in "ab"]
+    pulling = Loopback(daemon.engine, pytest.fail)
+    for digest in digests:
+        assert pulling.pull(layout, digest)
+        assert daemon.tags_of(digest)
+    daemon.pointers["acme/pytorch:1"] = digests[0]
+    pulling.release(digests[0])
+    assert (daemon.tags_of(digests[0]), bool(daemon.tags_of(digests[1]))) == ({"acme/pytorch:1"}, True)
+    pulling.close()
+    assert {*daemon.pictures} == {digests[0]}
+
+
+def test_an_engine_that_does_not_reach_us_is_told_of_once(daemon: Daemon, layout: Layout) -> None:
+    daemon.pulls = None
+    said: list[str] = []
+    pulling = Loopback(daemon.engine, said.append)
+    assert [pulling.pull(layout, put(layout, archive(file(name)))) for name in "ab"] == [False, False]
+    assert len(said) == 1
+    assert "docker load" in said[0]
+    pulling.close()
+    assert daemon.pictures == {}
+
+
+def test_an_engine_that_fails_at_one_image_leaves_none_of_its_names(daemon: Daemon, layout: Layout) -> None:
+    pulling, pull = Loopback(daemon.engine, pytest.fail), daemon.pulls
+    assert pull
+    digest = put(layout, archive(file("a")))
+
+    def fail(repository: str, key: str) -> None:
+        pull(repository, key)
+        if key == digest:
+            raise EngineError("failed to extract layer")
+
+    daemon.pulls = fail
+    with pytest.raises(EngineError):
+        pulling.pull(layout, digest)
+    pulling.close()
+    assert daemon.pictures == {}
+
+
+def test_no_two_runs_have_one_name() -> None:
+    repositories = set()
+    for _ in range(2):
+        daemon = Daemon()
+        daemon.pulls = lambda repository, key: repositories.add(repository)
+        with contextlib.closing(Loopback(daemon.engine, pytest.fail)) as pulling:
+            pulling._begin()
+    assert len({name.rpartition("/")[2] for name in repositories}) == 2
+    assert all(len(name.rpartition("/")[2]) == 32 for name in repositories)
+
+
+def test_names_of_killed_runs_go_and_those_of_others_stay(daemon: Daemon, layout: Layout) -> None:
+    place = "127.0.0.1:1/torchbake"
+    digests = [f"sha256:{number}" + "0" * 63 for number in range(5)]
+    gone, ours, odd, user, tagged = digests
+    dead = f"{place}/{GONE.encode().hex()}/{'5' * 32}"
+    daemon.hold(gone, f"{dead}@{gone}")
+    daemon.hold(ours, f"127.0.0.1:1/{loopback_path('5' * 32)}@{ours}")
+    daemon.hold(odd, f"{place}/ff/{'5' * 32}@{odd}")
+    daemon.hold(user, f"{place}/{GONE.encode().hex()}:mine", "127.0.0.1:5000/acme/x:1")
+    daemon.hold(tagged, f"{dead}@{tagged}", "acme/pytorch:1")
+    remove_leftovers(daemon.engine)
+    assert {*daemon.pictures} == {ours, odd, user, tagged}
+    assert daemon.tags_of(tagged) == {"acme/pytorch:1"}

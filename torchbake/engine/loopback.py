@@ -1,0 +1,108 @@
+"""Let an engine pull images from this process, over 127.0.0.1.
+
+An engine skips the layers that it has, verifies each digest and unpacks what comes, all by its own code. `docker load`
+sends every layer, and unpacks more slowly.
+"""
+
+import contextlib
+import gzip
+import io
+import secrets
+import tarfile
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from torchbake.engine.client import Engine
+from torchbake.engine.leftovers import LOOPBACK, loopback_path, remove_loopback_names
+from torchbake.errors import EngineError
+from torchbake.oci.layer_order import Layer, image_of
+from torchbake.oci.layout import Layout
+from torchbake.oci.layout_server import LayoutServer, serving
+from torchbake.oci.manifest import Blob, sha256
+
+_SILENCE = 10  # seconds that the engine may be silent while it pulls the probe
+_NO_LOGIN: dict[str, str] = {}  # without one, docker's SDK asks a credential helper
+_GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
+_ELSEWHERE = (
+    "The engine cannot pull from this machine's 127.0.0.1, as an engine elsewhere or in a network of its own cannot: "
+    "images are sent by `docker load`, which takes longer."
+)
+
+
+class Loopback:
+    """Images that one engine pulls in one run; `close` ends it. Thread-safe.
+
+    Each pulled image has a name of this run until `release` or `close`. The name holds the process that made it, so
+    the next run finds and removes names of a killed one: the engine is their journal.
+    """
+
+    def __init__(self, engine: Engine, say: Callable[[str], None]) -> None:
+        self._engine, self._say = engine, say
+        self._lock, self._closing = threading.Lock(), contextlib.ExitStack()
+        self._asked = False
+        self._server: LayoutServer | None = None
+        self._pulled: set[str] = set()
+
+    def pull(self, layout: Layout, digest: str) -> bool:
+        """Let the engine pull an image of a layout. Return False if the engine cannot reach this process.
+
+        Raises EngineError.
+        """
+        with self._lock:
+            if not self._asked:
+                self._asked, self._server = True, self._begin()
+        if self._server is None:
+            return False
+        self._pull(self._server, layout, digest)
+        return True
+
+    def release(self, digest: str) -> None:
+        """Remove the name of a pulled image, and the image if it has no other name."""
+        if self._server and digest in self._pulled:
+            with contextlib.suppress(EngineError):  # the next run removes it
+                self._engine.remove([f"{self._server.repository}@{digest}"])
+            self._pulled.discard(digest)
+
+    def close(self) -> None:
+        """Remove all names that are left, and end the server."""
+        for digest in (*self._pulled,):
+            self.release(digest)
+        self._closing.close()
+        self._server = None
+
+    def _begin(self) -> LayoutServer | None:
+        """Start the server; None if the engine does not reach it."""
+        with contextlib.suppress(EngineError):
+            remove_loopback_names(self._engine)
+        try:
+            server = self._closing.enter_context(serving(loopback_path(secrets.token_hex(16))))
+            with tempfile.TemporaryDirectory() as folder:
+                layout = Layout(folder=Path(folder))
+                self._pull(server, layout, _write_probe(layout), silence=_SILENCE)
+        except (EngineError, OSError):
+            self._closing.close()
+            self._pulled.clear()
+            self._say(_ELSEWHERE)
+            return None
+        return server
+
+    def _pull(self, server: LayoutServer, layout: Layout, digest: str, **options: int) -> None:
+        server.add(layout, digest)
+        self._pulled.add(digest)  # before: a pull that is interrupted can leave the name
+        self._engine.pull(server.repository, digest, _NO_LOGIN, **options)
+
+
+def _write_probe(layout: Layout) -> str:
+    """Write a small image of one layer into a layout, and return its digest."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        packed.addfile(tarfile.TarInfo(LOOPBACK))
+    data = gzip.compress(archive.getvalue(), mtime=0)
+    blob = Blob(digest=sha256(data), size=len(data), media_type=_GZIP)
+    layout.blobs.mkdir(parents=True)
+    layout.path(blob.digest).write_bytes(data)
+    manifest, config = image_of([("probe", Layer(blob=blob, diff_id=sha256(archive.getvalue())))])
+    layout.write(manifest, config)
+    return manifest.digest
