@@ -1,4 +1,4 @@
-"""The layers of an image, read where the engine keeps them, or from `docker save`: every file, also the hidden ones.
+"""The layers of an image, read from `docker save`: every file, also the hidden ones.
 
 A layer that was read once is remembered below a folder by its diff id, so that the layers that images share are
 read once. Layers are told apart from other blobs by their content, because both image stores are read alike: the
@@ -23,10 +23,6 @@ import zstandard
 
 from tests.images import leaks
 from tests.images.entries import WHITEOUT, Entry, Kind, entries_of
-from torchbake.engine.client import Engine
-from torchbake.engine.content_store import stored
-from torchbake.oci.layout import Layout
-from torchbake.oci.manifest import Manifest
 
 _BLOCK = 1 << 20
 _KINDS: dict[bytes, Kind] = {
@@ -64,8 +60,7 @@ def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[s
 def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
     """Read what is missing, and no further than that."""
     waiting = set(missing)
-    at_hand = stored(Engine(client), image_id)
-    with contextlib.closing(_stored(*at_hand, skip) if at_hand else _saved(client, image_id, skip)) as blobs:
+    with contextlib.closing(_saved(client, image_id, skip)) as blobs:
         for blob, file in blobs:
             layer = _layer(file, blob)
             if layer and layer.diff_id in waiting:
@@ -74,14 +69,6 @@ def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip:
             if not waiting:
                 return
     raise LayersError(f"the engine gives no layer {sorted(waiting)[0]}")
-
-
-def _stored(layout: Layout, manifest: Manifest, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
-    """The layers of an image, with their digests, where the engine keeps them."""
-    for blob in manifest.layers:
-        if blob.digest not in skip:
-            with layout.path(blob.digest).open("rb") as file:
-                yield blob.digest, file
 
 
 def _saved(client: docker.DockerClient, image_id: str, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:

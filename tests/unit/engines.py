@@ -164,7 +164,7 @@ class MemoryEngine(Engine):
         super().__init__(cast(DockerClient, daemon))
         self.daemon = daemon
 
-    def pull(self, repository: str, key: str, login: dict[str, str] | None, *, silence: int = 0) -> None:
+    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
         """Every registry has every image, but this machine can be reached only by what ``daemon.pulls`` does."""
         from torchbake.errors import EngineError  # noqa: PLC0415
 

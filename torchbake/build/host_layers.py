@@ -88,16 +88,12 @@ def packed_layers(layers: Packing) -> dict[str, list[Made]]:
 
 @dataclass(frozen=True, kw_only=True)
 class HostLayers:
-    """Packs layers for the images of one project. What stands in for a stage is kept in ``folder``.
-
-    ``trees`` tells where the files of what is packed are written too, if anywhere.
-    """
+    """Packs layers for the images of one project. What stands in for a stage is kept in ``folder``."""
 
     store: LayerStore
     pip: PipConfig
     root: Path
     folder: Path
-    trees: Callable[[], Path | None] = lambda: None
     stopping: threading.Event = field(default_factory=threading.Event)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_SIDE_BY_SIDE))
     urgent: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_URGENT))
@@ -177,7 +173,6 @@ class HostLayers:
             indexes=self.pip.instead(spec) or spec.indexes,
             modules=stage.bytecode,
             stopping=self.stopping,
-            trees=self.trees,
         )
 
     def _stand_in(self, job: Job, wheels: Packing) -> Path:

@@ -28,13 +28,14 @@ from torchbake.oci.layout import Layout
 class Store:
     """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
 
-    With a ``layout`` images are packed there, and the engine gets them from it. It is ``kept``, or emptied by `tidy`.
+    With a ``layout`` images are packed there, and the engine gets them from it. If they are ``scanned``, their layers
+    are read at once.
     """
 
     engine: Engine
     sizes: Path
     layout: Layout | None = None
-    kept: bool = True
+    scanned: bool = True
     say: Callable[[str], None] = lambda text: None
 
     @cached_property
@@ -118,7 +119,7 @@ class Store:
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""
-        manifest = self.layout.find(digest) if self.layout and self.kept else None
+        manifest = self.layout.find(digest) if self.layout and self.scanned else None
         if self.layout and manifest:
             # Here, as a run with nothing to do need not load them.
             from torchbake.engine.export import Content  # noqa: PLC0415
@@ -127,10 +128,9 @@ class Store:
             contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
 
     def tidy(self) -> None:
-        """Drop packed layers of images that the engine has no more; all of them where they are not kept."""
+        """Drop packed layers of images that the engine has no more."""
         if self.layout:
-            images = self.engine.images().values() if self.kept else ()
-            self.layout.tidy({image.digest for image in images})
+            self.layout.tidy({image.digest for image in self.engine.images().values()})
 
     def measured(self, image: Image) -> Image:
         """The image with its unpacked size; the engine's own figure also counts the packed layers."""

@@ -102,7 +102,7 @@ class ImageBuild:
         """The store for images that are built: an engine that keeps layers as they are gets them from a layout."""
         if store.layout or not store.engine.containerd_store:
             return store
-        return replace(store, layout=Layout(folder=self.project.exports), kept=False)
+        return replace(store, layout=Layout(folder=self.project.exports), scanned=False)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""

@@ -25,9 +25,8 @@ from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, pins_text
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.lock.uv import PLATFORM, uv_environment
-from torchbake.oci.layer_archive import tree_members, unpack, write_layer
+from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
-from torchbake.oci.layer_tree import Member
 from torchbake.oci.manifest import Blob
 from torchbake.ui.tool_environment import environment_of
 
@@ -111,7 +110,6 @@ class WheelPacker:
     indexes: tuple[str, ...] = ()
     modules: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
-    trees: Callable[[], Path | None] = lambda: None
 
     def key(self, pin: Pin) -> str:
         """The digest of all that decides the layer of a wheel: the Python too, which decides what wheel it is."""
@@ -171,7 +169,7 @@ class WheelPacker:
             compiler.compile(work / "modules", self.root, layer)
             _check_compiled(pin, work / "modules", layer)
         self._lay_out(pin, work, _NORMALISE)
-        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"), self.trees())
+        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         return Packed(layer=packed, names=tuple(_names(layer)))
 
     def streamed(self, pin: Pin) -> Packed | None:
@@ -209,7 +207,7 @@ class WheelPacker:
         rules = str(_TRIM) if self.trim else ""
         job = Job(
             what=what, wheel=str(wheel.absolute()), root=self.root.strip("/"), threads=_THREADS, rules=rules,
-            modules=self.modules, trees=str(self.trees() or "") if what == "layer" else "",
+            modules=self.modules,
         )  # fmt: skip
         done = self._run((sys.executable, "-c", _STREAM, json.dumps(asdict(job))), work, _environment())
         if done.code not in (0, UNFIT):  # nobody would notice that all took longer
@@ -226,7 +224,7 @@ class WheelPacker:
             aside.parent.mkdir(parents=True, exist_ok=True)
             aside.hardlink_to(module)
         self._lay_out(pin, work, _NORMALISE)
-        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"), self.trees())
+        packed = self._archive(layer, work / "layer.tar.zst", self.root.strip("/"))
         headers, modules = (self._aside(work, name) for name in ("headers", "modules"))
         return Packed(layer=packed, names=tuple(_names(layer)), headers=headers, modules=modules)
 
@@ -267,9 +265,9 @@ class WheelPacker:
         """How a command ends; it runs in ``work``, and is ended when all is to stop."""
         return run_to_end(command, env=environment, limit=_LIMIT, stopping=self.stopping, cwd=work)
 
-    def _archive(self, tree: Path, target: Path, root: str, trees: Path | None = None) -> Layer:
+    def _archive(self, tree: Path, target: Path, root: str) -> Layer:
         """Pack the files of a folder below a folder ``root``."""
-        return write_layer(target, self._going_on(tree_members(tree, root)), threads=_THREADS, trees=trees)
+        return write_layer(target, self._going_on(tree_members(tree, root)), threads=_THREADS)
 
     def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
         for member in members:

@@ -19,8 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, TypeAlias
 
 from torchbake.build.zip_member import METHODS, open_member, read_member
-from torchbake.oci.layer_archive import write_layer
-from torchbake.oci.layer_tree import Member
+from torchbake.oci.layer_archive import Member, write_layer
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _EXECUTABLE = 0o111
@@ -177,7 +176,7 @@ class Job:
     """What is to be done with a wheel: its ``layer``, or a wheel that has the same ``programs`` and no more.
 
     It is done in the folder where one stands. Files of a layer stand below ``root``; what is in `staging/bin` is added
-    to the wheel's own. Without ``rules`` nothing is trimmed. The layer's files are written into ``trees`` too, if any.
+    to the wheel's own. Without ``rules`` nothing is trimmed.
     """
 
     what: str
@@ -186,7 +185,6 @@ class Job:
     threads: int
     rules: str
     modules: bool
-    trees: str = ""
 
 
 def main(job: Job, tools: Tools) -> None:
@@ -223,9 +221,8 @@ def _write_programs(wheel: zipfile.ZipFile, points: str) -> None:
 
 def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
     """What a `Packed` is made of, as JSON has it."""
-    trees = Path(job.trees) if job.trees else None
     members = _members(wheel, contents.layer, job.root)
-    layer = write_layer(Path("layer.tar.zst"), members, threads=job.threads, trees=trees)
+    layer = write_layer(Path("layer.tar.zst"), members, threads=job.threads)
     modules = {name: content for name, content in contents.layer.items() if job.modules and name.endswith(".py")}
     names = sorted(contents.layer, key=lambda name: name.split("/"))
     return {

@@ -24,7 +24,7 @@ class Arguments:
 
 @dataclass(frozen=True, kw_only=True)
 class Freed:
-    """A folder with what it is for, and the bytes that are free without it: an engine keeps what it has of them."""
+    """A folder with its use, and the bytes that are free without it."""
 
     what: str
     folder: str
@@ -55,7 +55,8 @@ def _folders(project: Project) -> dict[str, Path]:
         "layers of wheels and the builder's uv, of all projects": layers_folder(),
         "stand-ins for those layers": project.state / "stand-ins",
         "wheels of this host's folders": project.state / "wheels",
-        "images that were packed for `publish`": project.layout,
+        "images that were packed reproducibly": project.layout,
+        "other images, as they were built": project.exports,
         "logs and plans of runs": project.state / "runs",
     }
 

@@ -114,7 +114,9 @@ def run(args: Arguments) -> int:
     waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
-    source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
+    source = LayoutSource(
+        layouts=[Layout(folder=folder) for folder in project.layouts], otherwise=EngineSource(engine=engine)
+    )
     due = [
         Due(
             spec=spec,

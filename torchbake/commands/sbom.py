@@ -75,7 +75,9 @@ def run(args: Arguments) -> int:
     engine = connect()
     images, folder = engine.images(), args.output or project.root / "reports"
     with interruptible():
-        source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
+        source = LayoutSource(
+            layouts=[Layout(folder=folder) for folder in project.layouts], otherwise=EngineSource(engine=engine)
+        )
         listed = [_list(project, spec, images, source, folder) for spec in selection.specs]
     if args.format == "json":
         console.show_json({"images": [_entry(image, licenses=args.licenses) for image in listed]})

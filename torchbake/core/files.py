@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,24 +79,10 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def only_root_writes(path: Path) -> bool:
-    """Check that root owns a path and every folder above it, and that no other user can write these folders.
-
-    The check covers the path as it is named and as its links resolve. Raises OSError.
-    """
-    names = (path.absolute(), path.resolve())
-    return all(_is_roots(place.lstat()) for name in names for place in (name, *name.parents))
-
-
-def _is_roots(status: os.stat_result) -> bool:
-    others_write = stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return status.st_uid == 0 and not others_write
-
-
 def freed_by(*folders: Path) -> tuple[int, ...]:
     """The bytes that removing each of these folders frees, after those before it. What is not there frees nothing.
 
-    A file that has another name elsewhere stays: an engine may have it too.
+    A file that has another name elsewhere stays.
     """
     names: Counter[tuple[int, int]] = Counter()
     return tuple(sum(_freed(path.lstat(), names) for path in folder.rglob("*") if _is_file(path)) for folder in folders)
@@ -113,13 +99,13 @@ def _is_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def linked(source: Path, target: Path, otherwise: Callable[[Path, Path], object] = shutil.copyfile) -> None:
+def linked(source: Path, target: Path) -> None:
     """The same file under another name, in place of what has it: a hard link, or a copy where there can be none."""
     target.unlink(missing_ok=True)
     try:
         target.hardlink_to(source)
     except OSError:
-        otherwise(source, target)
+        shutil.copyfile(source, target)
 
 
 def remove_folder(folder: Path) -> None:

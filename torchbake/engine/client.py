@@ -134,13 +134,10 @@ class Engine:
         with answering():
             return sum(entry["Size"] for entry in self._client.images.get(digest).history())
 
-    def pull(self, repository: str, key: str, login: dict[str, str] | None, *, silence: int = _UNPACKING) -> None:
-        """Pull an image by a tag or a digest. The engine may be silent for so many seconds.
-
-        ``login`` is in the engine's form; None for logins that docker keeps.
-        """
+    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
+        """Fetch an image by a tag or a digest; ``login`` as the engine takes it, None for what it has kept itself."""
         try:
-            with answering(), contextlib.closing(_client(silence)) as client:
+            with answering(), contextlib.closing(_client(_UNPACKING)) as client:
                 for event in client.api.pull(repository, tag=key, stream=True, decode=True, auth_config=login):
                     if "error" in event:
                         raise EngineError(f"The engine cannot pull {repository}, {key}: {event['error']}")

@@ -1,13 +1,12 @@
 """An image's compressed content: the bytes that were built and tested, and no others."""
 
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from torchbake.engine.client import CONTAINERD_STORE, Engine, answering
-from torchbake.engine.content_store import stored
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest
@@ -56,16 +55,17 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSource:
-    """The images that were packed reproducibly, as they lie there; any others come from ``otherwise``."""
+    """The images of layouts, read where they are; other images come from ``otherwise``."""
 
-    layout: Layout
+    layouts: Sequence[Layout]
     otherwise: Source
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        manifest = self.layout.find(digest)
-        if manifest is None:
-            return self.otherwise.take_out(digest, folder, wanted)
-        return Content(manifest=manifest, folder=self.layout.blobs)
+        for layout in self.layouts:
+            manifest = layout.find(digest)
+            if manifest:
+                return Content(manifest=manifest, folder=layout.blobs)
+        return self.otherwise.take_out(digest, folder, wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +79,7 @@ class EngineSource:
     engine: Engine
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        at_hand = stored(self.engine, digest)
-        if at_hand is None:
-            return self._saved(digest, folder, wanted)
-        layout, manifest = at_hand
-        return Content(manifest=manifest, folder=layout.blobs)
-
-    def _saved(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """What `docker save` writes, which is the whole image, whatever is wanted."""
+        """Read all that `docker save` writes, which is the whole image."""
         if not self.engine.containerd_store:
             raise EngineError(
                 "This engine keeps no compressed layers: it would push another image than the one that was tested.",

@@ -22,7 +22,7 @@ from torchbake.oci.layout import Layout
 from torchbake.oci.layout_server import LayoutServer, serving
 from torchbake.oci.manifest import Blob, sha256
 
-_SILENCE = 10  # seconds that the engine may be silent while it pulls the probe
+_PATIENCE = 10  # seconds in which the engine must pull the probe
 _NO_LOGIN: dict[str, str] = {}  # without one, docker's SDK asks a credential helper
 _GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
 _ELSEWHERE = (
@@ -78,20 +78,36 @@ class Loopback:
             remove_loopback_names(self._engine)
         try:
             server = self._closing.enter_context(serving(loopback_path(secrets.token_hex(16))))
-            with tempfile.TemporaryDirectory() as folder:
-                layout = Layout(folder=Path(folder))
-                self._pull(server, layout, _write_probe(layout), silence=_SILENCE)
-        except (EngineError, OSError):
-            self._closing.close()
-            self._pulled.clear()
-            self._say(_ELSEWHERE)
-            return None
-        return server
+            if self._reaches(server):
+                return server
+        except OSError:  # no port
+            pass
+        self._closing.close()
+        self._pulled.clear()
+        self._say(_ELSEWHERE)
+        return None
 
-    def _pull(self, server: LayoutServer, layout: Layout, digest: str, **options: int) -> None:
+    def _reaches(self, server: LayoutServer) -> bool:
+        """Check that the engine pulls a small image in time."""
+        reached = threading.Event()
+
+        def pull(layout: Layout, digest: str) -> None:
+            with contextlib.suppress(EngineError):
+                self._pull(server, layout, digest)
+                reached.set()
+
+        with tempfile.TemporaryDirectory() as folder:
+            layout = Layout(folder=Path(folder))
+            # docker's SDK waits for ever for a pull. A daemon ends with this process, and so does its pull.
+            thread = threading.Thread(target=pull, args=(layout, _write_probe(layout)), name="probe", daemon=True)
+            thread.start()
+            thread.join(_PATIENCE)
+        return reached.is_set()
+
+    def _pull(self, server: LayoutServer, layout: Layout, digest: str) -> None:
         server.add(layout, digest)
         self._pulled.add(digest)  # before: a pull that is interrupted can leave the name
-        self._engine.pull(server.repository, digest, _NO_LOGIN, **options)
+        self._engine.pull(server.repository, digest, _NO_LOGIN)
 
 
 def _write_probe(layout: Layout) -> str:

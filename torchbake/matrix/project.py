@@ -41,8 +41,13 @@ class Project:
 
     @property
     def exports(self) -> Path:
-        """Where images are on their way from a build to the engine; nothing stays there."""
+        """Where other images are kept as the engine has them, so that `publish` need not ask it for them."""
         return self.state / "exports"
+
+    @property
+    def layouts(self) -> tuple[Path, Path]:
+        """The folders of both image layouts."""
+        return (self.layout, self.exports)
 
     @property
     def cache(self) -> Path:

@@ -1,12 +1,13 @@
 """A layer's archive, compressed and hashed in one stream as it is written."""
 
 import contextlib
+import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import zstandard
 
@@ -14,7 +15,6 @@ from torchbake.core.digest import Digested
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
-from torchbake.oci.layer_tree import LayerTree, Member, finish
 from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
 
@@ -34,23 +34,21 @@ _FAR_MATCH = 16  # bytes, the least that is looked for so far back
 _FAR_BUCKET = 3  # the power of two, places that are kept of one hash
 _PIECE = 2**24  # that one thread compresses
 _OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
+# An entry of an archive, and a function that opens its content if it is a file.
+Member: TypeAlias = tuple[tarfile.TarInfo, Callable[[], IO[bytes]] | None]
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
-def write_layer(target: Path, members: Iterable[Member], *, threads: int, trees: Path | None = None) -> Layer:
+def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Layer:
     """Write an archive of these entries, compressed by so many ``threads`` beside this one.
 
-    -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one. The
-    files are written too where ``trees`` is a folder for that; see `layer_tree`.
+    -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one.
     """
-    tree = LayerTree(trees) if trees else None
     with target.open("wb") as file:
         compressed = Digested(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
             archive = Digested(_Frames(compressor))
-            _write_archive(archive, tree.passing(members) if tree else members)
-    if tree:
-        tree.keep(archive.digest)
+            _write_archive(archive, members)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
     return Layer(blob=blob, diff_id=archive.digest)
 
@@ -125,9 +123,15 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with cast(IO[bytes], tar.extractfile(info)) as source, path.open("wb") as target:
             shutil.copyfileobj(source, target)
-        finish(path, info)
+        _finish(path, info)
     for path, info in folders:  # last, since every new file changes the time of its folder
-        finish(path, info)
+        _finish(path, info)
+
+
+def _finish(path: Path, info: tarfile.TarInfo) -> None:
+    """Give a written file or folder the mode and the time of its entry."""
+    path.chmod(info.mode)
+    os.utime(path, (info.mtime, info.mtime))
 
 
 def tree_members(tree: Path, root: str) -> Iterator[Member]:

@@ -66,7 +66,7 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind without a look-up of the address's name, which can take long where DNS does not answer."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = _ADDRESS, self.socket.getsockname()[1]
 
 
 class _Handler(BaseHTTPRequestHandler):

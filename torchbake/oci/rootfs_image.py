@@ -11,8 +11,7 @@ from typing import IO, Any, cast
 from torchbake.core.digest import file_digest
 from torchbake.core.json_text import read_json
 from torchbake.errors import BaseError
-from torchbake.oci.layer_archive import MEDIA_TYPE, write_layer
-from torchbake.oci.layer_tree import Member
+from torchbake.oci.layer_archive import MEDIA_TYPE, Member, write_layer
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.core.files import freed_by, linked, only_root_writes, remove_folder, replacing, write_text
+from torchbake.core.files import freed_by, linked, remove_folder, replacing, write_text
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
@@ -166,20 +166,3 @@ def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
     (first / "link").symlink_to(kept / "blob")
     assert freed_by(first, second, tmp_path / "none") == (21, 300, 0)
     assert freed_by(second, first) == (0, 321)
-
-
-def test_only_root_writes_a_systems_folder_and_not_one_below_tmp(tmp_path: Path) -> None:
-    status = Path("/usr/bin").lstat()
-    assert (status.st_uid, stat.S_IMODE(status.st_mode) & 0o022) == (0, 0)
-    assert only_root_writes(Path("/usr/bin"))
-    assert not only_root_writes(tmp_path)  # below /tmp, where all users write
-    with pytest.raises(FileNotFoundError):
-        only_root_writes(Path("/usr/bin/no-such-file"))
-
-
-def test_a_link_is_checked_where_it_is_and_where_it_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "out"
-    out.symlink_to("/usr/bin")
-    assert not only_root_writes(out)
-    monkeypatch.chdir(tmp_path)
-    assert not only_root_writes(Path("/proc/self/cwd"))

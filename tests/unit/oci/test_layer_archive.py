@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchbake.errors import BuildError
-from torchbake.oci.layer_archive import unpack, write_layer
-from torchbake.oci.layer_tree import Member
+from torchbake.oci.layer_archive import Member, unpack, write_layer
 from torchbake.oci.manifest import sha256
 
 _MANY = 5_000_000  # bytes; zstd's own level looks back over 2 MB

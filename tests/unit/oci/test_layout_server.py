@@ -31,15 +31,20 @@ class Answering:
         """All that is answered to what one connection sends."""
         ours, theirs = socket.socketpair()
         kind = handler(PATH, self.server.blobs)
-        thread = threading.Thread(target=lambda: (kind(theirs, ("", 0), None), theirs.close()))  # type: ignore[arg-type]
+
+        def answer() -> None:
+            with theirs:
+                kind(theirs, ("", 0), None)  # type: ignore[arg-type] # it does not use its server
+
+        thread = threading.Thread(target=answer)
         thread.start()
         with ours:
             ours.sendall(request)
             ours.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: ours.recv(2**16), b""))
+            answered = b"".join(iter(lambda: ours.recv(2**16), b""))
         thread.join(10)
         assert not thread.is_alive()
-        return answer
+        return answered
 
     def ask(self, path: str, *, method: str = "GET", **headers: str) -> tuple[int, Message, bytes]:
         lines = [f"{method} {path} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in headers.items())]
