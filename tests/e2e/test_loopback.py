@@ -73,7 +73,7 @@ def names(engine: Engine) -> set[str]:
 
 
 def id_of(engine: Engine, layout: Layout, digest: str) -> str:
-    """What the engine calls an image."""
+    """The ID of an image in the engine."""
     manifest = layout.find(digest)
     assert manifest
     return digest if engine.containerd_store else manifest.config.digest

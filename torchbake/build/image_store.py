@@ -93,7 +93,7 @@ class Store:
         self.loopback.pull(layout, digest)
 
     def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
-        """Let the engine pull an image, else send it, and check it. One that fails is removed, unless ``keep``."""
+        """Let the engine pull an image, else send it, and check it. If that fails, remove it, unless ``keep``."""
         refused = EngineError("The engine did not take the image.")
         for pull in (True, False):
             try:

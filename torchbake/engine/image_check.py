@@ -19,8 +19,8 @@ _HINT_FULL = "Free disk space of the engine (docker system df), then run the com
 def check_image(engine: Engine, image: str, *, layers: Sequence[str] | None = None, said: Sequence[str] = ()) -> None:
     """Check that the engine has an image with this ID and these layers, and can create a container of it.
 
-    ``layers`` are digests of unpacked layers, lowest first; None if they are not known. ``said`` is what the engine
-    said when it took the image in. Raises EngineError.
+    ``layers`` are digests of unpacked layers, lowest first, or None if not known. ``said`` are the engine's words of
+    the import. Raises EngineError.
     """
     problem = _problem(engine, image, layers)
     if problem:
@@ -65,7 +65,7 @@ def _problem(engine: Engine, image: str, layers: Sequence[str] | None) -> str:
         if layers is not None and engine.layers(image) != tuple(layers):
             return f"it has {len(engine.layers(image))} layers of {len(layers)}, or others"
         runner = Runner(engine)
-        runner.remove(runner.container(image, ["/"]))  # an image can have no command of its own
+        runner.remove(runner.container(image, ["/"]))  # some images have no command
     except EngineError as error:
         return f"no container can be created: {error.message}"
     return ""

@@ -32,7 +32,7 @@ _ELSEWHERE = (
 
 
 class Loopback:
-    """Images that one engine pulls in one run; `close` ends it. Thread-safe.
+    """Images that one engine pulls in one run, until `close`. Thread-safe.
 
     Each pulled image has a name of this run until `release` or `close`. The name holds the process that made it, so
     the next run finds and removes names of a killed one: the engine is their journal.

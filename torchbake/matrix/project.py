@@ -41,7 +41,7 @@ class Project:
 
     @property
     def exports(self) -> Path:
-        """Where other images are kept as the engine has them, so that `publish` need not ask it for them."""
+        """The folder of other images, packed as the engine has them: `publish` reads them there."""
         return self.state / "exports"
 
     @property

@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._head(HTTPStatus.OK if whole else HTTPStatus.PARTIAL_CONTENT, count, more)
             if body:
                 self.wfile.flush()
-                # A file that was cut short meanwhile gives less than was promised.
+                # After a truncated file the client would wait for the missing bytes.
                 self.close_connection |= self.connection.sendfile(file, first, count or None) != count
 
     def _head(self, status: HTTPStatus, length: int, more: dict[str, str] | None = None) -> None:

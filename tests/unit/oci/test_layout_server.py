@@ -28,7 +28,7 @@ class Answering:
         self.server.add(layout, digest)
 
     def raw(self, request: bytes) -> bytes:
-        """All that is answered to what one connection sends."""
+        """Send bytes over one connection, and return the whole answer."""
         ours, theirs = socket.socketpair()
         kind = handler(PATH, self.server.blobs)
 
