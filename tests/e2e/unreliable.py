@@ -61,13 +61,13 @@ def at_random(seed: int, share: float) -> Callable[[int, str, str], Fault]:
 @contextmanager
 def unreliable(upstream: str) -> Iterator[Unreliable]:
     """Start one before the registry at ``upstream``."""
-    with serving(_Handler) as server:
+    with serving(Handler) as server:
         state = Unreliable(host=f"127.0.0.1:{server.server_port}", upstream=upstream)
         server.state = state  # type: ignore[attr-defined]
         yield state
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:

@@ -1,5 +1,6 @@
 """A registry in memory, with the interface of the real one: what a release does to it is seen request by request."""
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from torchbake.errors import SignatureError
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
+from torchbake.registry.transport import StatusError
 
 Heard = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
 
@@ -23,6 +25,7 @@ class Store:
     manifests: dict[str, Manifest] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and digests that they have signed
+    immutable: str = ""  # a pattern: no tag that holds it is written twice, not even with what it is
 
 
 class MemoryRegistry(Registry):
@@ -48,6 +51,8 @@ class MemoryRegistry(Registry):
 
     def _write(self, manifest: Manifest, key: str) -> None:
         self.heard("PUT", key)
+        if self.store.immutable and key in self.store.tags and re.search(self.store.immutable, key):
+            raise StatusError(f"the tag {key} is immutable", status=400, codes=("TAG_INVALID",))
         self.store.manifests[manifest.digest] = manifest
         if key != manifest.digest:
             self.store.tags[key] = manifest.digest

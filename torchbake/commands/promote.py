@@ -34,7 +34,7 @@ def run(args: Arguments) -> int:
         return run_finish(args)
     if args.keyless:
         raise UsageError(
-            "Only --finish writes a record, which is what is signed here.",
-            hint="Give --finish with it; --identity and --issuer say whose keyless signatures are trusted.",
+            "--keyless is for --finish.",
+            hint="To trust keyless signatures, give --identity and --issuer without --keyless.",
         )
     return run_shift(args, back=False)

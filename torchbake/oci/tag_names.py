@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
 ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is attached too
-HELD = "held"  # the release that somebody went back to from this one
+HELD = "held"  # somebody has gone back from this release
 _COSIGN = ("sig", "att")  # cosign's own, for each digest
 _IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]{0,17})")
 
@@ -38,9 +38,18 @@ def revisions_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
 
 def recorded_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
     """The same, with those of which only the release record is left: none of them is ever set again."""
+    return revisions_of(name, _with_owners(tags, (RECORD,)))
+
+
+def taken_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
+    """The revisions of an image of which any tag is there: a registry may refuse to have one of them set again."""
+    return revisions_of(name, _with_owners(tags, (*ARTIFACTS, RECORD, HELD)))
+
+
+def _with_owners(tags: Iterable[str], names: Iterable[str]) -> set[str]:
+    """The tags, and those of the images to which tags of these artifacts belong."""
     there = set(tags)
-    end = f".{RECORD}"
-    return revisions_of(name, there | {tag.removesuffix(end) for tag in there if tag.endswith(end)})
+    return there | {tag.removesuffix(f".{name}") for name in names for tag in there if tag.endswith(f".{name}")}
 
 
 def artifact_tag(tag: str, name: str) -> str:

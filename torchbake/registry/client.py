@@ -99,7 +99,13 @@ class Registry:
 
     def put(self, manifest: Manifest, key: str) -> None:
         """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
-        self._write(manifest, key)
+        try:
+            self._write(manifest, key)
+        except StatusError:
+            # An earlier try may have written it, with its answer lost; an immutable tag then refuses even the same.
+            if self.digest(key) == manifest.digest:
+                return
+            raise
         served = self.digest(key)
         if served != manifest.digest:
             raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")

@@ -59,18 +59,17 @@ class Held:
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """What a repository holds of one image. ``newest`` is its newest revision's image, ``recorded`` whether that has
-    a release record of its own that has ended: a release without one was not finished. ``rolling`` has every rolling
-    tag that the image should hold, with what is there.
+    a release record of its own. ``rolling`` has every rolling tag that the image should hold, with what is there.
 
-    ``back_to`` is the digest that somebody went back to from the newest revision (None: nobody did). ``taken`` is the
-    highest revision that was ever set, also where only its record is left.
+    ``went_back``: somebody has gone back from the newest revision. ``taken`` is the highest revision that was ever set,
+    also where only an artifact of it is left.
     """
 
     newest_tag: ImmutableTag | None
     newest: Held | None
     recorded: bool
     rolling: Mapping[str, Held | None]
-    back_to: str | None = None
+    went_back: bool = False
     taken: int = -1
 
     def next_tag(self, name: str) -> ImmutableTag:
@@ -78,14 +77,13 @@ class Standing:
         return ImmutableTag(name=name, revision=max(newest, self.taken) + 1)
 
     def is_held(self, own: Held | None) -> bool:
-        """Whether somebody went back from the newest revision, and nobody forward since. ``own``: the own tag's image.
+        """Check that somebody went back from the newest revision, and nobody forward since.
 
-        Where a release has ended, its own tag is at it, unless somebody moved it. Before that, only who went back says
-        so; and it holds for as long as the tag stays where he put it.
+        ``own`` is the image that the own tag points at.
         """
         if own is None or self.newest is None or own.digest == self.newest.digest:
             return False
-        return self.recorded or own.digest == self.back_to
+        return self.went_back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +101,8 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is to be done. ``held_back``: rolling tags that stay where they are, with the reason.
+    """What is to be done. ``held_back``: rolling tags that stay where they are, with the reason. ``left``: the moves
+    are left to a promotion.
 
     ``release``: a new revision; ``finish``: one that was begun before; ``nothing``: it is there; ``held``: it is there,
     and somebody has rolled back from it.
@@ -114,11 +113,12 @@ class Decision:
     digest: str
     moves: tuple[Move, ...]
     held_back: Mapping[str, str]
+    left: bool = False
 
     @property
     def due(self) -> tuple[Move, ...]:
-        """The moves that change something."""
-        return tuple(move for move in self.moves if move.changes)
+        """The moves that change something, unless they are left to a promotion."""
+        return () if self.left else tuple(move for move in self.moves if move.changes)
 
 
 def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing) -> Decision:
@@ -147,10 +147,10 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
 
 
 def without_moves(decision: Decision, *, recorded: bool) -> Decision:
-    """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has ended before."""
+    """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has a record."""
     action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
     left = {move.tag: "left to `promote --finish`" for move in decision.due}
-    return replace(decision, action=action, moves=(), held_back={**decision.held_back, **left})
+    return replace(decision, action=action, left=True, held_back={**decision.held_back, **left})
 
 
 def _decision(

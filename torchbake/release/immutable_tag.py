@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from torchbake.errors import RegistryError
-from torchbake.oci.manifest import UnsoundError
+from torchbake.oci.manifest import Manifest, UnsoundError
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
 from torchbake.registry.artifact import put_artifact
 from torchbake.registry.client import Registry
@@ -14,9 +14,11 @@ _HINT = "Publish again: it finds the next revision. Let machines wait for each o
 
 
 def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
-    """Set the tag, asked for before and after; what is said of the image is there before it is.
+    """Set the tag, asked for before and after, and then those of what is attached to its image.
 
-    Gives the digests of what is attached to it, by name. Raises RegistryError where the tag is another release's.
+    The tag goes first: whoever sets it has the revision, and nobody else leaves a tag of that revision behind. The
+    artifacts are there before, under their digests. Return these, by name. Raises RegistryError if the tag is another
+    release's.
     """
     manifest = parcel.manifest
     taken = registry.digest(tag)
@@ -24,15 +26,27 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
         raise RegistryError(
             f"{registry.repository}:{tag} was taken by another release meanwhile ({taken}).", hint=_HINT
         )
-    attached = {}
-    for artifact in parcel.artifacts:
-        pushed = put_artifact(registry, artifact, manifest)
-        registry.put(pushed, artifact_tag(tag, artifact.name))
-        attached[artifact.name] = pushed.digest
+    pushed = {artifact.name: put_artifact(registry, artifact, manifest) for artifact in parcel.artifacts}
     if taken is None:
         registry.put(manifest, tag)
+    for name, artifact in pushed.items():
+        put_where_wrong(registry, artifact, artifact_tag(tag, name))
+    attached = {name: artifact.digest for name, artifact in pushed.items()}
+    if taken is None:
         _give_way(registry, tag, {tag: manifest.digest, **_attached_tags(tag, attached)})
     return attached
+
+
+def put_once(registry: Registry, manifest: Manifest, tag: str) -> None:
+    """Set a tag that is not there; a registry may refuse to set it again, also to what it is."""
+    if registry.digest(tag) is None:
+        registry.put(manifest, tag)
+
+
+def put_where_wrong(registry: Registry, manifest: Manifest, tag: str) -> None:
+    """The same, also for a tag that is there and is something else: somebody has overwritten it."""
+    if registry.digest(tag) != manifest.digest:
+        registry.put(manifest, tag)
 
 
 def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:

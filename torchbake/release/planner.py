@@ -112,8 +112,7 @@ class Planner:
         if self._verification.misplaced(record):
             return False
         digests = [record.digest, *record.attached.values(), found.digest]
-        signed = record.signature == self._signer.how and self._signer.holds(self._registry.repository, digests)
-        return signed or bool(self._signer.skip_reason)
+        return bool(self._signer.skip_reason) or self._signer.holds(self._registry.repository, digests)
 
     def _found(self, decision: Decision) -> Found | None:
         return record_of(self._registry, str(decision.tag), decision.digest)

@@ -8,6 +8,7 @@ from torchbake.oci.tag_names import HELD, ImmutableTag, artifact_tag, revisions_
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Idle, Verifier
 from torchbake.release.decide import Move, moves_to
+from torchbake.release.immutable_tag import put_once
 from torchbake.release.mutex import locked
 from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
@@ -57,7 +58,7 @@ def shift(
         if not dry:
             manifest = Holdings(registry).manifest(planned.digest)
             if planned.target != newest:
-                registry.put(manifest, artifact_tag(str(newest), HELD))
+                put_once(registry, manifest, artifact_tag(str(newest), HELD))
             move_tags(registry, manifest, planned.due)
     return planned
 

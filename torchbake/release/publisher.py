@@ -32,7 +32,7 @@ class Publisher:
         self._registry = registry
         self._planner = Planner(registry, signer, keep_rolling=keep_rolling)
         self._delivery = Delivery(registry, mounts)
-        self._writer = ReleaseWriter(registry, signer, keep_rolling=keep_rolling)
+        self._writer = ReleaseWriter(registry, signer)
 
     def plan(self, candidate: Candidate) -> Decision:
         """What is due for a tested image; changes nothing. Raises PublishError where another one is there, not ours."""
@@ -69,16 +69,15 @@ class Publisher:
                 return None
             decision, record = found
             if record and not dry:
-                self._writer.promote(decision, record, tell)
+                self._writer.promote(decision, tell)
         return decision
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
-        begun = self._planner.begun(decision)
+        found = self._planner.begun(decision)
         if decision.digest != candidate.digest:
-            self._writer.promote(decision, self._planner.record(decision), tell)
+            self._planner.record(decision)
+            self._writer.promote(decision, tell)
         elif parcel is None:
             raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
-        elif decision.action in ("release", "finish"):
-            self._writer.release(candidate, decision, parcel, begun, tell)
         else:
-            self._writer.mend(candidate, decision, parcel, begun, tell)
+            self._writer.release(candidate, decision, parcel, found, tell)

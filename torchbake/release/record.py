@@ -42,8 +42,10 @@ NOT_SIGNED = "not-run"  # and the reason
 
 
 class Record(BaseModel):
-    """One release. ``state`` is ``begun`` until its rolling tags are where they belong.
+    """One release, written once: before its rolling tags move. They say themselves whether it is finished.
 
+    ``rolling`` are the rolling tags of the image, with where they pointed when this was written; ``held_back`` are the
+    tags that stayed where they were. ``state`` is in records of earlier versions alone, which wrote each record twice.
     ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
     layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the
     artifacts attached to it by name; ``signature`` says how all of them and the image are signed, or why they are not.
@@ -52,7 +54,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     format: int = 1
-    state: Literal["begun", "released"]
+    state: Literal["begun", "released"] | None = None
     id: str
     tag: str
     digest: str
@@ -74,7 +76,7 @@ class Record(BaseModel):
         return bool(self.signature) and not self.signature.startswith(NOT_SIGNED)
 
     def text(self) -> str:
-        return self.model_dump_json(indent=2) + "\n"
+        return self.model_dump_json(indent=2, exclude=None if self.state else {"state"}) + "\n"
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
         """How it is not a record of the image under an immutable tag; empty where it is one."""

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import labels_in
 from torchbake.oci.manifest import Manifest, UnsoundError
-from torchbake.oci.tag_names import HELD, artifact_tag, record_tag, recorded_of, revisions_of
+from torchbake.oci.tag_names import HELD, artifact_tag, record_tag, revisions_of, taken_of
 from torchbake.registry.client import Registry
 from torchbake.release.decide import Held, Standing
-from torchbake.release.record import record_of
+from torchbake.release.record import Record, record_of
 
 _LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
 
@@ -24,16 +24,18 @@ class Holdings:
     def standing(self, name: str, tags: Collection[str]) -> Standing:
         """What there is of the image whose own tag is ``name``."""
         there = frozenset(self._registry.tags())
-        revisions, taken = revisions_of(name, there), recorded_of(name, there)
+        revisions, taken = revisions_of(name, there), taken_of(name, there)
         newest = revisions[-1] if revisions else None
         image = self._listed(str(newest)) if newest else None
-        held = artifact_tag(str(newest), HELD)
+        record = self._record(str(newest), image) if image and record_tag(str(newest)) in there else None
+        # Earlier versions said in a record that its tags had moved: who moved them since went back without a note.
+        moved = record is not None and record.state == "released"
         return Standing(
             newest_tag=newest,
             newest=image,
-            recorded=image is not None and record_tag(str(newest)) in there and self._is_recorded(str(newest), image),
+            recorded=record is not None,
             rolling=self.rolling(tags, there),
-            back_to=self._registry.digest(held) if held in there else None,
+            went_back=moved or artifact_tag(str(newest), HELD) in there,
             taken=taken[-1].revision if taken else -1,
         )
 
@@ -67,10 +69,9 @@ class Holdings:
             raise RegistryError(f"{self._registry.repository} does not hold {digest}.")
         return found
 
-    def _is_recorded(self, tag: str, image: Held) -> bool:
-        """Whether its release has ended."""
+    def _record(self, tag: str, image: Held) -> Record | None:
         found = record_of(self._registry, tag, image.digest)
-        return found is not None and found.record.state == "released"
+        return found.record if found else None
 
     def _listed(self, tag: str) -> Held:
         """The image under a tag that is there; somebody may be writing it just now, so it is asked for again."""

@@ -135,7 +135,7 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
     )
     return release.model_copy(
         update={
-            "state": record.state,
+            "state": "released" if released.current else "not current",
             "released": record.released,
             "rolling": tuple(moved.tag for moved in record.rolling),
             "checked": checked,

@@ -119,13 +119,13 @@ def released_in(
     def look(spec: Spec) -> InRegistry | None:
         own = tags[spec.id][0]
         revisions = [str(tag) for tag in revisions_of(own, there[spec.repository])]
-        return _newest(registries[spec.repository], spec, revisions) if revisions else None
+        return _newest(registries[spec.repository], spec, own, revisions) if revisions else None
 
     found = side_by_side(look, specs, most=_SIDE_BY_SIDE)
     return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
 
 
-def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegistry | None:
+def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) -> InRegistry | None:
     tag = revisions[-1]
     manifest = registry.manifest(tag)
     if manifest is None:
@@ -137,6 +137,7 @@ def _newest(registry: Registry, spec: Spec, revisions: Sequence[str]) -> InRegis
             layers=_layers(registry, manifest, spec),
             packages=_packages(registry, tag),
             record=read_record(registry, tag),
+            current=registry.digest(own) == manifest.digest,
             before=read_record(registry, revisions[-2]) if len(revisions) > 1 else None,
         )
     except RegistryError as error:

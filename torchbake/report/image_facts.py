@@ -25,7 +25,8 @@ class InEngine:
 class InRegistry:
     """An image's newest release, and the record of the one before it.
 
-    ``packages`` is how many its SBOM lists; None: it has none that can be read.
+    ``packages`` is how many its SBOM lists; None: it has none that can be read. ``current``: the image's own tag is at
+    it.
     """
 
     repository: str
@@ -35,6 +36,7 @@ class InRegistry:
     record: Record | None = None
     before: Record | None = None
     packages: int | None = None
+    current: bool = True
     problem: str = ""
 
 

@@ -94,12 +94,14 @@ class Revision:
 class Shelf:
     """What a repository serves of one image: its rolling tags, and its revisions, oldest first.
 
-    ``list_problem``: why the registry does not list tags; then no revision is known.
+    ``went_back``: somebody has gone back from the newest revision. ``list_problem``: why the registry does not list
+    tags; then no revision is known.
     """
 
     repository: str
     tags: Mapping[str, Served]
     revisions: tuple[Revision, ...] = ()
+    went_back: bool = False
     list_problem: Problem | None = None
 
 

@@ -7,7 +7,7 @@ from torchbake.core.problem import Problem, problem_of
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import labels_in
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
-from torchbake.oci.tag_names import ARTIFACTS, RECORD, ImmutableTag, artifact_tag, recorded_of
+from torchbake.oci.tag_names import ARTIFACTS, HELD, RECORD, ImmutableTag, artifact_tag, recorded_of
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.client import Registry
 from torchbake.release.record import parse_record
@@ -40,7 +40,8 @@ class Survey:
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
         revisions = tuple(self._revision(tag, listed, look) for tag in recorded_of(tags[0], listed))
-        return Shelf(repository=repository, tags=served, revisions=revisions, list_problem=problem)
+        went_back = bool(revisions) and artifact_tag(str(revisions[-1].tag), HELD) in listed
+        return Shelf(repository=repository, tags=served, revisions=revisions, went_back=went_back, list_problem=problem)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
         """What is served for a tag or a digest."""

@@ -15,6 +15,7 @@ from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
 from torchbake.validate.judge_attestations import IMAGE, NO_RECORD, signed_parts, unsigned, wrong_provenance, wrong_sbom
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
+from torchbake.validate.judge_record import wrong_record
 
 NOTHING_EXPECTED = unknown("nothing is expected: say --expect torch=VERSION")
 _STRANGER = unknown("it is not a release of this image")
@@ -64,8 +65,8 @@ def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
     released = [revision for revision in shelf.revisions if revision.digest]
     own = shelf.tags[promise.tags[0]].digest
     pointed = [revision for revision in released if revision.digest == own]
-    finished = [revision for revision in released if revision.record and revision.record.state == "released"]
-    return next((revisions[-1] for revisions in (pointed, finished, released) if revisions), None)
+    recorded = [revision for revision in released if revision.record]
+    return next((revisions[-1] for revisions in (pointed, recorded, released) if revisions), None)
 
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
@@ -203,18 +204,10 @@ class _Judging:
         return {**versions, **self.promise.fixed, **self.promise.labels}
 
     def _unrecorded(self, revision: Revision) -> Problem | None:
-        """What is wrong with a release record; only the newest revision can still be finished."""
-        record, newest = revision.record, revision == self.shelf.revisions[-1]
-        again = self._release_it if newest else ""
-        if revision.problem:
-            return revision.problem
-        if record is None:
-            return Problem(reason=f"{revision.tag} has no release record: its release was not finished", remedy=again)
-        if (record.tag, record.id) != (str(revision.tag), self.promise.id):
-            return Problem(reason=f"the record of {revision.tag} is that of {record.tag}, image {record.id}")
-        if record.state == "begun" and newest:
-            return Problem(reason=f"its release was begun at {record.released}, and is not finished", remedy=again)
-        return None
+        own = self.shelf.tags[self.promise.tags[0]]
+        return wrong_record(
+            revision, self.shelf, own, name=self.promise.id, release=self._release_it, finish=self._finish
+        )
 
     def _labels(self, served: Served, stop: Problem | None, revision: Revision | None) -> CheckResult:
         newest = revision is None or revision == self.shelf.revisions[-1]
@@ -239,6 +232,10 @@ class _Judging:
     @property
     def _release_it(self) -> str:
         return f"Release it: {self._publish}"
+
+    @property
+    def _finish(self) -> str:
+        return f"Move its tags: nox -s promote -- {self.promise.id} --registry {self._registry} --finish"
 
     def _put_it_at(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"

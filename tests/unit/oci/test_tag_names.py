@@ -1,5 +1,7 @@
 """Immutable tags, and which names a matrix must not give to rolling ones."""
 
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.conftest import SMALL, edited
 from torchbake.errors import MatrixError
 from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.tag_names import (
     ARTIFACTS,
     HELD,
@@ -19,8 +22,10 @@ from torchbake.oci.tag_names import (
     recorded_of,
     reserved,
     revisions_of,
+    taken_of,
 )
 
+ROOT = Path(__file__).parents[3]
 OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 
 
@@ -43,6 +48,26 @@ def test_revisions_are_numbers() -> None:
 def test_a_revision_of_which_only_the_record_is_left_is_taken() -> None:
     tags = [OURS, f"{OURS}-r0", f"{OURS}-r0.release", f"{OURS}-r4.release", f"{OURS}-r5.sbom"]
     assert [tag.revision for tag in recorded_of(OURS, tags)] == [0, 4]
+    assert [tag.revision for tag in taken_of(OURS, tags)] == [0, 4, 5]
+
+
+def test_the_documented_patterns_match_every_tag_written_once_and_no_rolling_one() -> None:
+    project = load_project(ROOT / "matrix.yaml")
+    lines = [line for line in (ROOT / "docs/tags.md").read_text().splitlines() if line.startswith("| ")]
+    patterns = {line.split("|")[1].strip(): re.findall(r"`([^`]*-r[^`]*)`", line.split("|")[3]) for line in lines}
+    globs, (expression,) = patterns["Amazon ECR"], patterns["GitLab"]
+    assert globs == patterns["Harbor"] == [f"*-{base}-r*" for base in project.matrix.bases]
+
+    def matched(tag: str, spec: Spec) -> tuple[bool, bool]:
+        own = globs if isinstance(spec, ImageSpec) else ["*-r*"]
+        return any(fnmatchcase(tag, glob) for glob in own), bool(re.search(expression, tag))
+
+    for spec in project.expansion.specs:
+        tags = project.tags[spec.id]
+        revisions = [f"{tags[0]}-r{number}" for number in (0, 12)]
+        once = [*revisions, *(f"{tag}.{name}" for tag in revisions for name in (*ARTIFACTS, RECORD, HELD))]
+        assert {matched(tag, spec) for tag in once} == {(True, True)}
+        assert {matched(tag, spec) for tag in tags} == {(False, False)}
 
 
 @given(st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True), st.integers(0, 10**6))

@@ -225,7 +225,7 @@ def test_a_record_of_any_bytes_is_one_or_an_error_of_a_line(data: bytes) -> None
 
 
 def test_a_record_that_is_none_is_named_with_its_first_fault() -> None:
-    with pytest.raises(RegistryError, match=r"h/a/b:t.release is not a release record: 'state: Field required'"):
+    with pytest.raises(RegistryError, match=r"h/a/b:t.release is not a release record: 'id: Field required'"):
         parse_record(b'{"size": -1}', "h/a/b:t.release")
 
 

@@ -62,10 +62,12 @@ def test_what_was_begun_is_finished(recorded: bool) -> None:
 
 
 def test_what_was_rolled_back_stays_there() -> None:
-    standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=held("r1"))
+    standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=held("r1"), went_back=True)
     assert decide(OURS, "built again", labels(), standing).action == "held"
     assert decide(OURS, "fixed", labels(inputs="b"), standing).tag.revision == 2
-    assert decide(OURS, "built again", labels(), replace(standing, recorded=False)).action == "finish"
+    assert decide(OURS, "built again", labels(), replace(standing, went_back=False)).action == "finish"
+    forward = {**standing.rolling, OURS: held("r1")}
+    assert decide(OURS, "built again", labels(), replace(standing, rolling=forward)).action == "finish"
 
 
 def test_somebody_elses_revision_is_no_ground_to_stand_on() -> None:

@@ -5,7 +5,7 @@ import json
 import tarfile
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,7 @@ from torchbake.commands.publish import _publish as publish_all
 from torchbake.engine.export import Content
 from torchbake.errors import PublishError, RegistryError
 from torchbake.oci.manifest import Manifest
+from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
 from torchbake.registry.artifact import Artifact, put_artifact
 from torchbake.registry.cosign import Idle, Signer
@@ -34,6 +35,7 @@ from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import Judgement, Record, find_record, read_record, write_record
 
+REPOSITORY = Repository(host="one.example.com", path="team/pytorch")
 OURS = "2.7.1-cuda12.6"
 TAGS = (OURS, "2.7", "latest")
 UNSIGNED = Idle(skip_reason="no key was given")
@@ -222,12 +224,15 @@ def test_without_a_key_a_record_must_at_least_be_true(place: Place, lie: str) ->
 def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: Place, signer: Signer) -> None:
     ours = place.candidate()
     place.publish(ours, signer, keep=True)
-    assert place.record().state == "begun"
+    begun = place.record()
+    assert place.rolling() == {None}
     finished = place.finish(signer)
     assert finished
     assert finished.action == "finish"
-    record = place.record()
-    assert (record.state, record.verdict, place.rolling()) == ("released", judged("ours"), {ours.digest})
+    assert (place.record(), begun.verdict, place.rolling()) == (begun, judged("ours"), {ours.digest})
+    assert [(moved.tag, moved.before, moved.after) for moved in begun.rolling] == [
+        (tag, None, ours.digest) for tag in TAGS
+    ]
     if not signer.skip_reason:
         assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
 
@@ -268,8 +273,7 @@ def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures
         "finish", there.digest, here.digest,
     )  # fmt: skip
     assert place.rolling() == {there.digest}
-    record = place.record()
-    assert (record.state, record.verdict) == ("released", judged("another machine"))
+    assert place.record().verdict == judged("another machine")
     assert here.digest not in place.store.manifests
     assert place.publish(here, place.key).decision.action == "nothing"
 
@@ -311,7 +315,7 @@ def test_a_record_that_is_none_is_written_anew_for_the_tested_image_alone(place:
     with pytest.raises(PublishError, match="its record cannot be read"):
         place.finish()
     assert place.publish(ours).decision.action == "finish"
-    assert place.record().state == "released"
+    assert (place.record().digest, place.rolling()) == (ours.digest, {ours.digest})
 
 
 def test_rolling_back_needs_a_release_that_verifies(place: Place) -> None:
@@ -345,7 +349,7 @@ def killed_at(key: str) -> Heard:
     return heard
 
 
-@pytest.mark.parametrize("begun", ["left", "killed before its tags moved", "killed after its tags moved"])
+@pytest.mark.parametrize("begun", ["left", "killed before its tags moved", "killed while its tags moved"])
 def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
     place: Place, signer: Signer, begun: str
 ) -> None:
@@ -354,29 +358,22 @@ def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
     if begun == "left":
         place.publish(second, signer, keep=True)
     else:
-        puts: list[str] = []
-
-        def heard(method: str, key: str) -> None:
-            puts.append(key) if method == "PUT" else None
-            stop = TAGS[0] if "before" in begun else f"{OURS}-r1.release"
-            if method == "PUT" and key == stop and puts.count(key) == (1 if "before" in begun else 2):
-                raise KeyboardInterrupt
-
+        stop = killed_at(TAGS[0] if "before" in begun else TAGS[1])
         with pytest.raises(KeyboardInterrupt):
-            place.publish(second, signer, heard=heard)
+            place.publish(second, signer, heard=stop)
     place.back(0)
     for _ in range(2):
         assert place.publish(second, signer).decision.action == "held"
         held = place.finish(signer)
         assert held
         assert held.action == "held"
-        assert (place.rolling(), place.record(1).state) == ({first.digest}, "begun")
+        assert place.rolling() == {first.digest}
     if begun == "left":
         place.forward()
         assert place.rolling() == {second.digest}
         finished = place.finish(signer)
         assert finished
-        assert (finished.action, place.record(1).state) == ("finish", "released")
+        assert finished.action == "nothing"
     else:
         assert place.publish(third, signer).decision.action == "release"
         assert place.rolling() == {third.digest}
@@ -407,9 +404,86 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
         place.publish(second, signer)
         assert {tag: place.store.tags.get(tag) for tag in TAGS} == dict.fromkeys(TAGS, second.digest)
         assert set(place.store.tags) == set(wanted)
-        assert place.record(1).state == "released"
+        assert place.record(1).digest == second.digest
         assert {moved.before for moved in place.record(1).rolling} == {first.digest}, f"killed at request {at}"
     assert rounds > 40
+
+
+IMMUTABLE = r"-r\d"
+
+
+def test_a_registry_that_makes_revisions_immutable_takes_a_whole_life(place: Place, signer: Signer) -> None:
+    place.store.immutable = IMMUTABLE
+    first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
+    for candidate in (first, second):
+        assert place.publish(candidate, signer).decision.action == "release"
+        assert place.publish(candidate, signer).decision.action == "nothing"
+    for _ in range(2):
+        place.back(signer=signer)
+        assert place.publish(second, signer).decision.action == "held"
+        assert place.rolling() == {first.digest}
+        place.forward(signer=signer)
+        assert place.rolling() == {second.digest}
+    place.publish(third, signer, keep=True)
+    assert place.publish(third, signer, keep=True).decision.action == "nothing"
+    place.finish(signer)
+    place.back(0, signer)
+    place.back(1, signer)
+    assert place.rolling() == {second.digest}
+
+
+def test_a_release_to_an_immutable_registry_killed_at_any_request_is_finished(place: Place, signer: Signer) -> None:
+    place.store.immutable = IMMUTABLE
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first, signer)
+    begin, finished = copy.deepcopy(place.store), set[str]()
+    for at in count():
+        place.store.__dict__.update(copy.deepcopy(begin).__dict__)
+        left = count(at, -1)
+
+        def heard(*_: str, left: Iterator[int] = left) -> None:
+            if next(left) == 0:
+                raise KeyboardInterrupt
+
+        try:
+            place.publish(second, signer, heard=heard)
+            break
+        except KeyboardInterrupt:
+            pass
+        if at % 2 and f"{OURS}-r1.release" in place.store.tags:
+            finished.add("promote")
+            place.finish(signer)
+        else:  # by whoever has tested the same image again
+            finished.add("publish")
+            place.publish(replace(second, verdict=judged("again")), signer)
+        assert place.rolling() == {second.digest}, f"killed at request {at}"
+        assert {f"{OURS}-r1{part}" for part in PARTS} <= set(place.store.tags)
+        assert place.publish(second, signer).decision.action == "nothing"
+    assert finished == {"promote", "publish"}
+
+
+def test_a_revision_of_which_an_artifact_is_left_is_not_set_again(place: Place) -> None:
+    place.store.immutable = IMMUTABLE
+    place.publish(place.candidate())
+    place.store.tags[f"{OURS}-r1.sbom"] = place.store.tags[f"{OURS}-r0.sbom"]  # earlier versions set it first
+    assert str(place.publish(place.candidate("b")).decision.tag) == f"{OURS}-r2"
+
+
+def test_releases_of_earlier_versions_are_finished_and_held(place: Place, signer: Signer) -> None:
+    """Their records were written twice, and said themselves whether they had ended."""
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first, signer)
+    place.publish(second, signer, keep=True)
+    for state, action in (("begun", "finish"), ("released", "held")):
+        earlier = place.record(1).model_copy(update={"state": state})
+        manifest = place.registry().manifest(second.digest)
+        assert manifest
+        write_record(place.registry(), earlier, manifest, lambda digest: place.key.sign(REPOSITORY, [digest]))
+        decision = Publisher(place.registry(), signer=signer).plan(second)
+        assert (decision.action, place.record(1).state) == (action, state)
+    place.forward(signer=signer)
+    assert place.publish(second, signer).decision.action == "nothing"
+    assert place.record(1).state == "released"
 
 
 def test_a_rollback_that_was_killed_holds_nothing_half(place: Place) -> None:
@@ -422,7 +496,7 @@ def test_a_rollback_that_was_killed_holds_nothing_half(place: Place) -> None:
     assert place.rolling() == {second.digest}
     finished = place.finish()
     assert finished
-    assert finished.action == "finish"
+    assert finished.action == "nothing"
 
 
 def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
@@ -440,7 +514,7 @@ def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
     with pytest.raises(RegistryError, match="no luck"):
         place.publish(ours, heard=heard)
     assert place.rolling() == {theirs.digest}
-    assert place.record(2).state == "released"
+    assert place.record(2).digest == theirs.digest
 
 
 @pytest.mark.parametrize("at", [f"{OURS}", "2.7", "latest"])
@@ -521,7 +595,7 @@ def _expect_true(
             with pytest.raises(PublishError, match=f"its record says that its digest is {record.digest}"):
                 place.forward()
         else:
-            assert (record.digest, record.state) == (digest, "released"), f"the record of {tag}: {order}"
+            assert record.digest == digest, f"the record of {tag}: {order}"
             assert record.attached == {part: place.store.tags[f"{tag}.{part}"] for part in ARTIFACTS}, f"{tag}: {order}"
 
 

@@ -24,7 +24,7 @@ def test_of_an_image_that_was_never_released_there_is_nothing(place: Place) -> N
     assert standing.rolling == dict.fromkeys(TAGS)
 
 
-def test_the_newest_revision_counts_and_a_release_is_recorded_when_it_has_ended(place: Place) -> None:
+def test_the_newest_revision_counts_and_its_record(place: Place) -> None:
     first, second = place.candidate(), place.candidate("b")
     place.publish(first)
     place.publish(second, keep=True)
@@ -32,10 +32,10 @@ def test_the_newest_revision_counts_and_a_release_is_recorded_when_it_has_ended(
     assert standing.newest
     assert (str(standing.newest_tag), standing.newest.digest) == (f"{OURS}-r1", second.digest)
     assert standing.newest.labels == second.labels
-    assert (standing.recorded, standing.taken, standing.back_to) == (False, 1, None)
+    assert (standing.recorded, standing.taken, standing.went_back) == (True, 1, False)
     assert {held.digest for held in standing.rolling.values() if held} == {first.digest}
-    place.finish()
-    assert Holdings(place.registry()).standing(OURS, TAGS).recorded
+    place.store.tags.pop(f"{OURS}-r1.release")
+    assert not Holdings(place.registry()).standing(OURS, TAGS).recorded
 
 
 def test_a_revision_of_which_only_the_record_is_left_is_taken(place: Place) -> None:
@@ -46,12 +46,12 @@ def test_a_revision_of_which_only_the_record_is_left_is_taken(place: Place) -> N
     assert (str(standing.newest_tag), standing.taken) == (f"{OURS}-r0", 1)
 
 
-def test_where_somebody_went_back_is_told(place: Place) -> None:
-    first = place.candidate()
-    place.publish(first)
+def test_that_somebody_went_back_is_seen(place: Place) -> None:
+    place.publish(place.candidate())
     place.publish(place.candidate("b"))
+    assert not Holdings(place.registry()).standing(OURS, TAGS).went_back
     place.back()
-    assert Holdings(place.registry()).standing(OURS, TAGS).back_to == first.digest
+    assert Holdings(place.registry()).standing(OURS, TAGS).went_back
 
 
 def test_what_is_no_image_has_no_labels(place: Place) -> None:

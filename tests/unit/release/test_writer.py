@@ -2,7 +2,6 @@
 
 import copy
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,34 +38,36 @@ def write(
     signer: Signer = UNSIGNED,
     *,
     keep: bool = False,
-    how: str = "release",
     heard: Heard = lambda *_: None,
 ) -> list[str]:
     """Write a candidate whose content is there; the tags that were set, in order."""
     parcel = Delivery(place.registry(), ()).send(candidate, place.small.supply, silent, lambda *_: None)
-    decision, put = Planner(place.registry()).decide(candidate), list[str]()
+    decision, put = Planner(place.registry(), keep_rolling=keep).decide(candidate), list[str]()
 
     def hear(method: str, key: str) -> None:
         heard(method, key)
         put.extend([key] if method == "PUT" and not key.startswith("sha256:") else [])
 
-    writer = ReleaseWriter(place.registry(heard=hear), signer, keep_rolling=keep)
-    work: Callable[..., None] = getattr(writer, how)
-    begun = record_of(place.registry(), str(decision.tag), decision.digest)
-    work(candidate, decision, parcel, begun, silent)
+    writer = ReleaseWriter(place.registry(heard=hear), signer)
+    found = record_of(place.registry(), str(decision.tag), decision.digest)
+    writer.release(candidate, decision, parcel, found, silent)
     return put
 
 
-def test_the_record_is_written_before_rolling_tags_move_and_after(place: Place) -> None:
+def test_each_tag_is_written_once_and_the_rolling_ones_last(place: Place) -> None:
     candidate = place.candidate()
-    assert write(place, candidate) == [*BESIDE, IMMUTABLE, RECORD, *TAGS, RECORD]
-    assert (place.record().state, place.rolling()) == ("released", {candidate.digest})
+    assert write(place, candidate) == [IMMUTABLE, *BESIDE, RECORD, *TAGS]
+    assert (place.record().state, place.rolling()) == (None, {candidate.digest})
+    assert '"state"' not in place.record().text()
     assert [(moved.tag, moved.before) for moved in place.record().rolling] == [(tag, None) for tag in TAGS]
 
 
-def test_a_release_that_keeps_rolling_tags_is_only_begun(place: Place) -> None:
-    assert write(place, place.candidate(), keep=True) == [*BESIDE, IMMUTABLE, RECORD]
-    assert (place.record().state, place.rolling()) == ("begun", {None})
+def test_a_release_that_keeps_rolling_tags_records_where_they_belong(place: Place) -> None:
+    candidate = place.candidate()
+    assert write(place, candidate, keep=True) == [IMMUTABLE, *BESIDE, RECORD]
+    assert place.rolling() == {None}
+    assert {moved.tag: moved.after for moved in place.record().rolling} == dict.fromkeys(TAGS, candidate.digest)
+    assert place.record().held_back == {}
 
 
 def test_all_that_a_record_names_is_signed_before_its_tag_shows_it(place: Place) -> None:
@@ -79,16 +80,15 @@ def test_all_that_a_record_names_is_signed_before_its_tag_shows_it(place: Place)
     write(place, candidate, place.key, heard=heard)
     named = {place.store.tags[f"{IMMUTABLE}{part}"] for part in PARTS[:-1]}
     assert candidate.digest in named
-    assert len(signed) == 2
-    assert all(named < digests for digests in signed)
-    assert place.store.tags[RECORD] in signed[-1]
+    assert len(signed) == 1
+    assert named | {place.store.tags[RECORD]} == signed[0]
 
 
 def test_nothing_is_recorded_of_an_image_that_is_no_more_under_its_tag(place: Place) -> None:
     theirs = place.candidate(build="theirs")
 
     def heard(method: str, key: str) -> None:
-        if (method, key) == ("GET", RECORD):
+        if (method, key) == ("PUT", BESIDE[-1]):
             place.plant(theirs)
 
     with pytest.raises(RegistryError, match=f"and now is {theirs.digest}"):
@@ -97,21 +97,15 @@ def test_nothing_is_recorded_of_an_image_that_is_no_more_under_its_tag(place: Pl
     assert place.rolling() == {None}
 
 
-def test_a_promotion_keeps_what_was_recorded_and_where_tags_were_before(place: Place) -> None:
-    first, second = place.candidate(), place.candidate("b")
+def test_a_promotion_writes_rolling_tags_alone(place: Place) -> None:
+    first, second, puts = place.candidate(), place.candidate("b"), list[str]()
     place.publish(first)
     place.publish(second, keep=True)
     begun = place.record(1)
     place.store.tags["latest"] = second.digest  # a run that was killed has moved one
-    decision = Planner(place.registry()).decide(second)
-    ReleaseWriter(place.registry(), UNSIGNED).promote(decision, begun.model_copy(update={"rolling": ()}), silent)
-    assert place.rolling() == {second.digest}
-    assert {moved.tag: moved.before for moved in place.record(1).rolling} == {
-        OURS: first.digest, "2.7": first.digest, "latest": second.digest,
-    }  # fmt: skip
-    same = {"rolling": (), "state": "", "held_back": {}}
-    assert place.record(1).model_copy(update=same) == begun.model_copy(update=same)
-    assert place.record(1).state == "released"
+    registry = place.registry(heard=lambda method, key: puts.append(key) if method == "PUT" else None)
+    ReleaseWriter(registry, UNSIGNED).promote(Planner(place.registry()).decide(second), silent)
+    assert (puts, place.rolling(), place.record(1)) == ([OURS, "2.7"], {second.digest}, begun)
 
 
 def test_what_is_mended_keeps_when_it_was_released_and_what_it_moved(place: Place) -> None:
@@ -119,16 +113,24 @@ def test_what_is_mended_keeps_when_it_was_released_and_what_it_moved(place: Plac
     write(place, candidate)
     before = place.record()
     place.store.tags[BESIDE[0]] = place.store.tags[RECORD]
-    put = write(place, candidate, place.key, how="mend")
-    assert put == [*BESIDE, RECORD]
-    after = place.record()
-    assert after == before.model_copy(update={"signature": place.key.how})
+    assert write(place, candidate, place.key) == [BESIDE[0]]
+    assert place.record() == before
     assert {place.store.tags[f"{IMMUTABLE}{part}"] for part in PARTS} <= place.signed()
+
+
+def test_a_record_that_may_be_anybodys_is_not_signed(place: Place) -> None:
+    """One of the image at hand, with another verdict than its own: it is replaced."""
+    candidate = place.candidate()
+    place.plant_record(candidate, lies={"signature": UNSIGNED.how})
+    planted = place.store.tags[RECORD]
+    write(place, candidate, place.key)
+    assert planted not in place.signed()
+    assert place.record().verdict == candidate.verdict
 
 
 def test_without_a_key_what_lies_right_is_not_recorded_anew(place: Place) -> None:
     candidate = place.candidate()
     write(place, candidate)
     held = copy.deepcopy(place.store)
-    assert RECORD not in write(place, candidate, how="mend")
+    assert write(place, candidate) == []
     assert place.store == held

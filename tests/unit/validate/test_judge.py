@@ -46,10 +46,10 @@ def served(tag: str, digest: str = "sha256:r0", labels: Mapping[str, str] = LABE
     return Served(tag=tag, digest=digest, image=found)
 
 
-def record(number: int, digest: str, inputs: str = "sha256:a", state: str = "released") -> Record:
+def record(number: int, digest: str, inputs: str = "sha256:a", **more: object) -> Record:
     return Record.model_validate(
         {
-            "state": state, "id": SPEC.id, "tag": f"{SPEC.id}-r{number}", "digest": digest, "inputs": inputs,
+            **more, "id": SPEC.id, "tag": f"{SPEC.id}-r{number}", "digest": digest, "inputs": inputs,
             "released": "2026-01-02T03:04:05+00:00", "size": 1, "layers": 1, "labels": {}, "rolling": (),
         }
     )  # fmt: skip
@@ -137,9 +137,9 @@ def test_a_newer_image_that_the_matrix_does_not_know_is_not_judged() -> None:
 def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:
     first = revision(0).served
     back = shelf(revision(0), revision(1), points={tag: replace(first, tag=tag) for tag in TAGS})
-    assert failures(back) == {}
+    assert failures(replace(back, went_back=True)) == {}
     half = shelf(revision(0), revision(1), points={SPEC.id: replace(first, tag=SPEC.id)})
-    failed = failures(half)
+    failed = failures(replace(half, went_back=True))
     assert failed.keys() == {"2.10", "cuda12", "latest"}
     assert all(f"should point at {SPEC.id}-r0" in checks["rolling"] for checks in failed.values())
 
@@ -164,7 +164,6 @@ def test_a_revision_that_is_gone() -> None:
     [
         ({"record": None}, "has no release record"),
         ({"record": None, "problem": Problem(reason="it is not a release record")}, "it is not a release record"),
-        ({"record": record(0, "sha256:r0", state="begun")}, "was begun at 2026-01-02T03:04:05+00:00"),
         ({"record": record(7, "sha256:r0")}, "is that of"),
     ],
 )
@@ -173,6 +172,24 @@ def test_a_release_record_that_is_not_what_it_should_be(change: Mapping[str, obj
     failed = failures(shelf(one))
     assert failed.keys() == {f"{SPEC.id}-r0"}
     assert words in failed[f"{SPEC.id}-r0"]["record"]
+
+
+def test_the_newest_release_is_finished_when_its_own_tag_is_at_it_or_somebody_went_back() -> None:
+    old, new = revision(0), revision(1)
+    left = shelf(old, new, points={tag: replace(old.served, tag=tag) for tag in TAGS})
+    assert failures(left).keys() == {f"{SPEC.id}-r1"}
+    reason = failures(left)[f"{SPEC.id}-r1"]["record"]
+    assert "was begun at 2026-01-02T03:04:05+00:00, and is not finished" in reason
+    assert f"nox -s promote -- {SPEC.id} --registry registry.example.com/acme --finish" in reason
+    assert failures(replace(left, went_back=True)) == {}
+    # Records of earlier versions say it themselves: then somebody went back without a note.
+    for state, finished in (("released", True), ("begun", False)):
+        earlier = replace(new, record=record(1, "sha256:r1", state=state))
+        assert (failures(replace(left, revisions=(old, earlier))) == {}) == finished
+    silent = Served(tag=SPEC.id, answer_problem=Problem(reason="it does not answer"))
+    assert f"{SPEC.id}-r1" not in failures(replace(left, tags={**left.tags, SPEC.id: silent}))
+    stranger = other(SPEC.id)
+    assert f"{SPEC.id}-r1" not in failures(replace(left, tags={**left.tags, SPEC.id: stranger}))
 
 
 def test_an_older_release_that_was_never_finished_is_let_be() -> None:
@@ -287,7 +304,7 @@ def test_a_tag_passes_only_where_the_own_tag_is(places: list[str]) -> None:
         tag: make[place](tag) if place in make else replace(revisions[int(place[1])].served, tag=tag)
         for tag, place in zip(TAGS, places, strict=True)
     }
-    failed = failures(shelf(*revisions, points=tags))
+    failed = failures(replace(shelf(*revisions, points=tags), went_back=True))
     current = places[0] if places[0].startswith("r") else "r2"
     assert failed.keys() == {tag for tag, place in zip(TAGS, places, strict=True) if place != current}
 

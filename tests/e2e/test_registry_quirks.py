@@ -1,0 +1,150 @@
+"""Releases on registries that refuse what others take: a real one, behind a proxy that plays their quirks."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.quirks import Quirky, quirky
+from tests.e2e.registries import Running, registry
+from tests.e2e.test_publish import Killed, in_child
+from tests.small import Small
+from torchbake.checks.verdict import Outcome
+from torchbake.oci.reference import Repository
+from torchbake.registry.client import Registry
+from torchbake.registry.transport import Transport
+from torchbake.release.candidate import Candidate, Published
+from torchbake.release.promote import shift
+from torchbake.release.publisher import Publisher
+from torchbake.validate.judge import Promise
+from torchbake.validate.pull import Idle
+from torchbake.validate.run import Row
+
+pytestmark = pytest.mark.release
+
+TOOLS = ROOT / ".torchbake/tools"
+OURS = "2.7.1-cuda12.6"
+TAGS = (OURS, "2.7", "latest")
+REVISIONS = r"-r\d+"  # what docs/tags.md says may be made immutable
+NOT_PULLED = Idle(reason="nothing is pulled")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository behind the proxy, and images of a few bytes."""
+
+    proxy: Quirky
+    path: str
+    small: Small = field(default_factory=Small)
+
+    def registry(self, **options: Any) -> Registry:
+        host = self.proxy.host
+        return Registry(Transport(host, **options), Repository(host=host, path=self.path))
+
+    def candidate(self, inputs: str) -> Candidate:
+        labels = {
+            "org.torchbake.id": OURS, "org.torchbake.torch": "2.7.1", "org.torchbake.inputs": inputs,
+            "org.opencontainers.image.version": OURS,
+        }  # fmt: skip
+        made = self.small.make(labels, [f"of {inputs}".encode() * 100])
+        return Candidate(id=OURS, digest=made.digest, labels=labels, tags=TAGS, verdict=None)
+
+    def publisher(self, registry_: Registry | None = None, **options: Any) -> Publisher:
+        return Publisher(registry_ or self.registry(), **options)
+
+    def publish(self, candidate: Candidate, registry_: Registry | None = None, **options: Any) -> Published:
+        publisher = self.publisher(registry_, **options)
+        return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+
+    def rolling(self) -> set[str | None]:
+        return set(self.registry().digests(TAGS))
+
+    def failures(self) -> list[str]:
+        """What `validate` finds wrong, but for labels: no row of a matrix promises them here."""
+        promise = Promise(id=OURS, tags=TAGS, fixed={}, labels={})
+        found = Row(promise=promise, registry=self.registry(), known=frozenset()).validate(NOT_PULLED, lambda _: None)
+        failed = [(one.ref, check) for one in found for check in one.checks if check.outcome is Outcome.FAILED]
+        return [f"{ref}: {check.id} {check.text}" for ref, check in failed if check.id in JUDGED]
+
+
+JUDGED = {
+    f"registry.{name}"
+    for name in ("answers", "exists", "manifest", "blobs", "rolling", "record", "immutable", "sbom", "provenance")
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+def place_in(proxy: Quirky, request: pytest.FixtureRequest, more: str = "") -> Place:
+    return Place(proxy, "q/" + hashlib.sha256(f"{request.node.name}{more}".encode()).hexdigest()[:12])
+
+
+def test_revisions_can_be_immutable(running: Running, request: pytest.FixtureRequest) -> None:
+    with quirky(running.host, immutable=REVISIONS) as proxy:
+        place = place_in(proxy, request)
+        first, second, third = map(place.candidate, "abc")
+        for candidate in (first, second):
+            assert place.publish(candidate).decision.action == "release"
+            assert place.publish(candidate).decision.action == "nothing"
+            assert (place.rolling(), place.failures()) == ({candidate.digest}, [])
+        for _ in range(2):
+            shift(place.registry(), TAGS, to=None, back=True)
+            assert place.publish(second).decision.action == "held"
+            assert (place.rolling(), place.failures()) == ({first.digest}, [])
+            shift(place.registry(), TAGS, to=None, back=False)
+            assert (place.rolling(), place.failures()) == ({second.digest}, [])
+        place.publish(third, keep_rolling=True)
+        (unfinished,) = place.failures()
+        assert f"{OURS}-r2: registry.record its release was begun" in unfinished
+        place.publisher().finish(TAGS, print)
+        assert (place.rolling(), place.failures()) == ({third.digest}, [])
+
+
+def test_an_answer_that_is_lost_is_no_second_write(running: Running, request: pytest.FixtureRequest) -> None:
+    """The registry has written the tag, and refuses the same when it is asked again."""
+    with quirky(running.host, immutable=REVISIONS) as proxy:
+        place, lost = place_in(proxy, request), set[str]()
+
+        def choose(_: int, method: str, path: str) -> Any:
+            if method != "PUT" or f"{OURS}-r0" not in path or path in lost:
+                return ""
+            lost.add(path)
+            return "lost"
+
+        proxy.choose = choose
+        candidate = place.candidate("a")
+        place.publish(candidate, place.registry(sleep=lambda _: None))
+        assert len(lost) == 4  # the tag, both artifacts and the record
+        assert (place.rolling(), place.failures()) == ({candidate.digest}, [])
+
+
+def test_a_release_killed_on_immutable_revisions_is_finished(running: Running, request: pytest.FixtureRequest) -> None:
+    at, finished = 0, 0  # tests/unit/release/test_publisher.py stops at each request; here are some for real
+    with quirky(running.host, immutable=REVISIONS) as proxy:
+        while True:
+            place = place_in(proxy, request, str(at))
+            first, second = map(place.candidate, "ab")
+            place.publish(first)
+            where = Repository(host=proxy.host, path=place.path)
+            code = in_child(
+                lambda: place.publish(second, Registry(Killed(proxy.host, at, after=True), where))  # noqa: B023
+            )
+            if code == 0:
+                break
+            recorded = place.registry().digest(f"{OURS}-r1.release")
+            if recorded and finished < 2:
+                place.publisher().finish(TAGS, print)
+                finished += 1
+            else:
+                place.publish(second)
+            assert (place.rolling(), place.failures()) == ({second.digest}, []), f"killed at request {at}"
+            at += 5
+    assert at > 30
+    assert finished == 2
