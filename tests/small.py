@@ -8,7 +8,7 @@ from pathlib import Path
 from torchbake.engine.export import Content
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.oci.tag_names import PROVENANCE, SBOM
-from torchbake.registry.artifact import Artifact
+from torchbake.registry.artifact import IMAGE_CONFIG, Artifact
 from torchbake.release.attestations import SBOM_TYPE
 from torchbake.release.candidate import Supply
 from torchbake.release.provenance import MEDIA_TYPE, provenance_text
@@ -28,6 +28,7 @@ class Small:
             {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
             for digest, data in blobs.items()
         ]
+        described[0]["mediaType"] = IMAGE_CONFIG
         content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described[0], "layers": described[1:]}
         manifest = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
         self.images[manifest.digest] = manifest, blobs, labels

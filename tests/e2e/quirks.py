@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,21 +11,45 @@ from urllib.parse import unquote
 
 from tests.e2e.serving import serving
 from tests.e2e.unreliable import Handler, Unreliable
+from torchbake.oci.manifest import INDEX, MANIFEST, sha256
 
 _MANIFEST = re.compile(r"/v2/(?P<path>.+)/manifests/(?P<key>[^?]+)")
+_REFERRERS = re.compile(r"/v2/.+/referrers/(?P<digest>sha256:[0-9a-f]{64})")
 
 
 @dataclass
 class Quirky(Unreliable):
-    """``immutable``: a pattern; a tag that holds it is not written twice, not even with what it is."""
+    """``immutable``: a pattern; a tag that holds it is not written twice, not even with what it is.
+
+    Without ``artifacts`` it takes no manifest whose config is not an image's. With ``lists`` it has the referrers API,
+    which the real one has not. Without ``push`` this login may only pull. Tokens hold for ``life`` seconds (0: none is
+    wanted), and this many ``slow`` uploads of a blob take longer.
+    """
 
     immutable: str = ""
+    artifacts: bool = True
+    lists: bool = False
+    push: bool = True
+    life: int = 0
+    slow: int = 0
+    given: dict[str, float] = field(default_factory=dict)
+    listed: dict[str, list[dict[str, object]]] = field(default_factory=dict)  # descriptors, by subject
     written: dict[str, set[str]] = field(default_factory=dict)  # tags, by repository
+
+    def may(self, authorization: str) -> bool:
+        return time.monotonic() < self.given.get(authorization.removeprefix("Bearer "), 0) + self.life
 
     def refusal(self, method: str, path: str, body: bytes) -> tuple[int, str, str] | None:
         """The status, code and words of a refusal."""
         match = _MANIFEST.fullmatch(unquote(path))
-        if method != "PUT" or match is None or ":" in match["key"]:
+        if method not in ("GET", "HEAD") and not self.push:
+            return 403, "DENIED", "requested access to the resource is denied"
+        if method != "PUT" or match is None:
+            return None
+        config = json.loads(body).get("config", {}).get("mediaType", "")
+        if not self.artifacts and config and "image" not in config:
+            return 400, "MANIFEST_INVALID", f"manifest invalid: unknown config media type {config}"
+        if ":" in match["key"]:
             return None
         tags, tag = self.written.setdefault(match["path"], set()), match["key"]
         if self.immutable and re.search(self.immutable, tag) and tag in tags:
@@ -38,11 +63,37 @@ def quirky(upstream: str, **quirks: Any) -> Iterator[Quirky]:
     """Start one before the registry at ``upstream``."""
     with serving(_Handler) as server:
         state = Quirky(host=f"127.0.0.1:{server.server_port}", upstream=upstream, **quirks)
+        state.tokens = state.life
         server.state = state  # type: ignore[attr-defined]
         yield state
 
 
 class _Handler(Handler):
+    _sent = b""
+
+    def _body(self) -> bytes:
+        state: Quirky = self.server.state  # type: ignore[attr-defined]
+        body = super()._body()
+        if state.life and state.slow > 0 and self.command == "PUT" and "/uploads/" in self.path:
+            state.slow -= 1
+            time.sleep(state.life + 0.2)
+        return body
+
+    def _give_token(self, state: Unreliable) -> None:
+        assert isinstance(state, Quirky)
+        token = f"token-{len(state.given)}"
+        state.given[token] = time.monotonic()
+        self._answer(200, json.dumps({"token": token, "expires_in": state.life}).encode(), {})
+
+    def _list(self, state: Quirky) -> dict[str, str]:
+        """What a registry with the referrers API answers to a manifest that was written."""
+        subject = json.loads(self._sent).get("subject", {}).get("digest") if state.lists else None
+        if subject:
+            entry = {"mediaType": MANIFEST, "digest": sha256(self._sent), "size": len(self._sent)}
+            there = state.listed.setdefault(subject, [])
+            there.extend([] if entry in there else [entry])
+        return {"OCI-Subject": subject} if subject else {}
+
     def _fail(self, fault: Any, upstream: str, body: bytes) -> None:
         state: Quirky = self.server.state  # type: ignore[attr-defined]
         refusal = state.refusal(self.command, self.path, body)
@@ -51,6 +102,12 @@ class _Handler(Handler):
             answer = {"errors": [{"code": code, "message": words}]}
             self._answer(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
             return
+        asked = _REFERRERS.fullmatch(self.path)
+        if state.lists and asked:
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": state.listed.get(asked["digest"], [])}
+            self._answer(200, json.dumps(index).encode(), {"Content-Type": INDEX})
+            return
+        self._sent = body
         super()._fail(fault, upstream, body)
 
     def _pass_on(self, fault: Any, status: int, headers: dict[str, str], data: bytes) -> None:
@@ -58,4 +115,5 @@ class _Handler(Handler):
         match = _MANIFEST.fullmatch(unquote(self.path))
         if match and self.command == "PUT" and status == 201:
             state.written.setdefault(match["path"], set()).add(match["key"])
+            headers |= self._list(state)
         super()._pass_on(fault, status, headers, data)

@@ -51,9 +51,9 @@ class Place:
         return Registry(Transport(host, **options), Repository(host=host, path=self.path))
 
     def state(self) -> dict[str, str | None]:
-        """Digests by tag, without what is attached to images."""
+        """Digests by tag, without the artifacts of images and the lists of them."""
         there = self.registry()
-        return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(BESIDE)}
+        return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(BESIDE) and "sha256-" not in tag}
 
     def remove(self) -> None:
         """Forget the repository, so that the next round begins anew."""

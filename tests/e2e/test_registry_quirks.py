@@ -1,11 +1,13 @@
 """Releases on registries that refuse what others take: a real one, behind a proxy that plays their quirks."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import requests
 
 from tests.e2e.conftest import ROOT
 from tests.e2e.quirks import Quirky, quirky
@@ -13,12 +15,20 @@ from tests.e2e.registries import Running, registry
 from tests.e2e.test_publish import Killed, in_child
 from tests.small import Small
 from torchbake.checks.verdict import Outcome
+from torchbake.errors import RegistryError
+from torchbake.oci.manifest import INDEX, Manifest
 from torchbake.oci.reference import Repository
+from torchbake.registry.artifact import IMAGE_CONFIG, Artifact, put_artifact
 from torchbake.registry.client import Registry
+from torchbake.registry.probe import Abilities
+from torchbake.registry.referrers import referrers_of
 from torchbake.registry.transport import Transport
+from torchbake.release.attestations import SBOM_TYPE
 from torchbake.release.candidate import Candidate, Published
 from torchbake.release.promote import shift
+from torchbake.release.provenance import MEDIA_TYPE
 from torchbake.release.publisher import Publisher
+from torchbake.release.record import ARTIFACT
 from torchbake.validate.judge import Promise
 from torchbake.validate.pull import Idle
 from torchbake.validate.run import Row
@@ -72,8 +82,10 @@ class Place:
 
 JUDGED = {
     f"registry.{name}"
-    for name in ("answers", "exists", "manifest", "blobs", "rolling", "record", "immutable", "sbom", "provenance")
-}
+    for name in (
+        "answers", "exists", "manifest", "blobs", "rolling", "record", "immutable", "sbom", "provenance", "referrers",
+    )
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +160,89 @@ def test_a_release_killed_on_immutable_revisions_is_finished(running: Running, r
             at += 5
     assert at > 30
     assert finished == 2
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["list by a tag", "list of the registry"])
+def test_artifacts_are_listed_with_their_image(running: Running, request: pytest.FixtureRequest, lists: bool) -> None:
+    with quirky(running.host, immutable=REVISIONS, lists=lists) as proxy:
+        place = place_in(proxy, request)
+        first = place.candidate("a")
+        place.publish(first)
+        there, tag = place.registry(), first.digest.replace(":", "-")
+        artifacts = {there.digest(f"{OURS}-r0.{name}") for name in ("sbom", "provenance", "release")}
+        assert referrers_of(there, first.digest) == artifacts
+        assert (there.digest(tag) is None) == lists
+        assert place.failures() == []
+        if lists:
+            return
+        index = there.manifest(tag)
+        assert index
+        assert {entry["artifactType"] for entry in index.content["manifests"]} == {SBOM_TYPE, MEDIA_TYPE, ARTIFACT}
+        # Another client's artifact stays in the list, and ours are put back.
+        image = place.small.images[first.digest][0]
+        foreign = put_artifact(there, Artifact(name="x", media_type="a/b", text="{}"), image)
+        index = there.manifest(tag)
+        assert index
+        kept = [entry for entry in index.content["manifests"] if entry["artifactType"] in (SBOM_TYPE, "a/b")]
+        left = {**index.content, "manifests": kept}
+        there.put(Manifest(data=json.dumps(left).encode(), media_type=INDEX), tag)
+        (failed,) = place.failures()
+        assert "registry.referrers not listed with the image: provenance" in failed
+        assert "release" in failed
+        assert place.publish(first).decision.action == "nothing"
+        assert place.failures() == []
+        assert referrers_of(there, first.digest) == {*artifacts, foreign.digest}
+
+
+def test_a_registry_of_images_alone_takes_releases(running: Running, request: pytest.FixtureRequest) -> None:
+    with quirky(running.host, immutable=REVISIONS, artifacts=False) as proxy:
+        place = place_in(proxy, request)
+        for candidate in map(place.candidate, "ab"):
+            assert place.publish(candidate).decision.action == "release"
+            assert (place.rolling(), place.failures()) == ({candidate.digest}, [])
+        record = place.registry().manifest(f"{OURS}-r1.release")
+        assert record
+        assert (record.config.media_type, record.content["artifactType"]) == (IMAGE_CONFIG, ARTIFACT)
+        config = place.registry().config(record)
+        assert config["rootfs"]["diff_ids"] == [record.layers[0].digest]
+        # A later version of the registry takes artifacts: what is there stays as it is.
+        proxy.artifacts = True
+        state = {tag: place.registry().digest(tag) for tag in place.registry().tags()}
+        place.registry().put(place.registry().manifest(record.digest), "any")  # type: ignore[arg-type]
+        assert place.publish(place.candidate("b")).decision.action == "nothing"
+        shift(place.registry(), TAGS, to=0, back=True)
+        shift(place.registry(), TAGS, to=1, back=False)
+        assert place.failures() == []
+        assert {tag: place.registry().digest(tag) for tag in state} == state
+
+
+def test_a_dry_run_asks_and_leaves_nothing(running: Running, request: pytest.FixtureRequest) -> None:
+    with quirky(running.host, artifacts=False) as proxy:
+        place = place_in(proxy, request)
+        candidate = place.candidate("a")
+
+        def rehearsed() -> Abilities:
+            found = place.publisher().rehearse(candidate).abilities
+            assert found
+            return found
+
+        found = rehearsed()
+        assert found.push == "yes"
+        assert all(text.startswith("not known") for text in (found.artifacts, found.referrers, found.immutable_tags))
+        assert place.path not in requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
+        place.publish(candidate)
+        assert place.publisher().rehearse(candidate).abilities is None  # nothing is due
+        candidate, tags = place.candidate("b"), place.registry().tags()
+        proxy.seen.clear()
+        found = rehearsed()
+        assert found.artifacts.startswith("no: sent with the config of an image")
+        assert found.referrers.startswith("no: a tag sha256-")
+        assert place.registry().tags() == tags
+        changes = [(method, path) for method, path, _ in proxy.seen if method not in ("GET", "HEAD")]
+        assert [method for method, _ in changes] == ["POST", "DELETE"]
+        assert requests.get(f"http://{running.host}{changes[1][1]}", timeout=5).status_code == 404  # it is cancelled
+        proxy.lists, proxy.push = True, False
+        with pytest.raises(RegistryError, match=r"takes no upload: .* 403 DENIED"):
+            rehearsed()
+        proxy.push = True
+        assert rehearsed().referrers == "yes"

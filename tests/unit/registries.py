@@ -11,7 +11,9 @@ from torchbake.core.problem import Problem
 from torchbake.errors import SignatureError
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
+from torchbake.registry.artifact import IMAGE_CONFIG, subject_of
 from torchbake.registry.client import Registry
+from torchbake.registry.http import Answer
 from torchbake.registry.transport import StatusError
 
 Heard = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
@@ -25,6 +27,8 @@ class Store:
     manifests: dict[str, Manifest] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and digests that they have signed
+    lists: bool = True  # it has the referrers API
+    artifacts: bool = True  # it takes manifests whose config is not an image's
     immutable: str = ""  # a pattern: no tag that holds it is written twice, not even with what it is
 
 
@@ -36,7 +40,7 @@ class MemoryRegistry(Registry):
 
     def __init__(self, store: Store, machine: str = "one", heard: Heard = lambda *_: None) -> None:
         self.repository = Repository(host=f"{machine}.example.com", path="team/pytorch")
-        self.store, self.heard = store, heard
+        self.store, self.heard, self.images_only = store, heard, False
 
     def manifest(self, key: str) -> Manifest | None:
         self.heard("GET", key)
@@ -49,13 +53,30 @@ class MemoryRegistry(Registry):
     def put(self, manifest: Manifest, key: str) -> None:
         self._write(manifest, key)
 
-    def _write(self, manifest: Manifest, key: str) -> None:
+    def _write(self, manifest: Manifest, key: str) -> Answer:
         self.heard("PUT", key)
         if self.store.immutable and key in self.store.tags and re.search(self.store.immutable, key):
             raise StatusError(f"the tag {key} is immutable", status=400, codes=("TAG_INVALID",))
         self.store.manifests[manifest.digest] = manifest
         if key != manifest.digest:
             self.store.tags[key] = manifest.digest
+        return Answer(url="", status=201, reason="", headers={}, data=b"")
+
+    def attach(self, manifest: Manifest) -> bool:
+        if not self.store.artifacts and manifest.config.media_type != IMAGE_CONFIG:
+            raise StatusError("unknown config media type", status=400, codes=("MANIFEST_INVALID",))
+        self._write(manifest, manifest.digest)
+        return self.store.lists
+
+    def referrers(self, digest: str) -> tuple[Blob, ...] | None:
+        self.heard("GET", digest)
+        if not self.store.lists:
+            return None
+        found = [one for one in self.store.manifests.values() if not one.is_index and subject_of(one) == digest]
+        return tuple(Blob(digest=one.digest, size=len(one.data)) for one in found)
+
+    def try_upload(self) -> None:
+        self.heard("POST", "upload")
 
     def digests(self, tags: Iterable[str]) -> list[str | None]:
         """One after the other: a machine takes its turns in one thread."""

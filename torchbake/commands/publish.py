@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -104,7 +104,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
     )  # fmt: skip
     add_signing(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say exactly what would be done; change nothing")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what would be done, and ask the registry whether it can; change nothing",
+    )
     add_jobs(parser)
     add_format(parser)
 
@@ -165,11 +169,7 @@ def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[
 
 
 def _plan(due: Sequence[Due]) -> list[Ended]:
-    return [_ended(image, partial(_decided, image)) for image in due]
-
-
-def _decided(due: Due, candidate: Candidate) -> Published:
-    return Published(decision=due.publisher.plan(candidate), tested=candidate.digest)
+    return [_ended(image, image.publisher.rehearse) for image in due]
 
 
 def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
@@ -232,6 +232,15 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
         console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
     else:
         console.show_table(_HEAD, [_row(image, dry=dry) for image in ended])
+        rows = [(where, name.replace("_", " "), said) for where, name, said in _abilities(ended)]
+        if rows:
+            console.show_table(("repository", "ability", "answer"), rows)
+
+
+def _abilities(ended: Sequence[Ended]) -> list[tuple[str, str, str]]:
+    """What each repository can do, as far as it was asked."""
+    found = {str(one.repository): one.published.abilities for one in ended if one.published and one.published.abilities}
+    return [(where, name, said) for where, abilities in found.items() for name, said in asdict(abilities).items()]
 
 
 def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
@@ -264,5 +273,7 @@ def _entry(image: Ended, *, dry: bool) -> dict[str, object]:
     if image.published:
         sent = image.published.sent
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
+        abilities = image.published.abilities
+        entry |= {"registry": asdict(abilities)} if abilities else {}
         entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
     return entry

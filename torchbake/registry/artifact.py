@@ -1,7 +1,9 @@
 """What is attached to an image in its registry: JSON as an OCI artifact, bound to the image's digest.
 
-Image specification 1.1, "artifactType" and "subject": registries with the referrers API list it with its image. Each
-has a tag of its own besides, ``<immutable tag>.<name>``, so that registries without that API serve it too.
+Image specification 1.1, "artifactType" and "subject": it is listed with its image (`referrers`). Each has a tag of its
+own besides, ``<immutable tag>.<name>``.
+
+Some registries take manifests of images alone. For these an artifact has the config of an image; all else is the same.
 """
 
 import json
@@ -12,10 +14,13 @@ from pathlib import Path
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.tag_names import artifact_tag
 from torchbake.registry.client import Registry
+from torchbake.registry.referrers import list_by_tag
+from torchbake.registry.transport import StatusError
 
 _LARGEST = 64 * 2**20  # bytes; a large SBOM has one or two million
-_EMPTY = b"{}"  # the empty descriptor of the image specification
-_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"  # of "{}": the empty descriptor of the image specification
+IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
+_NOT_ABOUT_TYPES = (401, 403, 413)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +33,42 @@ class Artifact:
     created: str = ""
 
 
-def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> Manifest:
-    """Attach it to its image, under its own digest; the same text is the same artifact. Raises RegistryError."""
+def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest, known: str | None = None) -> Manifest:
+    """Attach it to its image, under its own digest; the same text is the same artifact. Raises RegistryError.
+
+    ``known`` is the digest of what is attached in its place: if it has the config of an image, so it stays.
+    """
+    plain, as_image = ((_manifest_of(artifact, subject, *config), config[0]) for config in _configs(artifact))
+    send(registry, artifact.text.encode())
+    only_image = registry.images_only or known == as_image[0].digest
+    manifest, listed = _attach(registry, *([as_image] if only_image else [plain, as_image]))
+    registry.images_only = manifest == as_image[0]
+    if not listed:
+        list_by_tag(registry, manifest, subject.digest)
+    return manifest
+
+
+def _attach(registry: Registry, *forms: tuple[Manifest, bytes]) -> tuple[Manifest, bool]:
+    """Push the first of the manifests, each with its config, that the registry takes; whether it lists it."""
+    refusals = []
+    for manifest, config in forms:
+        send(registry, config)
+        try:
+            return manifest, registry.attach(manifest)
+        except StatusError as error:
+            refusals.append(error)
+            if not _is_about_types(error):
+                break
+    raise refusals[0]
+
+
+def _manifest_of(artifact: Artifact, subject: Manifest, config: bytes, config_type: str) -> Manifest:
     data = artifact.text.encode()
-    for content in (data, _EMPTY):
-        send(registry, content)
     content_of = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": artifact.media_type,
-        "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY)},
+        "config": {"mediaType": config_type, "digest": sha256(config), "size": len(config)},
         "layers": [
             {
                 "mediaType": artifact.media_type,
@@ -51,10 +82,26 @@ def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest) -> M
     }
     if artifact.created:
         content_of["annotations"] = {"org.opencontainers.image.created": artifact.created}
-    data = json.dumps(content_of, sort_keys=True, separators=(",", ":")).encode()
-    manifest = Manifest(data=data, media_type=MANIFEST)
-    registry.put(manifest, manifest.digest)
-    return manifest
+    return Manifest(data=_json(content_of), media_type=MANIFEST)
+
+
+def _configs(artifact: Artifact) -> tuple[tuple[bytes, str], tuple[bytes, str]]:
+    """The empty config, and the least that an image's config must have, each with its type.
+
+    https://github.com/opencontainers/image-spec/blob/main/config.md
+    """
+    rootfs = {"type": "layers", "diff_ids": [sha256(artifact.text.encode())]}
+    image = _json({"architecture": "unknown", "os": "unknown", "config": {}, "rootfs": rootfs})
+    return (b"{}", _EMPTY_TYPE), (image, IMAGE_CONFIG)
+
+
+def _is_about_types(error: StatusError) -> bool:
+    """Check that a registry may have refused the type of a manifest's config: registries have many words for that."""
+    return "MANIFEST_INVALID" in error.codes or not (error.passing or error.status in _NOT_ABOUT_TYPES)
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, bytes] | None:

@@ -4,15 +4,13 @@ The protocol is the OCI distribution specification 1.1. Nothing is trusted by it
 is hashed, and what was written is asked for again.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
-from requests.utils import parse_header_links
-
-from torchbake.core.json_text import read_object
 from torchbake.core.parallel import side_by_side
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import (
@@ -25,12 +23,12 @@ from torchbake.oci.manifest import (
     Manifest,
     UnsoundError,
     sha256,
-    shown,
     type_of,
 )
 from torchbake.oci.reference import Repository
 from torchbake.registry.http import MISCALLED, Answer
-from torchbake.registry.origin import led_to, path_of
+from torchbake.registry.listing import next_page, tags_in
+from torchbake.registry.origin import led_to
 from torchbake.registry.transport import ATTEMPTS, Request, StatusError, Transport
 
 _ACCEPT = ", ".join((MANIFEST, INDEX, DOCKER, DOCKER_LIST))
@@ -41,7 +39,6 @@ _LARGEST_READ = 64 * 2**20  # the largest file that is read into memory: an SBOM
 _MOST_PAGES, _MOST_TAGS = 10_000, 1_000_000
 _CHUNK = 2**20
 _AT_ONCE = 4  # requests side by side: most of a small one's time is the way to the registry and back
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _SIZE = re.compile(r"[0-9]{1,18}")
 
 Count = Callable[[int], None]
@@ -51,6 +48,7 @@ class Registry:
     """One repository of a registry. Safe for many threads. Everything may raise RegistryError."""
 
     def __init__(self, transport: Transport, repository: Repository) -> None:
+        self.images_only = False  # it has refused a manifest whose config is not an image's
         self._transport = transport
         self.repository = repository
         self._pull = f"repository:{repository.path}:pull"
@@ -99,21 +97,30 @@ class Registry:
 
     def put(self, manifest: Manifest, key: str) -> None:
         """Write the manifest's own bytes under a tag or its digest, and see that they are there."""
+        self._put(manifest, key)
+
+    def attach(self, manifest: Manifest) -> bool:
+        """Write an artifact under its digest. False: the registry does not list it for its subject."""
+        answer = self._put(manifest, manifest.digest)
+        return answer is not None and "OCI-Subject" in answer.headers
+
+    def _put(self, manifest: Manifest, key: str) -> Answer | None:
         try:
-            self._write(manifest, key)
+            answer = self._write(manifest, key)
         except StatusError:
             # An earlier try may have written it, with its answer lost; an immutable tag then refuses even the same.
             if self.digest(key) == manifest.digest:
-                return
+                return None
             raise
         served = self.digest(key)
         if served != manifest.digest:
             raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
+        return answer
 
-    def _write(self, manifest: Manifest, key: str) -> None:
+    def _write(self, manifest: Manifest, key: str) -> Answer:
         if len(manifest.data) > _LARGEST_MANIFEST:
             raise RegistryError(f"A manifest of {len(manifest.data)} bytes is more than registries take.")
-        self._transport.send(
+        return self._transport.send(
             Request(
                 method="PUT", path=self._path("manifests", key), good=(201,), body=lambda: manifest.data,
                 headers={"Content-Type": manifest.media_type},
@@ -195,16 +202,26 @@ class Registry:
                 }:
                     raise
 
-    def _send(self, blob: Blob, body: Callable[[], Any]) -> None:
-        """POST for a place, then PUT: one request for the whole blob."""
+    def try_upload(self) -> None:
+        """Begin an upload and cancel it, to see that this login may push. Raises RegistryError."""
+        place = self._begin()
+        with contextlib.suppress(StatusError):  # a registry that cannot cancel forgets it by itself
+            self._transport.send(Request(method="DELETE", path=place, good=(200, 202, 204)), self._push)
+
+    def _begin(self) -> str:
+        """The address of a new upload."""
         began = self._transport.send(
             Request(method="POST", path=self._path("blobs/uploads", ""), good=(202,)), self._push
         )
         try:
-            place = led_to(began.url, began.headers["Location"])
+            return led_to(began.url, began.headers["Location"])
         except (KeyError, ValueError) as error:
             why = "names no address for it" if isinstance(error, KeyError) else str(error)
             raise RegistryError(f"{self.repository} begins an upload, and {why}.", hint=MISCALLED) from None
+
+    def _send(self, blob: Blob, body: Callable[[], Any]) -> None:
+        """POST for a place, then PUT: one request for the whole blob."""
+        place = self._begin()
         self._transport.send(
             Request(
                 method="PUT", path=f"{place}{'&' if urlsplit(place).query else '?'}digest={quote(blob.digest)}",
@@ -232,6 +249,22 @@ class Registry:
                 return answer.data
         raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
 
+    def referrers(self, digest: str) -> tuple[Blob, ...] | None:
+        """The artifacts that the registry lists for an image; None where it has no such list."""
+        path, found = self._path("referrers", digest), list[Blob]()
+        for _ in range(_MOST_PAGES):
+            try:
+                answer = self._transport.send(Request(method="GET", path=path, most=_LARGEST_MANIFEST), self._pull)
+            except StatusError as error:
+                if error.passing or error.status in (401, 403):
+                    raise
+                return None
+            found += [blob for blob, _ in Manifest(data=answer.data, media_type=INDEX).images]
+            path = next_page(answer, self.repository)
+            if not path:
+                return tuple(found)
+        raise UnsoundError(f"{self.repository} lists artifacts of {digest} without end.")
+
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted; none where the repository does not exist."""
         tags, asked, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
@@ -243,8 +276,8 @@ class Registry:
                 return ()
             if answer.status == 404:
                 raise UnsoundError(f"{self.repository}: a page of its tags is not there: {path[:200]}")
-            tags.update(_tags_in(answer, self.repository))
-            path = _next(answer, self.repository)
+            tags.update(tags_in(answer, self.repository))
+            path = next_page(answer, self.repository)
             if not path:
                 return tuple(sorted(tags))
         raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
@@ -264,29 +297,3 @@ class _Sized:
 
     def __len__(self) -> int:
         return self._length
-
-
-def _tags_in(answer: Answer, repository: Repository) -> list[str]:
-    """One page of a list."""
-    try:
-        tags = read_object(answer.data).get("tags") or []
-    except ValueError as error:
-        raise UnsoundError(f"{repository} answers with something that is not a list of tags: {error}.") from None
-    odd = (
-        [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
-    )
-    if odd:
-        raise UnsoundError(f"{repository} lists names that are not tags: {shown(odd)}.")
-    return list(tags)
-
-
-def _next(answer: Answer, repository: Repository) -> str:
-    """Where a list goes on; empty at its end. It is asked of the registry itself, whatever host its answer names."""
-    links = parse_header_links(answer.headers.get("Link", ""))
-    url = next((link["url"] for link in links if link.get("rel") == "next"), "")
-    try:
-        return path_of(answer.url, url) if url else ""
-    except ValueError as error:
-        raise UnsoundError(
-            f"{repository} continues its list of tags at {url[:200]!r}, which is not an address: {error}."
-        ) from None

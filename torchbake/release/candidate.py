@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from torchbake.engine.export import Content, Source
 from torchbake.oci.manifest import Manifest
 from torchbake.registry.artifact import Artifact
+from torchbake.registry.probe import Abilities
 from torchbake.release.decide import Decision
 from torchbake.release.record import Judgement
 
@@ -58,8 +59,12 @@ class Parcel:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due."""
+    """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due.
+
+    ``abilities`` are those of its registry, if a dry run asked for them.
+    """
 
     decision: Decision
     tested: str
     sent: Sent | None = None
+    abilities: Abilities | None = None

@@ -26,12 +26,18 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
         raise RegistryError(
             f"{registry.repository}:{tag} was taken by another release meanwhile ({taken}).", hint=_HINT
         )
-    pushed = {artifact.name: put_artifact(registry, artifact, manifest) for artifact in parcel.artifacts}
+    places = [artifact_tag(tag, artifact.name) for artifact in parcel.artifacts]
+    there = dict(zip(places, registry.digests(places), strict=True))
+    pushed = {
+        where: put_artifact(registry, artifact, manifest, there[where])
+        for where, artifact in zip(places, parcel.artifacts, strict=True)
+    }
     if taken is None:
         registry.put(manifest, tag)
-    for name, artifact in pushed.items():
-        put_where_wrong(registry, artifact, artifact_tag(tag, name))
-    attached = {name: artifact.digest for name, artifact in pushed.items()}
+    for where, artifact in pushed.items():
+        if there[where] != artifact.digest:  # it is not there, or somebody has overwritten it
+            registry.put(artifact, where)
+    attached = {one.name: pushed[where].digest for where, one in zip(places, parcel.artifacts, strict=True)}
     if taken is None:
         _give_way(registry, tag, {tag: manifest.digest, **_attached_tags(tag, attached)})
     return attached
@@ -40,12 +46,6 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
 def put_once(registry: Registry, manifest: Manifest, tag: str) -> None:
     """Set a tag that is not there; a registry may refuse to set it again, also to what it is."""
     if registry.digest(tag) is None:
-        registry.put(manifest, tag)
-
-
-def put_where_wrong(registry: Registry, manifest: Manifest, tag: str) -> None:
-    """The same, also for a tag that is there and is something else: somebody has overwritten it."""
-    if registry.digest(tag) != manifest.digest:
         registry.put(manifest, tag)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torchbake.errors import RegistryError
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Idle, Signer
+from torchbake.registry.referrers import referrers_of
 from torchbake.release.candidate import Candidate
 from torchbake.release.decide import Decision, decide, without_moves
 from torchbake.release.record import Found, Record, record_of
@@ -104,14 +105,17 @@ class Planner:
         return without_moves(decision, recorded=recorded)
 
     def _is_whole(self, decision: Decision) -> bool:
-        """Whether all that is attached to an image is what its record says, and signed where we sign."""
+        """Check that the artifacts of an image are what its record says, listed with it, and signed if we sign."""
         found = self._found(decision)
         if found is None:
             return True  # somebody went back from it before it had a record
         record = found.record
         if self._verification.misplaced(record):
             return False
-        digests = [record.digest, *record.attached.values(), found.digest]
+        artifacts = [*record.attached.values(), found.digest]
+        if not referrers_of(self._registry, record.digest).issuperset(artifacts):
+            return False
+        digests = [record.digest, *artifacts]
         return bool(self._signer.skip_reason) or self._signer.holds(self._registry.repository, digests)
 
     def _found(self, decision: Decision) -> Found | None:

@@ -7,10 +7,12 @@ another digest must prove that it is ours, and gets nothing of the candidate's.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from torchbake.errors import RegistryError
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
+from torchbake.registry.probe import Abilities, probe
 from torchbake.release.candidate import Candidate, Parcel, Published, Supply
 from torchbake.release.decide import Decision
 from torchbake.release.mutex import locked
@@ -37,6 +39,16 @@ class Publisher:
     def plan(self, candidate: Candidate) -> Decision:
         """What is due for a tested image; changes nothing. Raises PublishError where another one is there, not ours."""
         return self._planner.plan(candidate)
+
+    def rehearse(self, candidate: Candidate) -> Published:
+        """The same, and whether the registry can take what is due, without leaving anything there."""
+        decision = self.plan(candidate)
+        abilities = self._abilities if decision.action in ("release", "finish") else None
+        return Published(decision=decision, tested=candidate.digest, abilities=abilities)
+
+    @cached_property
+    def _abilities(self) -> Abilities:
+        return probe(self._registry)
 
     def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Published:
         """Release it, or finish its release, or find that nothing is due.

@@ -12,6 +12,7 @@ from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import record_tag
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
+from torchbake.registry.referrers import list_again
 from torchbake.release.candidate import Candidate, Parcel
 from torchbake.release.decide import Decision
 from torchbake.release.immutable_tag import expect, place, places_of
@@ -45,6 +46,7 @@ class ReleaseWriter:
             if not self._signer.skip_reason and not self._signer.holds(self._registry.repository, parts):
                 self._sign(parts, tell)
             expect(self._registry, {**places_of(found.record), record_tag(record.tag): found.digest})
+            list_again(self._registry, found.digest, record.digest)
         else:
             self._write(record, parcel.manifest, tell)
         self.promote(decision, tell)

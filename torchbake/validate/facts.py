@@ -72,6 +72,7 @@ class Revision:
     """An immutable tag and its release record. ``problem``: why the record cannot be read.
 
     ``attached`` are the artifacts whose tags the registry lists, by name; the record itself is one of them.
+    ``referrers`` are the digests of the artifacts that are listed with the image, or why these are not known.
     """
 
     tag: ImmutableTag
@@ -79,6 +80,7 @@ class Revision:
     record: Record | None = None
     problem: Problem | None = None
     attached: Mapping[str, Attached] = field(default_factory=dict)
+    referrers: frozenset[str] | Problem = frozenset()
 
     @property
     def digest(self) -> str | None:

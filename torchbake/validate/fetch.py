@@ -10,6 +10,7 @@ from torchbake.oci.manifest import Blob, Manifest, UnsoundError
 from torchbake.oci.tag_names import ARTIFACTS, HELD, RECORD, ImmutableTag, artifact_tag, recorded_of
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.client import Registry
+from torchbake.registry.referrers import referrers_of
 from torchbake.release.record import parse_record
 from torchbake.validate.facts import Attached, Image, Piece, Revision, Served, Shelf
 
@@ -69,7 +70,16 @@ class Survey:
                 record = parse_record(text.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
                 problem = problem_of(error)
-        return Revision(tag=tag, served=served, record=record, problem=problem, attached=attached)
+        referrers = self._referrers(record.digest) if record else frozenset()
+        return Revision(
+            tag=tag, served=served, record=record, problem=problem, attached=attached, referrers=referrers
+        )  # fmt: skip
+
+    def _referrers(self, digest: str) -> frozenset[str] | Problem:
+        try:
+            return referrers_of(self._registry, digest)
+        except RegistryError as error:
+            return problem_of(error)
 
     def _attached(self, tag: str) -> Attached:
         """An artifact by its own tag."""

@@ -13,7 +13,15 @@ from torchbake.release.decide import Held, moves_to, rank_of
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
-from torchbake.validate.judge_attestations import IMAGE, NO_RECORD, signed_parts, unsigned, wrong_provenance, wrong_sbom
+from torchbake.validate.judge_attestations import (
+    IMAGE,
+    NO_RECORD,
+    signed_parts,
+    unlisted,
+    unsigned,
+    wrong_provenance,
+    wrong_sbom,
+)
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 from torchbake.validate.judge_record import wrong_record
 
@@ -144,6 +152,7 @@ class _Judging:
         torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
         yield check("sbom", stop or wrong_sbom(where, revision, torch, again))
         yield check("provenance", stop or wrong_provenance(where, revision, again))
+        yield check("referrers", stop or unlisted(revision, again))
 
     def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
         # Where no release can be known, at least what the tag holds must be signed.

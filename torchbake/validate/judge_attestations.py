@@ -57,6 +57,22 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
     return _judged(PROVENANCE, repository, revision, again, lie)
 
 
+def unlisted(revision: Revision, again: str) -> Problem | None:
+    """Which artifacts of a revision are not listed with its image; ``again`` is as for `wrong_sbom`."""
+    record, listed = revision.record, revision.referrers
+    if record is None:
+        return NO_RECORD
+    if isinstance(listed, Problem):
+        return listed
+    wanted = {**record.attached, RECORD: revision.attached.get(RECORD, Attached()).digest or ""}
+    missing = [f"{name} ({short(digest)})" for name, digest in wanted.items() if digest not in ("", *listed)]
+    if not missing:
+        return None
+    if record.state:  # earlier versions kept no list where the registry has none
+        return unknown("an earlier version released it, and the registry lists no artifacts")
+    return Problem(reason=f"not listed with the image: {', '.join(missing)}", remedy=again)
+
+
 def signed_parts(revision: Revision) -> dict[str, str]:
     """What must be signed of a revision, as it is served now: digests by name."""
     parts = {IMAGE: revision.served.digest}

@@ -20,9 +20,10 @@ from torchbake.oci.reference import Repository
 from torchbake.oci.rootfs_image import layout_digest
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.auth_challenge import parse_challenge, read_token
-from torchbake.registry.client import Registry, _next, _tags_in
+from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login, find_login
 from torchbake.registry.http import Answer
+from torchbake.registry.listing import next_page, tags_in
 from torchbake.registry.origin import Origin, led_to, may_log_in, origin_of, path_of
 from torchbake.registry.transport import Transport
 from torchbake.release.decide import rank_of
@@ -136,10 +137,10 @@ def test_what_is_no_descriptor_is_refused(descriptor: object) -> None:
 @example(b'{"tags": ["a"]}', '<//evil.example/x>; rel="next"')
 @example(b'{"tags": ["a"]}', '<http://[>; rel="next"')
 def test_a_list_of_tags_is_one_or_an_error(data: bytes, link: str) -> None:
-    sound(lambda: _tags_in(answer(data), HERE), RegistryError)
+    sound(lambda: tags_in(answer(data), HERE), RegistryError)
 
     def goes_on() -> None:
-        path = _next(answer(data, Link=link), HERE)
+        path = next_page(answer(data, Link=link), HERE)
         assert not path or (path.startswith("/") and not path.startswith("//"))
 
     sound(goes_on, RegistryError)

@@ -25,8 +25,10 @@ from torchbake.errors import PublishError, RegistryError
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
-from torchbake.registry.artifact import Artifact, put_artifact
+from torchbake.registry.artifact import IMAGE_CONFIG, Artifact, put_artifact, subject_of
 from torchbake.registry.cosign import Idle, Signer
+from torchbake.registry.referrers import fallback_tag, referrers_of
+from torchbake.registry.transport import StatusError
 from torchbake.release.attestations import SBOM_TYPE
 from torchbake.release.candidate import Candidate, Published
 from torchbake.release.decide import Decision
@@ -460,6 +462,80 @@ def test_a_release_to_an_immutable_registry_killed_at_any_request_is_finished(pl
         assert {f"{OURS}-r1{part}" for part in PARTS} <= set(place.store.tags)
         assert place.publish(second, signer).decision.action == "nothing"
     assert finished == {"promote", "publish"}
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["list by a tag", "list of the registry"])
+def test_artifacts_are_listed_with_their_image_and_put_back(place: Place, signer: Signer, *, lists: bool) -> None:
+    place.store.immutable, place.store.lists = IMMUTABLE, lists
+    ours = place.candidate()
+    place.publish(ours, signer)
+    artifacts = {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS[1:]}
+    tag = fallback_tag(ours.digest)
+    assert referrers_of(place.registry(), ours.digest) == artifacts
+    assert (tag in place.store.tags) != lists
+    wanted = dict(place.store.tags)
+    place.store.tags.pop(tag, None)
+    assert place.publish(ours, signer).decision.action == "nothing"
+    assert set(place.store.tags) == set(wanted)
+    assert referrers_of(place.registry(), ours.digest) == artifacts
+
+
+def test_a_list_of_artifacts_that_is_none_is_not_overwritten(place: Place) -> None:
+    place.store.lists = False
+    ours = place.candidate()
+    image = place.plant(place.candidate(build="theirs"), revision=7)
+    place.store.tags.pop(f"{OURS}-r7")
+    place.store.tags[fallback_tag(ours.digest)] = image.digest
+    with pytest.raises(RegistryError, match="is not a list of artifacts"):
+        place.publish(ours)
+    assert place.store.tags == {fallback_tag(ours.digest): image.digest}
+
+
+def test_a_registry_of_images_alone_gets_artifacts_as_images(place: Place, signer: Signer) -> None:
+    place.store.immutable, place.store.artifacts = IMMUTABLE, False
+    ours = place.candidate()
+    place.publish(ours)
+
+    def types() -> set[str]:
+        manifests = [place.store.manifests[place.store.tags[f"{OURS}-r0{part}"]] for part in PARTS[1:]]
+        assert all(subject_of(manifest) == ours.digest for manifest in manifests)
+        return {manifest.config.media_type for manifest in manifests}
+
+    assert types() == {IMAGE_CONFIG}
+    # A later version of the registry takes artifacts: a release stays as it is, also when it is signed then.
+    place.store.artifacts, before = True, dict(place.store.tags)
+    assert place.publish(ours, signer).decision.action == "nothing"
+    assert (place.store.tags, types()) == (before, {IMAGE_CONFIG})
+    if not signer.skip_reason:
+        assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
+
+
+def test_a_refusal_that_is_about_no_type_is_not_answered_by_another(place: Place) -> None:
+    ours, tried = place.candidate(), list[str]()
+
+    def heard(method: str, key: str) -> None:
+        if method == "PUT" and key.startswith("sha256:"):
+            tried.append(key)
+            raise StatusError("not yours", status=403, codes=("DENIED",))
+
+    with pytest.raises(StatusError, match="not yours"):
+        place.publish(ours, heard=heard)
+    assert len(tried) == 1
+
+
+def test_a_rehearsal_asks_only_if_something_is_due_and_writes_nothing(place: Place) -> None:
+    asked: list[tuple[str, str]] = []
+    publisher = Publisher(place.registry(heard=lambda *request: asked.append(request)))
+    place.store.lists = False
+    found = publisher.rehearse(place.candidate()).abilities
+    assert found
+    assert (found.push, found.artifacts[:9], found.referrers[:9]) == ("yes", "not known", "not known")
+    assert [request for request in asked if request[0] not in ("GET", "HEAD")] == [("POST", "upload")]
+    place.publish(place.candidate())
+    assert publisher.rehearse(place.candidate()).abilities is None
+    found = Publisher(place.registry()).rehearse(place.candidate("b")).abilities
+    assert found
+    assert (found.artifacts, found.referrers[:3]) == (f"yes, as {OURS}-r0.release shows", "no:")
 
 
 def test_a_revision_of_which_an_artifact_is_left_is_not_set_again(place: Place) -> None:

@@ -386,6 +386,9 @@ class Fake(Registry):
     def read(self, blob: Blob) -> bytes:
         return self.blobs[blob.digest]
 
+    def referrers(self, digest: str) -> tuple[Blob, ...] | None:
+        return None
+
 
 CONFIG = b'{"os": "linux", "architecture": "amd64", "config": {"Labels": {"a": "b"}}}'
 

@@ -66,10 +66,25 @@ def release(
         update={"attached": {name: one.digest for name, one in attached.items()}}
     )
     attached[RECORD] = Attached(digest=f"sha256:record{number}", subject=digest)
-    return replace(revision(number), record=written, attached={**attached, **(changed or {})})
+    listed = frozenset(one.digest for one in attached.values() if one.digest)
+    return replace(revision(number), record=written, attached={**attached, **(changed or {})}, referrers=listed)
 
 
 ODD = Problem(reason="it is something else")
+
+
+def test_artifacts_that_are_not_listed_with_their_image_are_named() -> None:
+    one = release()
+    assert "referrers" in judged(shelf(one), Outcome.PASSED)[TAG]
+    some = replace(one, referrers=frozenset(["sha256:sbom0"]))
+    reason, step = failed(shelf(some))["referrers"].splitlines()
+    assert reason == "not listed with the image: provenance (provenance0), release (record0)"
+    assert step == f"Release it: {AGAIN}"
+    assert one.record
+    earlier = replace(some, record=one.record.model_copy(update={"state": "released"}))
+    assert "an earlier version released it" in judged(shelf(earlier), Outcome.NOT_RUN)[TAG]["referrers"]
+    silent = replace(one, referrers=Problem(reason="it does not answer", unknown=True))
+    assert judged(shelf(silent), Outcome.NOT_RUN)[TAG]["referrers"] == "it does not answer"
 
 
 def judged(found: Shelf, outcome: Outcome, signatures: Signatures | None = None) -> dict[str, dict[str, str]]:

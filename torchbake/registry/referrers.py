@@ -1,0 +1,63 @@
+"""The artifacts that refer to an image: listed by the registry, or by a tag of its own where it has no such list.
+
+Distribution specification 1.1, "Listing Referrers" and "Unavailable Referrers API": a client that pushes an artifact to
+a registry without the API keeps an index of an image's artifacts under the tag ``sha256-<hex>``.
+"""
+
+import json
+from typing import Any
+
+from torchbake.errors import RegistryError
+from torchbake.oci.manifest import INDEX, Manifest
+from torchbake.registry.client import Registry
+
+
+def fallback_tag(digest: str) -> str:
+    """The tag that lists the artifacts of an image."""
+    return digest.replace(":", "-")
+
+
+def referrers_of(registry: Registry, digest: str) -> frozenset[str]:
+    """The digests of the artifacts that are listed for an image."""
+    listed = registry.referrers(digest)
+    if listed is None:
+        index = _index(registry, digest)
+        listed = tuple(blob for blob, _ in index.images) if index else ()
+    return frozenset(blob.digest for blob in listed)
+
+
+def list_again(registry: Registry, digest: str, subject: str) -> None:
+    """List an artifact for its image, if neither the registry nor the tag does."""
+    artifact = None if digest in referrers_of(registry, subject) else registry.manifest(digest)
+    if artifact and not registry.attach(artifact):
+        list_by_tag(registry, artifact, subject)
+
+
+def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
+    """Add an artifact to the index under the tag, unless it is there. Raises RegistryError."""
+    index = _index(registry, subject)
+    content: dict[str, Any] = index.content if index else {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
+    if index and artifact.digest in {blob.digest for blob, _ in index.images}:
+        return
+    about = artifact.content
+    entry = {
+        "mediaType": artifact.media_type,
+        "digest": artifact.digest,
+        "size": len(artifact.data),
+        "artifactType": about.get("artifactType") or artifact.config.media_type,
+        **({"annotations": about["annotations"]} if "annotations" in about else {}),
+    }
+    text = json.dumps({**content, "manifests": [*content["manifests"], entry]}, separators=(",", ":"))
+    registry.put(Manifest(data=text.encode(), media_type=INDEX), fallback_tag(subject))
+
+
+def _index(registry: Registry, digest: str) -> Manifest | None:
+    """The index under the tag; None where there is none. Raises RegistryError for anything else."""
+    tag = fallback_tag(digest)
+    found = registry.manifest(tag)
+    if found and (found.media_type != INDEX or not isinstance(found.content.get("manifests"), list)):
+        raise RegistryError(
+            f"{registry.repository}:{tag} is not a list of artifacts, and the registry has no list of its own.",
+            hint="Remove that tag with the registry's own tools, and run again.",
+        )
+    return found
