@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -246,3 +247,37 @@ def test_a_dry_run_asks_and_leaves_nothing(running: Running, request: pytest.Fix
             rehearsed()
         proxy.push = True
         assert rehearsed().referrers == "yes"
+
+
+def test_tokens_that_end_during_an_upload_are_renewed(
+    running: Running, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))  # nobody is logged in
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "none"))
+    with quirky(running.host, life=1, slow=3) as proxy:
+        place = place_in(proxy, request)
+        candidate = place.candidate("a")
+        sent: list[int] = []
+        publisher = place.publisher()
+        published = publisher.publish(candidate, place.small.supply, lambda _: None, lambda _, n: sent.append(n))
+        assert published.sent
+        assert sum(sent) == published.sent.bytes  # bytes that went again are not counted twice
+        assert min(sent) < 0
+        assert (place.rolling(), place.failures(), proxy.slow) == ({candidate.digest}, [], 0)
+        proxy.slow = 10**6
+        with pytest.raises(RegistryError, match="gives tokens for 1 s") as ended:
+            place.publish(place.candidate("b"))
+        assert "docker login" not in ended.value.sentence
+
+
+def test_a_token_that_allows_nothing_is_not_taken_for_one_that_ended(
+    running: Running, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "none"))
+    with quirky(running.host, life=300) as proxy:
+        proxy.may = lambda authorization: False  # type: ignore[method-assign]
+        place = place_in(proxy, request)
+        with pytest.raises(RegistryError, match="nobody is logged in"):
+            place.publish(place.candidate("a"))
+        assert len(proxy.given) == 1

@@ -39,10 +39,20 @@ def parse_challenge(header: str) -> Challenge | None:
     return Challenge(way="basic") if "basic" in found else None
 
 
-def read_token(data: bytes) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A bearer token, and the seconds for which it holds."""
+
+    text: str
+    life: float
+
+
+def read_token(data: bytes) -> Token:
     """The token in an answer. Raises ValueError, with why there is none."""
     values: Mapping[str, object] = read_object(data)
     token = values.get("token") or values.get("access_token")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise ValueError("it holds no token")
-    return token
+    life = values.get("expires_in")
+    # Not isinstance: true is an int too. Without a number it is a minute, by the specification.
+    return Token(text=token, life=float(life) if type(life) is int and 0 < life < 2**31 else 60.0)

@@ -1,8 +1,10 @@
-"""Who we are to a registry: docker's own configuration and credential helpers, or the environment."""
+"""Who we are to a registry: the environment, docker's configuration and credential helpers, or podman's logins."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from docker import auth
 from docker.errors import DockerException
@@ -29,20 +31,49 @@ def config_key(host: str) -> str:
 
 
 def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
-    """The environment's login, where it is for this registry; else what `docker login` has kept for it.
+    """The environment's login, if it is for this registry; else that of `docker login`, else that of `podman login`.
 
-    Looks into ``$DOCKER_CONFIG/config.json`` and asks the helpers that it names. Raises HostConfigError.
+    Looks into ``$DOCKER_CONFIG/config.json`` and podman's files, and asks the helpers that they name. Raises
+    HostConfigError.
     """
     if env.get(USERNAME) and _host_named(env) == host.lower():
         return Login(username=env[USERNAME], password=env.get(PASSWORD, ""))
+    missing = ""
     try:
-        found = auth.load_config().resolve_authconfig(config_key(host))
-        return _login(found) if found else None
+        for config in [auth.load_config(), *map(auth.load_config, map(str, _podman_files(env)))]:
+            helper = config.get_credential_store(config_key(host))
+            if helper and not shutil.which(f"docker-credential-{helper}"):
+                missing = missing or " ".join(f"docker-credential-{helper}".split())
+                continue
+            found = config.resolve_authconfig(config_key(host))
+            login = _login(found) if found else None
+            if login:
+                return login
     except (DockerException, OSError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise HostConfigError(
             f"docker's configuration has no usable login for {host}: {error}",
             hint=f"Run `docker login {host}`, or set {HOST}, {USERNAME} and {PASSWORD}.",
         ) from None
+    if missing:
+        raise HostConfigError(
+            f"Logins for {host} are kept by the credential helper {missing}, which is not on the PATH.",
+            hint=f"Install it; or remove it from docker's config.json, and run `docker login {host}`.",
+        )
+    return None
+
+
+def _podman_files(env: Mapping[str, str]) -> list[Path]:
+    """The files of `podman login` that are there, the first one to read first: containers-auth.json(5)."""
+    if env.get("REGISTRY_AUTH_FILE"):
+        places = [Path(env["REGISTRY_AUTH_FILE"])]
+    else:
+        runtime = env.get("XDG_RUNTIME_DIR")
+        own = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "/"), ".config")
+        places = [
+            Path(runtime, "containers/auth.json") if runtime else Path(f"/run/containers/{os.getuid()}/auth.json"),
+            Path(own, "containers/auth.json"),
+        ]
+    return [place for place in places if place.is_file()]
 
 
 def login_for_engine(host: str) -> dict[str, str] | None:

@@ -5,6 +5,7 @@ The protocol is the OCI distribution specification 1.1; tokens are the Docker re
 
 import base64
 import ipaddress
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from tenacity.wait import wait_random_exponential
 
 from torchbake.core.json_text import read_object
 from torchbake.errors import RegistryError
-from torchbake.registry.auth_challenge import Challenge, parse_challenge, read_token
+from torchbake.registry.auth_challenge import Challenge, Token, parse_challenge, read_token
 from torchbake.registry.credentials import Login, find_login
 from torchbake.registry.http import Answer, Call, Exchange, PassingError
 from torchbake.registry.origin import Origin, may_log_in, origin_of
@@ -58,6 +59,16 @@ class Request:
     most: int = 2**20
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grant:
+    """An authorization that a challenge asked for, and the seconds for which it holds; a login holds for ever."""
+
+    authorization: str = field(repr=False)
+    challenge: Challenge | None
+    life: float = math.inf
+    since: float = field(default_factory=time.monotonic)
+
+
 class Transport:
     """One registry. Safe for many threads. ``plain`` is HTTP even where the host is not this machine.
 
@@ -73,7 +84,7 @@ class Transport:
         self._plain = plain
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._tokens: dict[str, str] = {}
+        self._grants: dict[str, Grant] = {}  # by scope
         self._base = ""
         self._exchange = Exchange(host)
 
@@ -95,15 +106,30 @@ class Transport:
 
     def _once(self, request: Request, scope: str) -> Answer:
         answer = self._ask(request, self._authorization(scope))
-        if answer.status == 401 and answer.origin == self._home:
-            # A token may have ended meanwhile: get another, once. Nobody else may ask for our login.
-            answer = self._ask(request, self._log_in(answer, scope))
+        for _ in range(ATTEMPTS):
+            if not self._wants_login(answer):
+                break
+            grant = self._log_in(parse_challenge(answer.headers.get("WWW-Authenticate", "")), scope)
+            begun = time.monotonic()
+            answer = self._ask(request, grant.authorization)
+            if self._wants_login(answer) and time.monotonic() - begun < grant.life:
+                break  # it refuses us, and not a token that ended meanwhile
+        else:
+            if self._wants_login(answer):
+                raise RegistryError(
+                    f"{self.host} gives tokens for {grant.life:.0f} s, and the same request took longer each time.",
+                    hint="Ask whoever runs it for tokens that hold longer, or publish from a faster network.",
+                )
         if answer.status in request.good:
             return answer
         error = self._refusal(request, answer)
         if answer.status in _AGAIN:
             raise PassingError(error, _retry_after(answer))
         raise error
+
+    def _wants_login(self, answer: Answer) -> bool:
+        """Nobody else may ask for our login."""
+        return answer.status == 401 and answer.origin == self._home
 
     def _ask(self, request: Request, authorization: str) -> Answer:
         home, url = self._home, urljoin(self.base, request.path)
@@ -137,24 +163,28 @@ class Transport:
             raise RegistryError(f"{self.host} is not a registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
+        """What was granted for a scope; a token is renewed before it ends, so that it outlasts what begins now."""
         with self._lock:
-            return self._tokens.get(scope, "")
+            grant = self._grants.get(scope)
+        if grant and time.monotonic() > grant.since + grant.life / 2:
+            grant = self._log_in(grant.challenge, scope)
+        return grant.authorization if grant else ""
 
-    def _log_in(self, refused: Answer, scope: str) -> str:
+    def _log_in(self, challenge: Challenge | None, scope: str) -> Grant:
         """What the challenge of a 401 asks for. Raises StatusError where we have no login, or a wrong one."""
-        challenge = parse_challenge(refused.headers.get("WWW-Authenticate", ""))
         login = self._find_login()
         if challenge and challenge.way == "bearer":
-            authorization = f"Bearer {self._token(challenge, login, scope)}"
+            token = self._token(challenge, login, scope)
+            grant = Grant(authorization=f"Bearer {token.text}", challenge=challenge, life=token.life)
         elif login and login.password:
-            authorization = _basic(login)
+            grant = Grant(authorization=_basic(login), challenge=challenge)
         else:
             raise self._no_login()
         with self._lock:
-            self._tokens[scope] = authorization
-        return authorization
+            self._grants[scope] = grant
+        return grant
 
-    def _token(self, challenge: Challenge, login: Login | None, scope: str) -> str:
+    def _token(self, challenge: Challenge, login: Login | None, scope: str) -> Token:
         answer = self._exchange.send(_token_call(challenge, self._realm(challenge), login, scope))
         if answer.status in _AGAIN:
             error = RegistryError(f"{challenge.realm} gives {self.host} no token: {answer.status}")
@@ -194,7 +224,7 @@ class Transport:
         )
 
     def _refusal(self, request: Request, answer: Answer) -> StatusError:
-        if answer.status == 401 and answer.origin == self._home:
+        if self._wants_login(answer):
             return self._no_login()
         codes, words = _errors(answer)
         who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"

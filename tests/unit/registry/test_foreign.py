@@ -1,6 +1,8 @@
 """What registries and other tools wrote: any JSON, any header and any address is a value or a typed error of ours."""
 
+import base64
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,7 +152,9 @@ def test_a_list_of_tags_is_one_or_an_error(data: bytes, link: str) -> None:
 @example(DEEP)
 def test_a_token_is_one_that_a_header_can_hold_or_an_error(data: bytes) -> None:
     def read() -> None:
-        token = read_token(data)
+        found = read_token(data)
+        assert 0 < found.life < 2**31
+        token = found.text
         assert token.isascii()
         assert token.isprintable()
         assert " " not in token
@@ -332,7 +336,60 @@ def test_the_environments_login_is_for_one_registry(monkeypatch: pytest.MonkeyPa
     assert find_login("ghcr.io", named) == Login(username="u", password="p")
     assert find_login("evil.example", named) is None
     assert find_login("ghcr.io:5000", named) is None
-    assert find_login("ghcr.io", {}) is None
+    assert find_login("ghcr.io", {"XDG_RUNTIME_DIR": str(tmp_path)}) is None
+
+
+def logins(host: str, username: str) -> str:
+    secret = base64.b64encode(f"{username}:p".encode()).decode()
+    return json.dumps({"auths": {host: {"auth": secret}}})
+
+
+def test_podmans_logins_are_read_after_dockers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("docker", "runtime", "home")}
+    monkeypatch.setenv("DOCKER_CONFIG", str(folders["docker"]))
+    env = {"XDG_RUNTIME_DIR": str(folders["runtime"]), "HOME": str(folders["home"])}
+    files = {
+        "named": tmp_path / "named.json",
+        "home": folders["home"] / ".config/containers/auth.json",
+        "runtime": folders["runtime"] / "containers/auth.json",
+        "docker": folders["docker"] / "config.json",
+    }
+    for host in ("quay.io", "docker.io"):
+        for name, file in files.items():  # each comes before those before it
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(logins(host, f"by-{name}"))
+            wanted = None if name == "named" else Login(username=f"by-{name}", password="p")
+            assert find_login(host, env) == wanted
+            assert find_login("other.example", env) is None
+        named = env | {"REGISTRY_AUTH_FILE": str(files["named"])}
+        assert find_login(host, named) == Login(username="by-docker", password="p")
+        files["docker"].write_text("{}")
+        assert find_login(host, named) == Login(username="by-named", password="p")
+        for file in files.values():
+            file.unlink()
+
+
+@pytest.mark.parametrize("key", ["credsStore", "credHelpers"])
+def test_a_credential_helper_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({key: "nowhere" if key == "credsStore" else {"ghcr.io": "nowhere"}}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(HostConfigError) as caught:
+            find_login("ghcr.io", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert "docker-credential-nowhere" in caught.value.message
+    assert "\n" not in caught.value.message
+    assert "docker login ghcr.io" in (caught.value.hint or "")
+    if key == "credHelpers":  # another registry is asked without it
+        assert find_login("quay.io", {"XDG_RUNTIME_DIR": str(tmp_path)}) is None
+    podman = tmp_path / "containers/auth.json"
+    podman.parent.mkdir()
+    podman.write_text(logins("ghcr.io", "u"))
+    assert find_login("ghcr.io", {"XDG_RUNTIME_DIR": str(tmp_path)}) == Login(username="u", password="p")
 
 
 @pytest.mark.parametrize("host", [None, "", "https://ghcr.io", "ghcr.io/acme"])
@@ -358,7 +415,7 @@ def test_dockers_configuration_of_any_shape_is_a_login_none_or_an_error(value: o
         patch.setattr("docker.utils.config.find_config_file", lambda _: __file__)
         patch.setattr("json.load", lambda _: value)
         patch.setattr("docker.credentials.Store", _no_store)
-        sound(lambda: find_login("ghcr.io", {}), TorchbakeError)
+        sound(lambda: find_login("ghcr.io", {"REGISTRY_AUTH_FILE": "/nowhere"}), TorchbakeError)
 
 
 def _no_store(*_: object, **__: object) -> object:
