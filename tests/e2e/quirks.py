@@ -21,13 +21,14 @@ _REFERRERS = re.compile(r"/v2/.+/referrers/(?P<digest>sha256:[0-9a-f]{64})")
 class Quirky(Unreliable):
     """``immutable``: a pattern; a tag that holds it is not written twice, not even with what it is.
 
-    Without ``artifacts`` it takes no manifest whose config is not an image's. With ``lists`` it has the referrers API,
-    which the real one has not. Without ``push`` this login may only pull. Tokens hold for ``life`` seconds (0: none is
-    wanted), and this many ``slow`` uploads of a blob take longer.
+    Without ``artifacts`` it takes no manifest whose config is not an image's, without ``indexes`` no index. With
+    ``lists`` it has the referrers API, which the real one has not. Without ``push`` this login may only pull. Tokens
+    hold for ``life`` seconds (0: none is wanted), and this many ``slow`` uploads of a blob take longer.
     """
 
     immutable: str = ""
     artifacts: bool = True
+    indexes: bool = True
     lists: bool = False
     push: bool = True
     life: int = 0
@@ -47,7 +48,7 @@ class Quirky(Unreliable):
         if method != "PUT" or match is None:
             return None
         config = json.loads(body).get("config", {}).get("mediaType", "")
-        if not self.artifacts and config and "image" not in config:
+        if (config and "image" not in config and not self.artifacts) or (not config and not self.indexes):
             return 400, "MANIFEST_INVALID", f"manifest invalid: unknown config media type {config}"
         if ":" in match["key"]:
             return None

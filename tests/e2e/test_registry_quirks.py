@@ -195,8 +195,11 @@ def test_artifacts_are_listed_with_their_image(running: Running, request: pytest
         assert referrers_of(there, first.digest) == {*artifacts, foreign.digest}
 
 
-def test_a_registry_of_images_alone_takes_releases(running: Running, request: pytest.FixtureRequest) -> None:
-    with quirky(running.host, immutable=REVISIONS, artifacts=False) as proxy:
+@pytest.mark.parametrize("indexes", [True, False], ids=["and indexes", "and no index"])
+def test_a_registry_of_images_alone_takes_releases(
+    running: Running, request: pytest.FixtureRequest, indexes: bool
+) -> None:
+    with quirky(running.host, immutable=REVISIONS, artifacts=False, indexes=indexes) as proxy:
         place = place_in(proxy, request)
         for candidate in map(place.candidate, "ab"):
             assert place.publish(candidate).decision.action == "release"

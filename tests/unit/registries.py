@@ -29,6 +29,7 @@ class Store:
     signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and digests that they have signed
     lists: bool = True  # it has the referrers API
     artifacts: bool = True  # it takes manifests whose config is not an image's
+    indexes: bool = True  # it takes indexes
     immutable: str = ""  # a pattern: no tag that holds it is written twice, not even with what it is
 
 
@@ -40,7 +41,8 @@ class MemoryRegistry(Registry):
 
     def __init__(self, store: Store, machine: str = "one", heard: Heard = lambda *_: None) -> None:
         self.repository = Repository(host=f"{machine}.example.com", path="team/pytorch")
-        self.store, self.heard, self.images_only = store, heard, False
+        self.store, self.heard = store, heard
+        self.images_only, self.lists_artifacts = False, True
 
     def manifest(self, key: str) -> Manifest | None:
         self.heard("GET", key)
@@ -55,6 +57,8 @@ class MemoryRegistry(Registry):
 
     def _write(self, manifest: Manifest, key: str) -> Answer:
         self.heard("PUT", key)
+        if manifest.is_index and not self.store.indexes:
+            raise StatusError("unknown media type", status=400, codes=("MANIFEST_INVALID",))
         if self.store.immutable and key in self.store.tags and re.search(self.store.immutable, key):
             raise StatusError(f"the tag {key} is immutable", status=400, codes=("TAG_INVALID",))
         self.store.manifests[manifest.digest] = manifest

@@ -20,7 +20,6 @@ from torchbake.registry.transport import StatusError
 _LARGEST = 64 * 2**20  # bytes; a large SBOM has one or two million
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"  # of "{}": the empty descriptor of the image specification
 IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
-_NOT_ABOUT_TYPES = (401, 403, 413)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ def _attach(registry: Registry, *forms: tuple[Manifest, bytes]) -> tuple[Manifes
             return manifest, registry.attach(manifest)
         except StatusError as error:
             refusals.append(error)
-            if not _is_about_types(error):
+            if not error.is_about_content:
                 break
     raise refusals[0]
 
@@ -93,11 +92,6 @@ def _configs(artifact: Artifact) -> tuple[tuple[bytes, str], tuple[bytes, str]]:
     rootfs = {"type": "layers", "diff_ids": [sha256(artifact.text.encode())]}
     image = _json({"architecture": "unknown", "os": "unknown", "config": {}, "rootfs": rootfs})
     return (b"{}", _EMPTY_TYPE), (image, IMAGE_CONFIG)
-
-
-def _is_about_types(error: StatusError) -> bool:
-    """Check that a registry may have refused the type of a manifest's config: registries have many words for that."""
-    return "MANIFEST_INVALID" in error.codes or not (error.passing or error.status in _NOT_ABOUT_TYPES)
 
 
 def _json(content: object) -> bytes:

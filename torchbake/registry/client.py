@@ -49,6 +49,7 @@ class Registry:
 
     def __init__(self, transport: Transport, repository: Repository) -> None:
         self.images_only = False  # it has refused a manifest whose config is not an image's
+        self.lists_artifacts = True  # until it has refused a list of an image's artifacts
         self._transport = transport
         self.repository = repository
         self._pull = f"repository:{repository.path}:pull"

@@ -10,6 +10,7 @@ from typing import Any
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import INDEX, Manifest
 from torchbake.registry.client import Registry
+from torchbake.registry.transport import StatusError
 
 
 def fallback_tag(digest: str) -> str:
@@ -34,7 +35,10 @@ def list_again(registry: Registry, digest: str, subject: str) -> None:
 
 
 def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
-    """Add an artifact to the index under the tag, unless it is there. Raises RegistryError."""
+    """Add an artifact to the index under the tag, unless it is there. Raises RegistryError.
+
+    A registry may also refuse the index: then it lists no artifacts, and ``registry.lists_artifacts`` says so.
+    """
     index = _index(registry, subject)
     content: dict[str, Any] = index.content if index else {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
     if index and artifact.digest in {blob.digest for blob, _ in index.images}:
@@ -48,7 +52,12 @@ def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
         **({"annotations": about["annotations"]} if "annotations" in about else {}),
     }
     text = json.dumps({**content, "manifests": [*content["manifests"], entry]}, separators=(",", ":"))
-    registry.put(Manifest(data=text.encode(), media_type=INDEX), fallback_tag(subject))
+    try:
+        registry.put(Manifest(data=text.encode(), media_type=INDEX), fallback_tag(subject))
+    except StatusError as error:
+        if not error.is_about_content:
+            raise
+        registry.lists_artifacts = False
 
 
 def _index(registry: Registry, digest: str) -> Manifest | None:

@@ -42,6 +42,11 @@ class StatusError(RegistryError):
         """Whether it may say something else another time."""
         return self.status in _AGAIN
 
+    @property
+    def is_about_content(self) -> bool:
+        """Check that the kind of content may be the reason of a refusal: registries have many words for that."""
+        return "MANIFEST_INVALID" in self.codes or not (self.passing or self.status in (401, 403, 413))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:

@@ -113,7 +113,7 @@ class Planner:
         if self._verification.misplaced(record):
             return False
         artifacts = [*record.attached.values(), found.digest]
-        if not referrers_of(self._registry, record.digest).issuperset(artifacts):
+        if record.listed is not False and not referrers_of(self._registry, record.digest).issuperset(artifacts):
             return False
         digests = [record.digest, *artifacts]
         return bool(self._signer.skip_reason) or self._signer.holds(self._registry.repository, digests)

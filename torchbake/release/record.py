@@ -46,6 +46,7 @@ class Record(BaseModel):
 
     ``rolling`` are the rolling tags of the image, with where they pointed when this was written; ``held_back`` are the
     tags that stayed where they were. ``state`` is in records of earlier versions alone, which wrote each record twice.
+    ``listed``: the registry lists the artifacts with the image, itself or by a tag; earlier versions do not say it.
     ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
     layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the
     artifacts attached to it by name; ``signature`` says how all of them and the image are signed, or why they are not.
@@ -68,6 +69,7 @@ class Record(BaseModel):
     verdict: Judgement | None = None
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
+    listed: bool | None = None
     signature: str = ""
 
     @property

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import Manifest
 from torchbake.registry.client import Registry
+from torchbake.registry.transport import StatusError
 from torchbake.release.decide import Move
+
+_PATTERNS = "docs/tags.md#make-them-immutable-in-the-registry"
 
 
 def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> None:
@@ -24,8 +27,12 @@ def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> 
         for move, found in zip(moves, registry.put_all(manifest, tags, begun.append), strict=True):
             if found != move.after:
                 raise _moved(registry, f"{move.tag} was set to {move.after}, and now is {found}")
-    except BaseException:
+    except BaseException as error:
         _restore(registry, [move for move in moves if move.tag in begun])
+        if isinstance(error, StatusError) and error.is_about_content:
+            error.hint = (
+                error.hint or f"If the registry makes tags immutable, rolling ones must be left out: {_PATTERNS}"
+            )
         raise
 
 

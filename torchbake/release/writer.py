@@ -39,7 +39,8 @@ class ReleaseWriter:
         attached = place(self._registry, parcel, str(decision.tag))
         record = self._record(candidate, decision, parcel.manifest, attached)
         if found:  # when it was released, and where its tags were before, only that record knows
-            known = {name: getattr(found.record, name) for name in ("state", "released", "rolling", "held_back")}
+            kept = ("state", "released", "rolling", "held_back", "listed")
+            known = {name: getattr(found.record, name) for name in kept}
             record = record.model_copy(update=known)
         if found and self._may_stay(found, record):
             parts = [record.digest, *attached.values(), found.digest]
@@ -102,5 +103,6 @@ class ReleaseWriter:
             verdict=candidate.verdict,
             waived=candidate.waived,
             attached=attached,
+            listed=self._registry.lists_artifacts,
             signature=self._signer.how,
         )

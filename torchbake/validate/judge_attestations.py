@@ -68,8 +68,9 @@ def unlisted(revision: Revision, again: str) -> Problem | None:
     missing = [f"{name} ({short(digest)})" for name, digest in wanted.items() if digest not in ("", *listed)]
     if not missing:
         return None
-    if record.state:  # earlier versions kept no list where the registry has none
-        return unknown("an earlier version released it, and the registry lists no artifacts")
+    if not record.listed:  # earlier versions, which do not say it, kept no list where the registry has none
+        why = "takes none" if record.listed is False else "has none, and an earlier version released it"
+        return unknown(f"no list of artifacts: the registry {why}")
     return Problem(reason=f"not listed with the image: {', '.join(missing)}", remedy=again)
 
 

@@ -434,6 +434,16 @@ def test_a_registry_that_makes_revisions_immutable_takes_a_whole_life(place: Pla
     assert place.rolling() == {second.digest}
 
 
+def test_a_registry_that_makes_all_tags_immutable_is_told_of(place: Place) -> None:
+    place.store.immutable = "."
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first)
+    with pytest.raises(StatusError) as refused:
+        place.publish(second)
+    assert "docs/tags.md#make-them-immutable-in-the-registry" in (refused.value.hint or "")
+    assert place.rolling() == {first.digest}
+
+
 def test_a_release_to_an_immutable_registry_killed_at_any_request_is_finished(place: Place, signer: Signer) -> None:
     place.store.immutable = IMMUTABLE
     first, second = place.candidate(), place.candidate("b")
@@ -478,6 +488,17 @@ def test_artifacts_are_listed_with_their_image_and_put_back(place: Place, signer
     assert place.publish(ours, signer).decision.action == "nothing"
     assert set(place.store.tags) == set(wanted)
     assert referrers_of(place.registry(), ours.digest) == artifacts
+
+
+def test_a_registry_that_takes_no_list_of_artifacts_is_asked_once(place: Place, signer: Signer) -> None:
+    place.store.immutable = IMMUTABLE
+    place.store.lists = place.store.indexes = place.store.artifacts = False
+    ours, puts = place.candidate(), list[str]()
+    place.publish(ours, signer)
+    assert place.record().listed is False
+    before = dict(place.store.tags)
+    place.publish(ours, signer, heard=lambda method, key: puts.append(key) if method == "PUT" else None)
+    assert (puts, place.store.tags, place.rolling()) == ([], before, {ours.digest})
 
 
 def test_a_list_of_artifacts_that_is_none_is_not_overwritten(place: Place) -> None:

@@ -63,7 +63,7 @@ def release(
         for name, text in texts.items()
     }
     written = record(number, digest).model_copy(
-        update={"attached": {name: one.digest for name, one in attached.items()}}
+        update={"attached": {name: one.digest for name, one in attached.items()}, "listed": True}
     )
     attached[RECORD] = Attached(digest=f"sha256:record{number}", subject=digest)
     listed = frozenset(one.digest for one in attached.values() if one.digest)
@@ -81,8 +81,9 @@ def test_artifacts_that_are_not_listed_with_their_image_are_named() -> None:
     assert reason == "not listed with the image: provenance (provenance0), release (record0)"
     assert step == f"Release it: {AGAIN}"
     assert one.record
-    earlier = replace(some, record=one.record.model_copy(update={"state": "released"}))
-    assert "an earlier version released it" in judged(shelf(earlier), Outcome.NOT_RUN)[TAG]["referrers"]
+    for listed, words in ((None, "an earlier version released it"), (False, "the registry takes none")):
+        unlisted = replace(some, record=one.record.model_copy(update={"listed": listed}))
+        assert words in judged(shelf(unlisted), Outcome.NOT_RUN)[TAG]["referrers"]
     silent = replace(one, referrers=Problem(reason="it does not answer", unknown=True))
     assert judged(shelf(silent), Outcome.NOT_RUN)[TAG]["referrers"] == "it does not answer"
 
