@@ -77,7 +77,7 @@ def test_state_that_was_edited_releases_nothing(project: Project, registry: str)
 
 
 def test_another_users_link_is_not_followed_by_root(project: Project, tmp_path: Path) -> None:
-    """Who owns a project chose by a link in reports/ which file root replaced."""
+    """The owner of a project chose, by a link in reports/, the file that root replaced."""
     if os.geteuid():
         pytest.skip("not run: this test gives a link away, as root")
     path, victim = project(ROWS), tmp_path / "victim"

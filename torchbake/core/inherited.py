@@ -22,9 +22,9 @@ _HOST = """
 """
 # Credentials, for helpers and keyrings of registries and indexes, and for keys in a KMS; identities of CI jobs.
 _CREDENTIALS = """
-    AWS_* AZURE_* ARM_* IDENTITY_* MSI_* GOOGLE_* CLOUDSDK_* OCI_CLI_* ALIBABA_CLOUD_* VAULT_* SPIFFE_* KUBECONFIG KUBERNETES_*
-    CI CI_* ACTIONS_* GITHUB_* GH_TOKEN GITLAB_* BUILDKITE BUILDKITE_* REGISTRY_AUTH_FILE
-    DOCKER_*_USR DOCKER_*_PSW PYTHON_KEYRING_BACKEND
+    AWS_* AZURE_* ARM_* IDENTITY_* MSI_* GOOGLE_* CLOUDSDK_* OCI_CLI_* ALIBABA_CLOUD_* VAULT_* SPIFFE_*
+    KUBECONFIG KUBERNETES_* CI CI_* ACTIONS_* GITHUB_* GH_TOKEN GITLAB_* BUILDKITE BUILDKITE_*
+    REGISTRY_AUTH_FILE DOCKER_*_USR DOCKER_*_PSW PYTHON_KEYRING_BACKEND
 """
 # Folders of Python's packages, the same as for torchbake's own process, and how Python writes text.
 _PYTHON = """
