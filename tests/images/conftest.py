@@ -20,24 +20,18 @@ from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subj
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import TOOLKIT, cache_folder
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, sdk_client
 from torchbake.engine.gpu import MODES
 from torchbake.engine.leftovers import remove_leftovers
-from torchbake.errors import TorchbakeError
+from torchbake.errors import EngineError, TorchbakeError
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()
 _CLIENT = pytest.StashKey[docker.DockerClient]()
 _RESULTS = pytest.StashKey[dict[str, CheckResult]]()
 TOLD = pytest.StashKey[CheckResult]()  # what a check was told, where another program judged
+_CONNECTIONS = 1000  # for many threads: beyond its 25 the SDK closes the oldest connection, also while it is in use
 _LONGEST = 600  # characters of a reason
-
-
-class _Client(docker.DockerClient):
-    """For many threads: the SDK keeps connections by address, and beyond 25 closes the oldest, also while in use."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(num_pools=1000, **options)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,12 +72,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not getattr(config.option, "image", None):
         return
     try:
-        client = _Client.from_env(timeout=120)
+        client = sdk_client(120, num_pools=_CONNECTIONS)
         option = config.option
         subject = find_subject(
             client, option.image, option.row, option.matrix, origin=option.derived, digest=option.digest
         )
-    except DockerException as error:
+    except (DockerException, EngineError) as error:
         pytest.exit(f"no container engine answers: {error}. Start it, or run: nox -s setup", returncode=4)
     except NoSubjectError as error:
         pytest.exit(str(error), returncode=4)

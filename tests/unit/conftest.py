@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.address import engine_address
 from torchbake.lock.image_lock import inputs_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers
 from torchbake.matrix.accelerator import parse_accelerator
@@ -98,6 +99,18 @@ def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
     monkeypatch.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
     monkeypatch.setattr("torchbake.matrix.project.check_untracked", lambda root: None)  # git would be asked
+
+
+@pytest.fixture(autouse=True)
+def _default_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The engine's address is docker's default, and what a test resolves is forgotten after it."""
+    for name in ("DOCKER_HOST", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DOCKER_CONTEXT", "default")
+    engine_address.cache_clear()
+    yield
+    engine_address.cache_clear()
 
 
 @pytest.fixture

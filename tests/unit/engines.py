@@ -14,7 +14,9 @@ from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ReadTimeout
 
+from torchbake.engine.address import DEFAULT
 from torchbake.engine.client import Engine, read_load
+from torchbake.engine.docker_cli import DockerCli
 from torchbake.oci.manifest import sha256
 
 _CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
@@ -125,7 +127,12 @@ class Daemon:
         self.pulls: Callable[[str, str], object] | None = None
         self.puts_on: Callable[[Sequence[str]], Sequence[str]] = lambda layers: layers
         self._numbers = itertools.count(1)
-        self._info = {"DriverStatus": _CONTAINERD if containerd else [], "DockerRootDir": "/var/lib/docker"}
+        self.address = DEFAULT
+        self._info = {
+            "ServerVersion": "26.1.5",
+            "DriverStatus": _CONTAINERD if containerd else [],
+            "DockerRootDir": "/var/lib/docker",
+        }
         self.api = self.images = self.containers = self.networks = _Facade(self)
         self.volumes = _Volumes(self)
 
@@ -156,13 +163,17 @@ class Daemon:
     def info(self) -> dict[str, Any]:
         return self._info
 
+    def version(self) -> dict[str, Any]:
+        return {"ApiVersion": "1.45", "Components": [{"Name": "Engine", "Version": "26.1.5"}]}
+
 
 class MemoryEngine(Engine):
     """The real one, on a daemon in memory."""
 
     def __init__(self, daemon: Daemon) -> None:
-        super().__init__(cast(DockerClient, daemon))
+        super().__init__(cast(DockerClient, daemon), daemon.address)
         self.daemon = daemon
+        self.cli = DockerCli(path="/usr/bin/docker", buildx="0.13.1")
 
     def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
         """Every registry has every image, but this machine can be reached only by what ``daemon.pulls`` does."""
@@ -199,7 +210,6 @@ class _Facade:
     """The SDK's `api`, `images`, `containers` and `networks` in one: their names do not collide, but for `create`."""
 
     daemon: Daemon
-    base_url: str = "http+docker://localhost"
 
     def images(self, filters: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         known = self.daemon

@@ -18,6 +18,8 @@ from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
+from torchbake.core.problem import Problem
+from torchbake.engine.address import docker_command
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
@@ -87,10 +89,20 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
     return all(file_digest(layout.path(blob.digest)) == blob.digest for blob in manifest.blobs)
 
 
-def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None]) -> Base:
+def check_usable(spec: BaseSpec, source: str, unusable: Problem | None) -> None:
+    """Raises BaseError for a bootstrapped base, if ``unusable`` says why builds cannot take one."""
+    if source == "bootstrap" and unusable:
+        raise BaseError(f"{spec.name}: {unusable.sentence}")
+
+
+def make_base(
+    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None],
+    unusable: Problem | None = None,
+) -> Base:  # fmt: skip
     """Choose and record a base; of several runs that want it at once, one makes it.
 
-    Raises BaseError when no source has it, or when it is not what the matrix says.
+    With ``unusable`` none is bootstrapped. Raises BaseError when no source has it, or when it is not what the matrix
+    says.
     """
     with _turn(spec, state, say) as others:
         made = find_base(spec, state) if others else None
@@ -100,6 +112,7 @@ def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, sa
         if base:
             look = by_buildkit(spec, base.context(state), apt, say)
         else:
+            check_usable(spec, "bootstrap", unusable)
             base, look = _bootstrapped(spec, state, apt, say)
         if look:
             check_look(spec, look)
@@ -140,7 +153,7 @@ def _layout(state: Path, spec: BaseSpec) -> Path:
 
 def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> Base | None:
     """The base as a registry serves it now, pinned by digest; None when none answers."""
-    command = ["docker", "buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}"]
+    command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
         done = subprocess.run(
             command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT, check=False

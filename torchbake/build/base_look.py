@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.core.cause import cause_of
+from torchbake.engine.address import docker_command
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import apt_secrets
@@ -160,7 +161,7 @@ COPY --from=base /looked /looked
 
 def _command(spec: BaseSpec, context: str, folder: Path, secrets: Mapping[str, Path]) -> list[str]:
     # Anew each time: what apt could not reach the last time it may reach now.
-    command = ["docker", "buildx", "build", "--no-cache", "--progress=plain", "--provenance=false"]
+    command = docker_command("buildx", "build", "--no-cache", "--progress=plain", "--provenance=false")
     command += [f"--build-context={spec.image}={context}", f"--output=type=local,dest={folder / 'out'}"]
     command += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
     command += [f"--build-arg={name}" for name in proxy_variables(os.environ)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from torchbake.build.base_look import SCRIPT, Look, parse_look
 from torchbake.build.source_date import content_epoch, rfc3339
 from torchbake.core.cause import cause_of
+from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, archive_of
@@ -41,6 +42,8 @@ def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str],
             f"{spec.name}: cannot be bootstrapped: mmdebstrap is not installed.",
             hint="apt-get install mmdebstrap; or make a registry with the image reachable.",
         )
+    if not can_bootstrap():
+        raise BaseError(f"{spec.name}: {NO_UIDMAP.reason}", hint=NO_UIDMAP.remedy)
     layout.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from torchbake.build.buildkit_progress import Progress, Step, events
 from torchbake.core.files import write_text
+from torchbake.engine.address import docker_command
 from torchbake.engine.client import starting_docker
 from torchbake.ui.tool_environment import environment_of
 
@@ -98,7 +99,7 @@ class Builder:
                 _signal(process, signal.SIGKILL)
 
     def _start(self, bake_file: Path, target: str, metadata: Path) -> "subprocess.Popen[str]":
-        command = ["docker", "buildx", "bake", "--file", str(bake_file), "--progress", "rawjson"]
+        command = docker_command("buildx", "bake", "--file", str(bake_file), "--progress", "rawjson")
         command += ["--metadata-file", str(metadata)]
         command += ["--builder", self._builder] if self._builder else []
         with self._lock:
@@ -132,7 +133,7 @@ def _digests(metadata: Path) -> tuple[str, ...]:
 
 def prune(builder: str | None) -> None:
     """Drop the build cache, but not the downloaded wheels: for disks that cannot hold a whole matrix's cache."""
-    command = ["docker", "buildx", "prune", "--force", "--filter", "type=regular"]
+    command = docker_command("buildx", "prune", "--force", "--filter", "type=regular")
     words = [*command, *(["--builder", builder] if builder else [])]
     subprocess.run(words, env=environment_of("docker"), capture_output=True, check=False)
 

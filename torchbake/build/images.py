@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from torchbake.build.bakefile import Options, exported, output_for, output_to_layout
-from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.base_image import Base, check_usable, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
 from torchbake.build.layer_store import LayerStore
@@ -16,10 +16,12 @@ from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision, untrue_label
 from torchbake.build.unchanged import Question
 from torchbake.core.paths import builder_folder, layers_folder
+from torchbake.core.problem import Problem
 from torchbake.engine.ahead import Asked
-from torchbake.engine.client import CONTAINERD_STORE, Engine, builder_driver, check_buildx
+from torchbake.engine.capability import Need, problems, require
+from torchbake.engine.client import Engine, builder_driver
 from torchbake.engine.image import Image
-from torchbake.errors import EngineError, TorchbakeError, UsageError
+from torchbake.errors import TorchbakeError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
@@ -88,14 +90,10 @@ class ImageBuild:
         return sorted(results, key=lambda result: order[result.id])
 
     def _store(self, engine: Engine) -> Store:
-        layout = None
+        require(engine.capabilities, Need.BUILD)
         if self.request.reproducible:
-            if not engine.containerd_store:
-                raise EngineError(
-                    "This engine takes images apart: what it tests would be another image than the one that is packed.",
-                    hint=f"{CONTAINERD_STORE}: nox -s setup",
-                )
-            layout = Layout(folder=self.project.layout)
+            require(engine.capabilities, Need.PACK, driver=self._driver)
+        layout = Layout(folder=self.project.layout) if self.request.reproducible else None
         return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
 
     def _building(self, store: Store) -> Store:
@@ -109,16 +107,30 @@ class ImageBuild:
         bases: dict[str, Base | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
+            unusable = self._unusable  # an unknown builder ends all images
             try:
                 known = None if self.request.pull else find_base(spec, state, hashed=True)
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                base = known or make_base(spec, state, self._apt, source="auto", say=console.say)
+                if known:
+                    check_usable(spec, known.source, unusable)
+                base = known or make_base(spec, state, self._apt, source="auto", say=console.say, unusable=unusable)
                 check_version(spec, base.python)
                 bases[spec.name] = base
             except TorchbakeError as error:
                 bases[spec.name] = error
         return bases
+
+    @cached_property
+    def _driver(self) -> str:
+        """The driver of the builder; to ask takes a process."""
+        return builder_driver(self.request.builder)
+
+    @cached_property
+    def _unusable(self) -> Problem | None:
+        """Why builds here cannot take a bootstrapped base; None if they can."""
+        it, need = self.asked.engine.result().capabilities, Need.BOOTSTRAPPED_BASE
+        return next(iter(problems(it, need, driver=self._driver)), None) if problems(it, need) else None
 
     @cached_property
     def _apt(self) -> AptConfig:
@@ -142,7 +154,6 @@ class ImageBuild:
         """Build the jobs of the plan; in a dry run, show what would be built and how."""
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
-        check_buildx()
         store = self._building(store)
         request, options = self.request, self._options(store)
         build = BuildRun(
@@ -160,8 +171,7 @@ class ImageBuild:
         return LayerStore(folder=layers_folder()) if zstd else None
 
     def _options(self, store: Store) -> Options:
-        request, root = self.request, self.project.root
-        driver = builder_driver(request.builder)
+        request, root, driver = self.request, self.project.root, self._driver
         caches = (*request.cache_to, *request.cache_from)
         wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
         if wrong:

@@ -13,6 +13,7 @@ from torchbake.commands._options import Format, add_format, add_registry, add_se
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
+from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
 from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, UsageError
@@ -91,6 +92,8 @@ def run(args: Arguments) -> int:
     if not args.registry:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
     engine = connect()
+    for need in (Need.BUILD, Need.CONTENT):
+        require(engine.capabilities, need)
     if selection.specs:
         repository_of(args.registry, selection.specs[0])  # a registry that cannot be is told before anything is built
     try:

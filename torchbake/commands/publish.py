@@ -26,6 +26,7 @@ from torchbake.commands._step_summary import append_table
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
+from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
 from torchbake.errors import PublishError, sentence_of
@@ -118,9 +119,10 @@ def run(args: Arguments) -> int:
     waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
-    source = LayoutSource(
-        layouts=[Layout(folder=folder) for folder in project.layouts], otherwise=EngineSource(engine=engine)
-    )
+    layouts = [Layout(folder=folder) for folder in project.layouts]
+    if any(not any(layout.find(image.digest) for layout in layouts) for image in images.values()):
+        require(engine.capabilities, Need.CONTENT)
+    source = LayoutSource(layouts=layouts, otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,

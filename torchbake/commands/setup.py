@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from torchbake.commands._options import add_format
 from torchbake.core.files import write_text
+from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
@@ -82,7 +83,7 @@ def _look_when_it_is_up(paths: EnginePaths) -> Host:
     host = probe.look(paths)
     if not _starts(host, paths):
         return host
-    console.say(f"the engine at {host.endpoint} is starting; waiting for it")
+    console.say(f"the engine at {host.address.text} is starting; waiting for it")
     deadline = time.monotonic() + dockerd.START_SECONDS
     while _starts(host, paths) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
@@ -116,8 +117,7 @@ def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
         console.show_json(_facts(host, plan, paths))
         return
     if host.engine and plan.ready:
-        engine = f"engine {host.engine.version} at {host.endpoint}, {host.engine.storage}"
-        print(f"ready: {engine}, buildx {host.buildx}", flush=True)
+        print(f"ready: engine {host.engine.text}, buildx {host.buildx}", flush=True)
         for note in _notes(host, paths):
             console.say(f"note: {note}")
     else:
@@ -126,27 +126,43 @@ def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
 
 
 def _facts(host: Host, plan: Plan, paths: EnginePaths) -> dict[str, Any]:
-    engine = host.engine and {
-        "version": host.engine.version,
-        "endpoint": host.endpoint,
-        "storage": host.engine.storage,
-        "containerd_image_store": host.engine.containerd_store,
-    }
     problem, steps = plan.problem, [{"do": step.title, "by": "setup"} for step in plan.steps]
     return {
         "ready": plan.ready,
         "problem": problem.reason if problem else None,
-        "engine": engine,
+        "engine": host.engine and _engine(host.engine),
         "buildx": host.buildx,
+        "commands": [_command(need, host.engine) for need in Need] if host.engine else [],
         "notes": list(_notes(host, paths)),
         "steps": steps + ([{"do": problem.remedy, "by": "you"}] if problem and problem.remedy else []),
     }
 
 
+def _engine(engine: Capabilities) -> dict[str, Any]:
+    return {
+        "kind": engine.kind,
+        "version": engine.version,
+        "api": engine.api,
+        "endpoint": engine.address.host,
+        "source": engine.address.source,
+        "storage": engine.storage,
+        "containerd_image_store": engine.containerd_store,
+        "rootless": engine.rootless,
+        "remote": engine.remote,
+    }
+
+
+def _command(need: Need, engine: Capabilities) -> dict[str, Any]:
+    """A need of commands, and the problem with which they end on this engine, if there is one."""
+    found = problems(engine, need)
+    first = found[0] if found else None
+    return {"command": need.value, "problem": first and first.reason, "remedy": first and first.remedy}
+
+
 def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
     """What works with less than it could."""
-    if host.engine and not host.engine.containerd_store:
-        yield "this engine stores images by a graph driver: no zstd layers and no OCI export; all else works"
+    if host.engine:
+        yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
         yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
     if host.engine and host.supported and not host.mmdebstrap:

@@ -1,10 +1,12 @@
 """The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
 
 import contextlib
+import functools
 import http.client
 import os
 import re
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,12 +16,16 @@ from typing import Any
 
 import docker
 import requests
-from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.utils import kwargs_from_env
+from docker.tls import TLSConfig
+from requests.utils import get_environ_proxies
 
 from torchbake.core.plain_text import last_line
+from torchbake.engine.address import Address, docker_command, engine_address
+from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of, identity_of
+from torchbake.engine.docker_cli import DockerCli, ask_docker
 from torchbake.engine.image import Image, by_tag, of_inspection
+from torchbake.engine.ssh_relay import relayed
 from torchbake.errors import EngineError
 from torchbake.ui.tool_environment import environment_of
 
@@ -35,11 +41,10 @@ _WORDS: dict[type[BaseException], str] = {
     requests.exceptions.ReadTimeout: "it says nothing",
     requests.exceptions.ConnectTimeout: "it cannot be reached",
     socket.gaierror: "no such host is known",
+    ssl.SSLCertVerificationError: "no authority that docker's settings name has signed its certificate",
     http.client.RemoteDisconnected: "it closes the connection",
     http.client.BadStatusLine: "what answers is not an engine",
 }
-CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
-OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 
 
 @contextlib.contextmanager
@@ -60,8 +65,10 @@ def answering() -> Iterator[None]:
 class Engine:
     """One engine. Every method raises EngineError when it does not answer."""
 
-    def __init__(self, client: docker.DockerClient) -> None:
+    def __init__(self, client: docker.DockerClient, address: Address | None = None) -> None:
+        """``address`` is this process's unless it is given."""
         self._client = client
+        self.address = address or engine_address()
 
     @property
     def client(self) -> docker.DockerClient:
@@ -73,6 +80,18 @@ class Engine:
         """What it tells of itself, as `docker info` shows it; asked for once."""
         with answering():
             return dict(self._client.info())
+
+    @cached_property
+    def cli(self) -> DockerCli:
+        """The docker command, asked about the same engine."""
+        return ask_docker(os.environ)
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """The engine's capabilities; asked for once."""
+        with answering():
+            version = dict(self._client.version())
+        return capabilities_of(self.address, self.info, version, self.cli, bootstraps=can_bootstrap())
 
     @property
     def containerd_store(self) -> bool:
@@ -137,7 +156,7 @@ class Engine:
     def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
         """Fetch an image by a tag or a digest; ``login`` as the engine takes it, None for what it has kept itself."""
         try:
-            with answering(), contextlib.closing(_client(_UNPACKING)) as client:
+            with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
                 for event in client.api.pull(repository, tag=key, stream=True, decode=True, auth_config=login):
                     if "error" in event:
                         raise EngineError(f"The engine cannot pull {repository}, {key}: {event['error']}")
@@ -147,7 +166,7 @@ class Engine:
     def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
         """Load an image from an archive of an OCI layout, without a tag, and return what the engine says."""
         # It says nothing while it unpacks, which takes minutes for some images.
-        with answering(), contextlib.closing(_client(_UNPACKING)) as client:
+        with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
             events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
             return read_load(events)
 
@@ -179,19 +198,48 @@ def read_load(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def connect() -> Engine:
-    """The engine of DOCKER_HOST or of docker's current context. Raises EngineError when none answers."""
+    """The engine of this process's address. Raises EngineError when none answers."""
     hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
+    address = engine_address()
     try:
-        client = _client(_ANSWERING)
+        client = sdk_client(_ANSWERING)
     except (DockerException, OSError, ValueError) as error:
-        raise EngineError(f"No container engine answers at {_place()}: {_why(error)}.", hint=hint) from None
-    return Engine(client)
+        raise EngineError(f"No container engine answers at {address.text}: {_why(error)}.", hint=hint) from None
+    engine = Engine(client, address)
+    _check_same(engine)
+    if address.origin != "default":
+        _announce(address)
+    return engine
+
+
+def _check_same(engine: Engine) -> None:
+    """Raises EngineError unless the docker command, if there is one, reaches the very engine that the SDK reaches."""
+    cli, place = engine.cli, engine.address.text
+    if cli.path is None:
+        return
+    if not cli.info:
+        raise EngineError(
+            f"The docker command does not reach the engine at {place}: {cli.error}", hint="See: docker info"
+        )
+    ours, theirs = (identity_of(engine.capabilities, info) for info in (engine.info, cli.info))
+    if ours != theirs:
+        raise EngineError(
+            f"The docker command reaches another engine than torchbake at {place}: {theirs or 'none'}, not {ours}.",
+            hint="Compare `docker info` and `docker context ls`; DOCKER_HOST names one engine for both.",
+        )
+
+
+@functools.cache
+def _announce(address: Address) -> None:
+    """Tell, once, of an engine that is not docker's default."""
+    from torchbake.ui import console  # noqa: PLC0415 - it takes a while to load, and mostly there is nothing to tell
+
+    console.say(f"engine: {address.text}", style="dim")
 
 
 def is_local(engine: Engine) -> bool:
     """Whether the engine is reached by a socket of this machine, so that its files and its processes are ours too."""
-    names = ("http+docker://localhost", "http+docker://localnpipe")  # what the SDK calls such addresses
-    return engine.client.api.base_url in names
+    return engine.address.local
 
 
 @contextlib.contextmanager
@@ -203,28 +251,12 @@ def starting_docker() -> Iterator[None]:
         raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
 
 
-def check_buildx() -> str:
-    """Buildx's version. Raises EngineError when it is missing or too old."""
-    hint = "Install docker-buildx, or run: nox -s setup"
-    with starting_docker():
-        done = subprocess.run(
-            ["docker", "buildx", "version"], env=environment_of("docker"), capture_output=True, text=True, check=False
-        )
-    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)?", done.stdout)
-    if done.returncode or not match:
-        raise EngineError("docker has no buildx, which builds the images.", hint=hint)
-    if (int(match[1]), int(match[2])) < OLDEST_BUILDX:
-        oldest = ".".join(map(str, OLDEST_BUILDX))
-        raise EngineError(f"buildx {match[0]} is too old; {oldest} or later is needed.", hint=hint)
-    return match[0]
-
-
 def builder_driver(builder: str | None) -> str:
     """The driver of a builder (``docker``, ``docker-container``, ``kubernetes``, ``remote``).
 
     Raises EngineError when there is no such builder.
     """
-    command = ["docker", "buildx", "inspect", *([builder] if builder else [])]
+    command = docker_command("buildx", "inspect", *([builder] if builder else []))
     done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
     match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
     if done.returncode or not match:
@@ -233,29 +265,31 @@ def builder_driver(builder: str | None) -> str:
     return match[1]
 
 
-def _client(timeout: int) -> docker.DockerClient:
-    """Asks for the engine's version, so it answers."""
-    return docker.DockerClient(**_address(), timeout=timeout)
+def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
+    """The SDK's client for this process's engine. Raises EngineError, and what the SDK raises if none answers."""
+    address = engine_address()
+    host = relayed(address.host) if address.host.startswith("ssh://") else address.host
+    return docker.DockerClient(base_url=host, tls=_tls(address), timeout=timeout, **options)
 
 
-def _address() -> dict[str, Any]:
-    """What the docker command would use, so that both speak to one engine."""
-    if os.environ.get("DOCKER_HOST"):
-        return dict(kwargs_from_env())
-    context = docker.ContextAPI.get_current_context()
-    return {"base_url": context.Host, "tls": context.TLSConfig} if context and context.Host else {}
+def _tls(address: Address) -> TLSConfig | bool:
+    """An address's TLS files as the SDK takes them."""
+    tls = address.tls
+    if tls is None:
+        return False
+    pair = (str(tls.certificate), str(tls.key)) if tls.certificate and tls.key else None
+    return _OwnAuthority(client_cert=pair, ca_cert=str(tls.ca) if tls.ca else None, verify=tls.verify)
 
 
-def _place() -> str:
-    """The same in words."""
-    named = os.environ.get("DOCKER_HOST")
-    if named:
-        return f"{named}, which DOCKER_HOST names"
-    with contextlib.suppress(Exception):  # a configuration of docker's that cannot be read is told by what failed
-        context = docker.ContextAPI.get_current_context()
-        if context and context.Host and context.name != "default":
-            return f"{context.Host}, which docker's context {context.name!r} names"
-    return f"{DEFAULT_UNIX_SOCKET.removeprefix('http+')} (DOCKER_HOST is not set)"
+class _OwnAuthority(TLSConfig):
+    """TLS files that hold whatever REQUESTS_CA_BUNDLE says, which requests would prefer to them."""
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        super().configure_client(client)
+        if self.ca_cert:
+            address = str(client.base_url).replace("tcp://", "https://", 1)
+            client.proxies.update(get_environ_proxies(address))
+            client.trust_env = False
 
 
 def _why(error: BaseException) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from torchbake.engine.client import CONTAINERD_STORE, Engine, answering
+from torchbake.engine.capability import CONTAINERD_STORE
+from torchbake.engine.client import Engine, answering
 from torchbake.errors import EngineError
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest

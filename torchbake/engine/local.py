@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from torchbake.engine.address import address_without_docker
 from torchbake.engine.image import Image, of_inspection
 
-SOCKET = "/var/run/docker.sock"  # of the context `default`
 # 1.0: the answer ends where the connection does, and comes in one piece.
 _REQUEST = "GET /images/{}/json HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
 _SIDE_BY_SIDE = 2  # an engine takes some 4 ms for an image, on one core; in its list it takes 10, as it adds up sizes
 _PATIENCE = 5.0  # seconds for all of the answers
 _PIECE = 2**16
-_OTHERWISE = ("DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")  # settings that only docker itself should read
 
 
 class Inquiry:
@@ -83,23 +82,6 @@ def image_over(connection: socket.socket, tag: str) -> Image | None:
 
 
 def local_address(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str | None:
-    """The socket of the engine that the SDK would ask; None where that is another kind of place, or in doubt."""
-    if any(environ.get(name) for name in _OTHERWISE):
-        return None
-    named = environ.get("DOCKER_HOST")
-    if not named:
-        return SOCKET if _default_context(environ, home) else None
-    path = named.removeprefix("unix://")
-    return path if path != named and path.startswith("/") and not set(path) & set("?#;@\n ") else None
-
-
-def _default_context(environ: Mapping[str, str], home: Path | None) -> bool:
-    """Whether docker's own settings leave its context as it is: they name none, or are not there."""
-    try:
-        home = home or Path.home()
-        places = (environ.get("DOCKER_CONFIG"), home / ".docker")
-        files = [*(Path(place) / "config.json" for place in places if place), home / ".dockercfg"]
-        file = next((file for file in files if file.exists()), None)
-        return file is None or json.loads(file.read_bytes()).get("currentContext", "default") == "default"
-    except (OSError, ValueError, AttributeError, RuntimeError):  # RuntimeError: who we are has no home
-        return False
+    """The socket of this process's engine; None for an address of another kind, or one that docker has to be asked."""
+    address = address_without_docker(environ, home)
+    return address.socket if address and address.tls is None else None

@@ -1,18 +1,16 @@
 """A host and what makes it ready to build: facts in, a plan out; nothing here looks or acts."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torchbake.core.problem import Problem
+from torchbake.engine.address import DEFAULT, Address
+from torchbake.engine.capability import OLDEST_BUILDX, OLDEST_DOCKER, Capabilities, Need, number, problems
 from torchbake.errors import SetupError
 from torchbake.hostconfig.apt_sources import DEBIAN_KEYS
 from torchbake.setup.paths import EnginePaths
-
-MINIMUM_BUILDX = (0, 13)
-MINIMUM_ENGINE = (23, 0)  # the first whose own builder knows named contexts (`FROM` another target)
 
 TRIXIE_SOURCE = "/etc/apt/sources.list.d/torchbake-trixie.sources"
 TRIXIE_PIN = "/etc/apt/preferences.d/torchbake-trixie"
@@ -47,19 +45,6 @@ _ELSEWHERE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
-    """An engine that answers."""
-
-    version: str
-    driver: str
-    containerd_store: bool
-
-    @property
-    def storage(self) -> str:
-        return f"{'containerd image store' if self.containerd_store else 'graph driver'} ({self.driver})"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Host:
     """What matters about a machine, looked at once."""
 
@@ -75,9 +60,10 @@ class Host:
     docker: str | None = None  # the docker command in PATH
     docker_elsewhere: str | None = None  # one that PATH does not show
     dockerd: str | None = None  # the version of the installed one
-    endpoint: str = "unix:///var/run/docker.sock"
+    address: Address = DEFAULT
+    unknown_address: str = ""  # why docker's context names no address
     chosen_by: str | None = None  # what points docker away from the engine that setup would start
-    engine: Engine | None = None
+    engine: Capabilities | None = None
     engine_error: str = ""  # why no engine answers, in docker's words
     buildx: str | None = None
     buildx_path: str | None = None
@@ -89,7 +75,7 @@ class Host:
     def supported(self) -> bool:
         """Whether apt on this host has what is needed."""
         at_least = {"debian": (12,), "ubuntu": (22, 4)}.get(self.distro)
-        return at_least is not None and version(self.release) >= at_least
+        return at_least is not None and number(self.release) >= at_least
 
     @property
     def starts_engine(self) -> bool:
@@ -148,12 +134,6 @@ class Plan:
         return self.problem is None
 
 
-def version(text: str | None) -> tuple[int, ...]:
-    """The leading numbers: enough to compare `26.1.5+dfsg1`, `v0.20.1-desktop.2` and `22.04`."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
-
-
 def make_plan(host: Host, paths: EnginePaths) -> Plan:
     """What it takes to make this host ready; an empty plan when it is."""
     reason = _problem(host)
@@ -177,20 +157,17 @@ def make_plan(host: Host, paths: EnginePaths) -> Plan:
 def _problem(host: Host) -> str | None:
     if host.docker is None:
         return "There is no docker command in PATH."
+    if host.unknown_address:
+        return host.unknown_address
     if host.engine is None:
-        return f"No engine answers at {host.endpoint}: {host.engine_error or 'nothing listens there'}"
-    if version(host.engine.version) < MINIMUM_ENGINE:
-        return f"The engine at {host.endpoint} is {host.engine.version}; builds need 23.0 or later."
-    if host.buildx is None:
-        return f"{host.docker} has no buildx plugin."
-    if version(host.buildx) < MINIMUM_BUILDX:
-        return f"buildx {host.buildx} ({host.buildx_path}) is too old; builds need 0.13 or later."
-    return None
+        return f"No engine answers at {host.address.text}: {host.engine_error or 'nothing listens there'}"
+    found = problems(replace(host.engine, docker=host.docker, buildx=host.buildx), Need.BUILD)
+    return found[0].reason if found else None
 
 
 def _for_a_person(host: Host) -> str | None:
     """Another's engine or a person's own settings: setup says what to do and leaves them alone."""
-    old = host.engine is not None and version(host.engine.version) < MINIMUM_ENGINE
+    unfit = _unfit(host.engine)
     lost = host.docker is None and host.docker_elsewhere is not None
     silent = host.engine is None
     # Ubuntu's docker-buildx brings docker.io: a second engine, where the first is not that package.
@@ -198,16 +175,25 @@ def _for_a_person(host: Host) -> str | None:
     cases = (
         (lost, f"Put the folder of {host.docker_elsewhere} in PATH."),
         ("podman-docker" in host.installed, "Remove podman-docker: its docker command cannot bake."),
-        (old, "Upgrade that engine; setup never touches an engine that it did not start."),
+        (unfit, unfit),
+        (bool(host.unknown_address), "Name a context of `docker context ls`, or unset DOCKER_CONTEXT."),
         (silent and host.chosen_by, f"Start that engine, or choose another one: {host.chosen_by}."),
         (
             silent and host.socket == "forbidden",
             "An engine runs, but your user may not use it: sudo usermod -aG docker $USER, then log in again.",
         ),
-        (silent and host.socket == "hangs", f"Stop what holds {host.endpoint} without answering."),
+        (silent and host.socket == "hangs", f"Stop what holds {host.address.host} without answering."),
         (second or not host.supported, _elsewhere(host)),
     )
     return next((advice for applies, advice in cases if applies), None)
+
+
+def _unfit(engine: Capabilities | None) -> str:
+    """The remedy for an engine that cannot build with any buildx; empty if it can."""
+    if engine is None:
+        return ""
+    found = problems(replace(engine, docker="docker", buildx="0.13"), Need.BUILD)
+    return found[0].remedy if found else ""
 
 
 def _elsewhere(host: Host) -> str:
@@ -224,12 +210,12 @@ def _missing_packages(host: Host) -> tuple[str, ...]:
     """What to install: never a second engine, never a second docker command."""
     engine, command, buildx = _package_names(host)
     wanted: list[str] = []
-    if host.starts_engine and version(host.dockerd) < MINIMUM_ENGINE:
+    if host.starts_engine and number(host.dockerd) < OLDEST_DOCKER:
         wanted.append(engine)
     # Debian's docker.io brought the command along until it became a package of its own.
     if host.docker is None or (engine in wanted and engine in host.installed):
         wanted.append(command)
-    if version(host.buildx) < MINIMUM_BUILDX and (host.buildx or buildx not in host.installed):
+    if number(host.buildx) < OLDEST_BUILDX and (host.buildx or buildx not in host.installed):
         wanted.append(buildx)
     extras = ["iptables", "ca-certificates"] if host.starts_engine else []
     if host.starts_engine or host.docker is None:
@@ -248,7 +234,7 @@ def _package_names(host: Host) -> tuple[str, str, str]:
 
 
 def _needs_trixie(host: Host, packages: tuple[str, ...]) -> bool:
-    return host.distro == "debian" and version(host.release)[:1] == (12,) and bool({*packages} & {*FROM_TRIXIE})
+    return host.distro == "debian" and number(host.release)[:1] == (12,) and bool({*packages} & {*FROM_TRIXIE})
 
 
 def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:

@@ -149,9 +149,14 @@ def watch(event, given):
 sys.addaudithook(watch)
 from torchbake import cli
 from torchbake.engine import ahead
+from torchbake.engine.address import DEFAULT
+from torchbake.engine.capability import Capabilities
 from torchbake.errors import EngineError
 
 class NoImages:
+    capabilities = Capabilities(
+        address=DEFAULT, version="26.1", store="containerd", driver="overlayfs", docker="/usr/bin/docker", buildx="0.13"
+    )
     def images(self):
         raise EngineError("it is asked for its images when all are prepared")
 

@@ -418,9 +418,14 @@ print(json.dumps([code, sorted(heavy & set(sys.modules)), sorted(name for name i
 """
 _BY_THE_SDK = """
 from torchbake.engine import ahead
+from torchbake.engine.address import DEFAULT
+from torchbake.engine.capability import Capabilities
 from torchbake.engine.client import Engine
 from torchbake.engine.image import by_tag
 class Known:
+    capabilities = Capabilities(
+        address=DEFAULT, version="26.1", store="containerd", driver="overlayfs", docker="/usr/bin/docker", buildx="0.13"
+    )
     images = lambda self: by_tag(json.loads(Path(images).read_text()))
 ahead.connect = Known
 """

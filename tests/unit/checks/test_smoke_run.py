@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from torchbake.checks.verdict import Outcome
 from torchbake.core import processes as processes_module
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine import containers
+from torchbake.engine.address import Address
 from torchbake.engine.containers import Node
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.runner import RUN, Ended
@@ -183,7 +183,7 @@ def test_our_payloads_are_for_images_of_others_on_an_engine_that_sees_our_files(
     daemon = Daemon()
     assert own_toolbox(daemon.engine, {}) == OWN_TOOLBOX
     assert own_toolbox(daemon.engine, {ID: "2.13.0-cpu"}) is None
-    daemon.api = replace(daemon.api, base_url="http://elsewhere:2375")
+    daemon.address = Address(host="tcp://elsewhere:2375", origin="DOCKER_HOST")
     assert own_toolbox(daemon.engine, {}) is None
 
 

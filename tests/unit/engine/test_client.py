@@ -2,8 +2,9 @@
 
 import http.client
 import socket
+import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import docker
 import pytest
@@ -12,6 +13,8 @@ from docker.errors import DockerException, NotFound
 from urllib3.exceptions import ProtocolError
 
 from torchbake.engine import client
+from torchbake.engine.address import DEFAULT
+from torchbake.engine.docker_cli import DockerCli
 from torchbake.errors import EngineError
 
 
@@ -26,6 +29,7 @@ REASONS = [
     (wrapped(ConnectionRefusedError(111, "Connection refused")), "nobody listens there."),
     (wrapped(PermissionError(13, "Permission denied")), "you may not open that socket; members of its group"),
     (wrapped(socket.gaierror(-2, "Name or service not known")), "no such host is known."),
+    (wrapped(ssl.SSLCertVerificationError(1, "self-signed certificate")), "has signed its certificate."),
     (wrapped(http.client.RemoteDisconnected("Remote end closed")), "it closes the connection."),
     (wrapped(http.client.BadStatusLine("SSH-2.0")), "what answers is not an engine."),
     (requests.exceptions.ReadTimeout("Read timed out."), "it says nothing."),
@@ -50,18 +54,16 @@ def test_no_engine_is_told_with_its_address_in_words(
     with pytest.raises(EngineError) as caught:
         client.connect()
     message = caught.value.message
-    assert message.startswith("No container engine answers at unix:///run/x.sock, which DOCKER_HOST names: ")
+    assert message.startswith("No container engine answers at unix:///run/x.sock (from DOCKER_HOST): ")
     assert words in message
-    assert not set(message) & set("()[]")
+    assert not set(message.partition(": ")[2]) & set("()[]")
     assert caught.value.hint
     assert "nox -s setup" in caught.value.hint
 
 
-def test_the_default_address_is_named_too(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+def test_the_default_address_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker, "DockerClient", fail(wrapped(FileNotFoundError(2, "No such file or directory"))))
-    with pytest.raises(EngineError, match=r"at unix:///var/run/docker.sock \(DOCKER_HOST is not set\): there is no"):
+    with pytest.raises(EngineError, match=r"at unix:///var/run/docker.sock \(docker's default\): there is no"):
         client.connect()
 
 
@@ -97,3 +99,41 @@ def test_an_error_among_the_words_of_a_load_is_an_error() -> None:
     for bad in ({"stream": "Error unpacking image sha256:1: no space left\n"}, {"error": "unexpected EOF"}):
         with pytest.raises(EngineError, match=r"no space left|unexpected EOF"):
             client.read_load([good, bad])
+
+
+DOCKER: dict[str, Any] = {"ID": "a", "ServerVersion": "26.1.5", "DockerRootDir": "/data"}
+
+
+class Answering:
+    """An engine of one of two kinds, which says who it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def info(self) -> dict[str, object]:
+        return DOCKER
+
+    def version(self) -> dict[str, object]:
+        return {"ApiVersion": "1.45", "Components": [{"Name": self._name}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "cli", "words"),
+    [
+        ("Engine", DockerCli(path="docker", info=DOCKER), ""),
+        ("Engine", DockerCli(), ""),
+        ("Engine", DockerCli(path="docker", info={**DOCKER, "ID": "b"}), "another engine"),
+        ("Engine", DockerCli(path="docker", error="permission denied"), "does not reach the engine"),
+        ("Podman Engine", DockerCli(path="docker", info={**DOCKER, "ID": "b"}), ""),
+        ("Podman Engine", DockerCli(path="docker", info={**DOCKER, "DockerRootDir": "/other"}), "another engine"),
+    ],
+)
+def test_sdk_and_docker_command_must_reach_one_engine(name: str, cli: DockerCli, words: str) -> None:
+    engine = client.Engine(cast(docker.DockerClient, Answering(name)), DEFAULT)
+    engine.cli = cli
+    if not words:
+        client._check_same(engine)
+        return
+    with pytest.raises(EngineError, match=words) as caught:
+        client._check_same(engine)
+    assert DEFAULT.host in caught.value.message

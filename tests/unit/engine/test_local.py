@@ -8,8 +8,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from torchbake.engine.address import SOCKET
 from torchbake.engine.image import Image
-from torchbake.engine.local import SOCKET, Inquiry, image_over, local_address
+from torchbake.engine.local import Inquiry, image_over, local_address
 
 TAG = "acme/pytorch:a"
 ENTRY = {"Id": "sha256:1", "RepoTags": [TAG, "acme/pytorch:b"], "Config": {"Labels": {"x": "y"}}, "Size": 3}
@@ -100,6 +101,8 @@ def test_all_are_there_or_there_is_no_answer(count: int) -> None:
         ({"DOCKER_HOST": "tcp://127.0.0.1:2375"}, None),
         ({"DOCKER_HOST": "ssh://host"}, None),
         ({"DOCKER_CONTEXT": "remote"}, None),
+        ({"DOCKER_CONTEXT": "default"}, SOCKET),
+        ({"DOCKER_HOST": "unix:///x", "DOCKER_CONTEXT": "remote"}, "/x"),
         ({"DOCKER_TLS_VERIFY": "1"}, None),
     ],
 )
@@ -107,33 +110,3 @@ def test_only_a_socket_that_the_sdk_would_ask_too_is_asked(
     environ: dict[str, str], address: str | None, tmp_path: Path
 ) -> None:
     assert local_address({"DOCKER_CONFIG": str(tmp_path), **environ}, tmp_path) == address
-
-
-@pytest.mark.parametrize("place", ["config/config.json", "home/.docker/config.json", "home/.dockercfg"])
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("{}", SOCKET),
-        ('{"currentContext": "default"}', SOCKET),
-        ('{"currentContext": "remote"}', None),
-        ('{"currentContext": null}', None),
-        ("[]", None),
-        ("{", None),
-    ],
-)
-def test_another_context_of_dockers_is_left_to_the_sdk(
-    place: str, text: str, address: str | None, tmp_path: Path
-) -> None:
-    file = tmp_path / place
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config")}, tmp_path / "home") == address
-    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config"), "DOCKER_HOST": "unix:///x"}, tmp_path) == "/x"
-
-
-def test_the_first_of_dockers_files_decides(tmp_path: Path) -> None:
-    for place, context in (("config", "default"), ("home/.docker", "remote")):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "config.json").write_text(json.dumps({"currentContext": context}))
-    assert local_address({"DOCKER_CONFIG": str(tmp_path / "config")}, tmp_path / "home") == SOCKET
-    assert local_address({}, tmp_path / "home") is None

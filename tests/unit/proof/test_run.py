@@ -17,6 +17,7 @@ from tests.unit.layouts import archive, file, put
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.address import DEFAULT, Address
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.layout import Layout
@@ -213,10 +214,10 @@ def test_the_fuller_disk_decides_and_an_engines_elsewhere_is_not_ours(
     Processes(Buildx(works.daemon)).stand_for(monkeypatch, builder_module)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10 if folder == engines else 100))
     digests = works.hold(CPU)
-    works.daemon.api = SimpleNamespace(base_url="http://elsewhere:2375")  # type: ignore[assignment]
+    works.daemon.address = Address(host="tcp://elsewhere:2375", origin="DOCKER_HOST")
     works.prove(CUDA, room=50)
     assert set(works.daemon.pictures) == set(digests.values())
-    works.daemon.api = works.daemon.images
+    works.daemon.address = DEFAULT
     works.prove(CUDA, room=50)
     assert set(works.daemon.pictures) == set()
 

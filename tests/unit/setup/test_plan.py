@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from torchbake.commands import setup
+from torchbake.engine.address import DEFAULT
+from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError, UsageError
 from torchbake.setup import plan as hosts
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
-    Engine,
     Host,
     Install,
     Plan,
@@ -25,7 +26,10 @@ from torchbake.setup.plan import (
 )
 
 PATHS = EnginePaths()
-ENGINE = Engine(version="26.1.5+dfsg1", driver="overlayfs", containerd_store=True)
+ENGINE = Capabilities(
+    address=DEFAULT, version="26.1.5+dfsg1", store="containerd", driver="overlayfs",
+    docker="/usr/bin/docker", buildx="0.13.1",
+)  # fmt: skip
 READY = Host(distro="debian", release="12", root="root", docker="/usr/bin/docker", engine=ENGINE, buildx="0.13.1")
 BARE12 = Host(distro="debian", release="12", root="root", installed=frozenset({"ca-certificates"}))
 BARE13 = dataclasses.replace(BARE12, release="13")
@@ -54,7 +58,7 @@ def written(host: Host) -> dict[str, str]:
     "host",
     [
         READY,
-        change(READY, engine=Engine(version="23.0.1", driver="overlay2", containerd_store=False)),
+        change(READY, engine=dataclasses.replace(ENGINE, version="23.0.1", driver="overlay2", store="classic")),
         change(READY, distro="fedora", release="43", root="no"),
         change(READY, system="Darwin", distro="", chosen_by="`docker context use` chose desktop-linux"),
         change(READY, buildx="v0.30.1-desktop.2"),
@@ -63,11 +67,6 @@ def written(host: Host) -> dict[str, str]:
 def test_a_working_engine_with_buildx_needs_nothing(host: Host) -> None:
     assert plan(host) == Plan()
     assert plan(host).ready
-
-
-def test_storage_is_said_in_words() -> None:
-    assert ENGINE.storage == "containerd image store (overlayfs)"
-    assert Engine(version="24.0", driver="overlay2", containerd_store=False).storage == "graph driver (overlay2)"
 
 
 def test_debian_12_takes_docker_from_trixie_and_the_rest_from_its_own() -> None:
@@ -224,19 +223,39 @@ def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None
     assert [type(step) for step in plan(host).steps] == [Install]
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("26.1.5+dfsg1", (26, 1, 5)),
-        ("v0.20.1-desktop.2", (0, 20, 1)),
-        ("22.04", (22, 4)),
-        ("", ()),
-        (None, ()),
-    ],
-)
-def test_versions_compare_as_numbers(text: str | None, numbers: tuple[int, ...]) -> None:
-    assert hosts.version(text) == numbers
-    assert hosts.version("0.9.1") < hosts.version("0.13") < hosts.version("v0.13.1")
+def test_an_engine_that_cannot_build_is_left_to_a_person() -> None:
+    for engine, words in (
+        (dataclasses.replace(ENGINE, version="20.10.24"), "23.0 or later"),
+        (dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman"), "Podman 5.8.6"),
+    ):
+        for buildx in (None, "0.13.1"):  # to install one would help nothing
+            found = plan(change(READY, engine=engine, buildx=buildx))
+            assert found.steps == ()
+            assert found.problem
+            assert words in found.problem.reason
+            assert found.problem.remedy
+
+
+def test_a_context_without_an_address_is_told_and_no_engine_is_started() -> None:
+    found = plan(change(STOPPED, unknown_address="There is no docker context 'x'."))
+    assert found.steps == ()
+    assert found.problem
+    assert found.problem.reason == "There is no docker context 'x'."
+    assert "DOCKER_CONTEXT" in found.problem.remedy
+
+
+def test_check_shows_the_words_that_commands_are_refused_with(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = dataclasses.replace(ENGINE, store="classic", driver="overlay2", bootstraps=False)
+    host = change(READY, engine=engine)
+    setup._report(host, plan(host), PATHS, "text")
+    shown, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]
+    assert len(expected) == 5
+    assert all(problem.reason.split("(")[0] in " ".join(shown.err.split()) for problem in expected)
+    assert engine.text in shown.out
+    setup._report(host, plan(host), PATHS, "json")
+    facts = json.loads(capsys.readouterr().out)
+    assert [one["problem"] for one in facts["commands"] if one["problem"]] == [one.reason for one in expected]
+    assert [facts["engine"][name] for name in ("kind", "endpoint", "remote")] == ["Docker", DEFAULT.host, False]
 
 
 def test_an_engine_by_hand_takes_over_how_to_reach_registries_and_gpus() -> None:

@@ -1,0 +1,194 @@
+"""The address of the container engine: resolved once in a process, for the SDK and for every docker command alike.
+
+The SDK and the docker command read different settings. So the address is resolved here, as the docker command does it,
+and is then written into this process's environment, from which each docker command takes it.
+Source: https://docs.docker.com/engine/manage-resources/contexts/
+"""
+
+import functools
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from torchbake.errors import EngineError
+
+SOCKET = "/var/run/docker.sock"  # of the context `default`
+Origin: TypeAlias = Literal["DOCKER_HOST", "DOCKER_CONTEXT", "current context", "default", "TORCHBAKE_ENGINE_DIR"]
+_TLS = ("DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
+_PLAIN = re.compile(r"unix://(/[^?#;@\s]+)")
+_LOCAL = ("unix://", "npipe://")
+_SECONDS = 20  # for one answer of the docker command about its own settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """The files of a TLS connection; each is None if there is no such file. ``verify`` is about the server's name."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    verify: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """The address of an engine, and the setting that names it. ``host`` is written as in DOCKER_HOST."""
+
+    host: str
+    origin: Origin
+    context: str = "default"
+    tls: Tls | None = None
+
+    @property
+    def text(self) -> str:
+        """The address and its origin, for people."""
+        return f"{self.host} ({self.source})"
+
+    @property
+    def source(self) -> str:
+        """The setting that names the address, for people."""
+        match self.origin:
+            case "DOCKER_HOST" | "TORCHBAKE_ENGINE_DIR":
+                return f"from {self.origin}"
+            case "DOCKER_CONTEXT":
+                return f"from DOCKER_CONTEXT: {self.context}"
+            case "current context":
+                return f"from docker's current context: {self.context}"
+            case "default":
+                return "docker's default"
+
+    @property
+    def local(self) -> bool:
+        """True for a socket of this machine."""
+        return self.host.startswith(_LOCAL)
+
+    @property
+    def socket(self) -> str | None:
+        """The path of the Unix socket; None for any other kind of address."""
+        match = _PLAIN.fullmatch(self.host)
+        return match[1] if match else None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment with which a docker command uses this address, whatever its settings say by then."""
+        if self.origin in ("DOCKER_HOST", "TORCHBAKE_ENGINE_DIR"):
+            return {"DOCKER_HOST": self.host}
+        return {"DOCKER_CONTEXT": self.context}
+
+
+DEFAULT = Address(host=f"unix://{SOCKET}", origin="default")
+
+
+@functools.cache
+def engine_address() -> Address:
+    """The address for this process, resolved at the first call. It decides what docker commands get as well.
+
+    Raises EngineError.
+    """
+    address = resolve(os.environ)
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        os.environ.pop(name, None)
+    os.environ.update(address.variables)
+    return address
+
+
+def docker_command(*words: str) -> list[str]:
+    """The words of a docker command that uses this process's engine. Raises EngineError."""
+    engine_address()
+    return ["docker", *words]
+
+
+def resolve(environ: Mapping[str, str], home: Path | None = None) -> Address:
+    """The address by DOCKER_HOST, else by DOCKER_CONTEXT, else by docker's current context. Raises EngineError.
+
+    Only the docker command reads the files of contexts.
+    """
+    address = address_without_docker(environ, home)
+    return address or _of_context(environ, _inspected)
+
+
+def address_without_docker(environ: Mapping[str, str], home: Path | None = None) -> Address | None:
+    """The address, if it follows without the files of docker's contexts; None if docker has to be asked."""
+    host, context = environ.get("DOCKER_HOST"), environ.get("DOCKER_CONTEXT")
+    if host:
+        return Address(host=host, origin="DOCKER_HOST", tls=_tls_of(environ, home))
+    if any(environ.get(name) for name in _TLS):  # docker then has another default
+        return None
+    named = context or _current_context(environ, home)
+    return DEFAULT if named == "default" else None
+
+
+def _current_context(environ: Mapping[str, str], home: Path | None) -> str | None:
+    """The context that docker's settings name; None if they cannot be read."""
+    try:
+        folder = Path(environ.get("DOCKER_CONFIG") or (home or Path.home()) / ".docker")
+        return str(json.loads((folder / "config.json").read_bytes()).get("currentContext", "default"))
+    except FileNotFoundError:
+        return "default"
+    except (OSError, ValueError, AttributeError, RuntimeError):  # RuntimeError: this user has no home
+        return None
+
+
+def _tls_of(environ: Mapping[str, str], home: Path | None) -> Tls | None:
+    """The TLS settings that go with DOCKER_HOST. DOCKER_CERT_PATH alone turns TLS on for no docker command.
+
+    Source: https://github.com/docker/cli/blob/master/cli/flags/options.go
+    """
+    verify = bool(environ.get("DOCKER_TLS_VERIFY"))
+    if not verify and not environ.get("DOCKER_TLS"):
+        return None
+    given = environ.get("DOCKER_CERT_PATH") or environ.get("DOCKER_CONFIG")
+    return replace(_tls_in(Path(given) if given else (home or Path.home()) / ".docker"), verify=verify)
+
+
+def _tls_in(folder: Path) -> Tls:
+    found = {name: folder / name for name in ("ca.pem", "cert.pem", "key.pem") if (folder / name).exists()}
+    return Tls(ca=found.get("ca.pem"), certificate=found.get("cert.pem"), key=found.get("key.pem"))
+
+
+def _of_context(environ: Mapping[str, str], inspect: Callable[[Mapping[str, str]], dict[str, Any]]) -> Address:
+    """The address of the context that docker itself says it uses. Raises EngineError."""
+    found = inspect(environ)
+    try:
+        context, endpoint = str(found["Name"]), found["Endpoints"]["docker"]
+        host, material = str(endpoint["Host"]), (found.get("TLSMaterial") or {}).get("docker")
+        folder = Path(str(found["Storage"]["TLSPath"])) / "docker"
+    except (LookupError, TypeError):
+        raise EngineError("The docker context has no address of an engine.", hint="See: docker context ls") from None
+    tls = replace(_tls_in(folder), verify=not endpoint.get("SkipTLSVerify")) if material else None
+    if context == "default":  # docker's default with TLS: the settings are those of DOCKER_HOST
+        return Address(host=host, origin="default", tls=_tls_of(environ, None))
+    origin: Origin = "DOCKER_CONTEXT" if environ.get("DOCKER_CONTEXT") else "current context"
+    return Address(host=host, origin=origin, context=context, tls=tls)
+
+
+def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The context in use, as `docker context inspect` shows it. Raises EngineError."""
+    named = environ.get("DOCKER_CONTEXT")
+    where = f"{named!r}, which DOCKER_CONTEXT names" if named else "that `docker context use` chose"
+    try:
+        done = subprocess.run(
+            ["docker", "context", "inspect"], env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, errors="replace", timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        (found,) = json.loads(done.stdout) if done.returncode == 0 else (None,)
+    except FileNotFoundError:
+        raise EngineError(
+            f"Only the docker command can read the context {where}, and it is not installed.",
+            hint="Run: nox -s setup; or name the engine's address by DOCKER_HOST.",
+        ) from None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"docker cannot read the context {where}: {error}") from None
+    if isinstance(found, dict):
+        return found
+    reason = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
+    if re.search(r"not found|does not exist|no such", reason):
+        raise EngineError(
+            f"There is no docker context {where}.", hint="See: docker context ls; or unset DOCKER_CONTEXT."
+        )
+    raise EngineError(f"docker cannot read the context {where}: {reason}", hint="See: docker context ls")

@@ -1,0 +1,214 @@
+"""Capabilities of an engine, and needs of commands. Pure, but for `can_bootstrap`.
+
+A command refuses to begin with the same words that `setup --check` shows.
+"""
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+from torchbake.core.problem import Problem
+from torchbake.engine.address import Address
+from torchbake.engine.docker_cli import DockerCli
+from torchbake.errors import EngineError
+
+Kind: TypeAlias = Literal["Docker", "Podman"]
+Store: TypeAlias = Literal["containerd", "classic", "podman"]
+
+# Named contexts (`FROM` another target) need BuildKit 0.10, which Docker 23.0 has. Image layouts as contexts and as
+# folders (`tar=false`), which a containerd store's images go through, need 0.11: Docker 24.0. `rewrite-timestamp`
+# needs 0.13: Docker 26.0. Source: https://github.com/moby/buildkit/releases
+OLDEST_DOCKER, OLDEST_WITH_LAYOUTS, OLDEST_REPRODUCIBLE = (23, 0), (24, 0), (26, 0)
+OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
+CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
+_ITS_STORE = f"{CONTAINERD_STORE} in its daemon.json, and restart it"
+_BUILDER = "build with --builder NAME, a builder with the docker-container driver"
+_ANOTHER = "Name a Docker engine by DOCKER_HOST or DOCKER_CONTEXT, or unset both."
+
+
+class Need(Enum):
+    """A use of an engine by commands, which its value names."""
+
+    BUILD = "build"
+    BOOTSTRAP = "bootstrap a base"
+    BOOTSTRAPPED_BASE = "build on a bootstrapped base"
+    PACK = "build --reproducible"
+    REPRODUCE = "reproduce"
+    CONTENT = "publish"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """An engine that answers, and this machine's docker command.
+
+    ``docker`` is the path of the command. ``bootstraps`` is True if this user can bootstrap a base here.
+    """
+
+    address: Address
+    kind: Kind = "Docker"
+    version: str
+    api: str = ""
+    store: Store
+    driver: str
+    rootless: bool = False
+    docker: str | None = None
+    buildx: str | None = None
+    buildx_path: str | None = None
+    bootstraps: bool = True
+
+    @property
+    def remote(self) -> bool:
+        return not self.address.local
+
+    @property
+    def containerd_store(self) -> bool:
+        return self.store == "containerd"
+
+    @property
+    def storage(self) -> str:
+        """The image store, for people."""
+        names = {"containerd": "containerd image store", "classic": "classic image store", "podman": "podman's store"}
+        return f"{names[self.store]} ({self.driver})"
+
+    @property
+    def text(self) -> str:
+        """The engine, its address and its kind, for people."""
+        more = [word for word, holds in (("rootless", self.rootless), ("remote", self.remote)) if holds]
+        return ", ".join((f"{self.kind} {self.version} at {self.address.text}", self.storage, *more))
+
+
+def capabilities_of(
+    address: Address, info: Mapping[str, Any], version: Mapping[str, Any], cli: DockerCli, *, bootstraps: bool
+) -> Capabilities:
+    """An engine by its answers to `info` and `version`, which the API and the docker command give alike."""
+    podman = any(str(part.get("Name", "")).startswith("Podman") for part in version.get("Components") or ())
+    containerd = any("io.containerd.snapshotter" in str(row) for row in info.get("DriverStatus") or ())
+    return Capabilities(
+        address=address,
+        kind="Podman" if podman else "Docker",
+        version=str(info.get("ServerVersion") or version.get("Version") or ""),
+        api=str(version.get("ApiVersion") or ""),
+        store="podman" if podman else "containerd" if containerd else "classic",
+        driver=str(info.get("Driver") or ""),
+        rootless=any("name=rootless" in str(option) for option in info.get("SecurityOptions") or ()),
+        docker=cli.path,
+        buildx=cli.buildx,
+        buildx_path=cli.buildx_path,
+        bootstraps=bootstraps,
+    )
+
+
+def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:
+    """A name for an engine that no other has. Podman makes a new ID for each answer, but has one folder."""
+    return str(info.get("DockerRootDir" if capabilities.kind == "Podman" else "ID") or "")
+
+
+def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") -> list[Problem]:
+    """The reasons why a command cannot do what it needs. ``driver`` is that of its buildx builder."""
+    found: Iterator[Problem]
+    match need:
+        case Need.BUILD:
+            found = _against_builds(capabilities)
+        case Need.BOOTSTRAP:
+            found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
+        case Need.BOOTSTRAPPED_BASE:
+            found = _first(_against_builds(capabilities), _against_bootstrapped(capabilities, driver))
+        case Need.PACK | Need.REPRODUCE:
+            found = _first(_against_builds(capabilities), _against_layouts(capabilities, need, driver))
+        case Need.CONTENT:
+            found = _against_content(capabilities)
+    return list(found)
+
+
+def require(capabilities: Capabilities, need: Need, *, driver: str = "docker") -> None:
+    """Raises EngineError with the first reason why a command cannot do what it needs."""
+    for problem in problems(capabilities, need, driver=driver):
+        raise EngineError(problem.reason, hint=problem.remedy)
+
+
+def can_bootstrap() -> bool:
+    """True if this user can unpack a base with all of its owners: as root, or by uidmap's two commands."""
+    return os.geteuid() == 0 or all(map(shutil.which, ("newuidmap", "newgidmap")))
+
+
+NO_UIDMAP = Problem(
+    reason="This user cannot bootstrap bases: newuidmap and newgidmap are not installed.",
+    remedy="apt-get install uidmap, as root; or make a registry with the base's image reachable.",
+)
+
+
+def number(text: str | None) -> tuple[int, ...]:
+    """The leading numbers: enough to compare `26.1.5+dfsg1`, `v0.20.1-desktop.2` and `22.04`."""
+    found = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def _against_builds(it: Capabilities) -> Iterator[Problem]:
+    install = "Install docker-buildx, or run: nox -s setup"
+    if it.kind == "Podman":
+        yield _podman(it, "has no BuildKit, which builds the images")
+    elif number(it.version) < OLDEST_DOCKER:
+        yield _too_old(it, "builds need", OLDEST_DOCKER)
+    elif it.docker is None:
+        yield Problem(reason="There is no docker command in PATH.", remedy="Run: nox -s setup")
+    elif it.buildx is None:
+        yield Problem(reason=f"{it.docker} has no buildx plugin, which builds the images.", remedy=install)
+    elif number(it.buildx) < OLDEST_BUILDX:
+        where = f" ({it.buildx_path})" if it.buildx_path else ""
+        reason = f"buildx {it.buildx}{where} is too old; {_dotted(OLDEST_BUILDX)} or later is needed."
+        yield Problem(reason=reason, remedy=install)
+    elif it.containerd_store and number(it.version) < OLDEST_WITH_LAYOUTS:
+        yield _too_old(it, "builds into a containerd image store need", OLDEST_WITH_LAYOUTS)
+
+
+def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
+    """The first problem of all; what comes after it may follow from it."""
+    return itertools.islice(itertools.chain(*found), 1)
+
+
+def _against_bootstrapped(it: Capabilities, driver: str) -> Iterator[Problem]:
+    if driver == "docker" and not it.containerd_store:
+        other = f"make a registry with the base's image reachable; or {_BUILDER}"
+        yield _with_store(it, "takes no base that was bootstrapped", f"{_ITS_STORE}; or {other}.")
+
+
+def _against_layouts(it: Capabilities, need: Need, driver: str) -> Iterator[Problem]:
+    """`reproduce` needs nothing of an engine whose builder is another one; `build` hands it the image to be tested."""
+    packs = need is Need.PACK
+    if not it.containerd_store and (packs or driver == "docker"):
+        remedy = f"{_ITS_STORE}." if packs else f"{_ITS_STORE}; or {_BUILDER}."
+        yield _with_store(it, "keeps no image as it was packed", remedy)
+    elif driver == "docker" and number(it.version) < OLDEST_REPRODUCIBLE:
+        yield _too_old(it, "reproducible images need", OLDEST_REPRODUCIBLE)
+
+
+def _against_content(it: Capabilities) -> Iterator[Problem]:
+    what = "does not keep layers as they are published"
+    if it.kind == "Podman":
+        yield _podman(it, what)
+    elif not it.containerd_store:
+        yield _with_store(it, what, f"{_ITS_STORE}, then build the images again.")
+
+
+def _with_store(it: Capabilities, what: str, remedy: str) -> Problem:
+    return Problem(reason=f"The engine at {it.address.host} has the {it.storage}, which {what}.", remedy=remedy)
+
+
+def _podman(it: Capabilities, what: str) -> Problem:
+    return Problem(reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which {what}.", remedy=_ANOTHER)
+
+
+def _too_old(it: Capabilities, what: str, oldest: tuple[int, ...]) -> Problem:
+    return Problem(
+        reason=f"The engine at {it.address.host} is {it.kind} {it.version}; {what} {_dotted(oldest)} or later.",
+        remedy="Upgrade that engine; setup never touches an engine that it did not start.",
+    )
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

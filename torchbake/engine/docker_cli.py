@@ -1,0 +1,86 @@
+"""The docker command's own answers: the engine that it reaches, and its buildx."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_SECONDS = 40  # an engine behind ssh may be slow; one that never answers must not hold a command
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerCli:
+    """The docker command. ``path`` is None if there is none; ``info`` is empty if no engine answers, for ``error``."""
+
+    path: str | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+    buildx: str | None = None
+    buildx_path: str | None = None
+
+
+def ask_docker(env: Mapping[str, str]) -> DockerCli:
+    """Ask the docker command of PATH; ``env`` says which engine."""
+    path = shutil.which("docker", path=env.get("PATH"))
+    if path is None:
+        return DockerCli(error="there is no docker command to ask with")
+    code, output, errors = run([path, "info", "--format", "{{json .}}"], env)
+    return parse_info(path, code, output, errors)
+
+
+def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
+    """The answer of `docker info`, which is JSON even if no engine answers. Pure."""
+    try:
+        info = dict(json.loads(output))
+    except (ValueError, TypeError):
+        return DockerCli(path=path, error=last_line(errors) or f"docker info ended with exit code {code}")
+    if "host" in info and "ServerVersion" not in info:
+        return DockerCli(path=path, error=f"{path} is podman's command, which cannot bake: remove podman-docker")
+    plugins = {plugin.get("Name"): plugin for plugin in (info.get("ClientInfo") or {}).get("Plugins") or []}
+    buildx = plugins.get("buildx", {})
+    return DockerCli(
+        path=path,
+        info=info if info.get("ServerVersion") else {},
+        error=last_line(errors) or last_line("\n".join(info.get("ServerErrors") or [])),
+        buildx=buildx.get("Version"),
+        buildx_path=buildx.get("Path"),
+    )
+
+
+def ask_version(cli: DockerCli, env: Mapping[str, str]) -> dict[str, Any]:
+    """The engine's half of `docker version`; empty if it does not answer."""
+    if cli.path is None:
+        return {}
+    try:
+        found = json.loads(run([cli.path, "version", "--format", "{{json .Server}}"], env)[1])
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def run(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
+    """Exit code, output and errors of a short question; a command that cannot run or hangs has failed."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**env, "LC_ALL": "C"},
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"no answer in {_SECONDS} s"
+    except OSError as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout, done.stderr
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
