@@ -21,7 +21,7 @@ from tests.e2e.bare import Bare
 from tests.e2e.forked import run_forked
 from tests.e2e.once import once
 from tests.e2e.owned import OURS, OWNER
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, sdk_client
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.matrix.project import load_project
 
@@ -71,7 +71,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """What a killed run left holds memory, and the subnet that a job of now wants."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
-    with contextlib.closing(docker.from_env()) as engine:
+    with contextlib.closing(sdk_client(60)) as engine:
         remove_leftovers(Engine(engine), OWNER)
 
 
@@ -80,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave none of the test projects' images behind, when the last of the processes that test has ended."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
-    with contextlib.closing(docker.from_env()) as engine:
+    with contextlib.closing(sdk_client(60)) as engine:
         for tag in tags_of(engine, "torchbake-test/"):
             engine.images.remove(tag, force=True)
 
@@ -128,7 +128,7 @@ def ref_of(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
+    client = sdk_client(60)
     client.ping()
     yield client
     client.close()

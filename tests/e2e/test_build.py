@@ -129,7 +129,8 @@ def test_no_engine_is_a_clear_error() -> None:
 def test_an_engine_without_buildx_is_a_clear_error(project: Project, tmp_path: Path) -> None:
     fake = tmp_path / "bin"
     fake.mkdir()
-    (fake / "docker").write_text("#!/bin/sh\necho \"docker: 'buildx' is not a docker command.\" >&2\nexit 1\n")
+    rename = """sed 's/"Name":"buildx"/"Name":"none"/'"""
+    (fake / "docker").write_text(f'#!/bin/sh\n{shutil.which("docker")} "$@" | {rename}\n')
     (fake / "docker").chmod(0o755)
     path = project(INIT_ROW + CPU_ROW % "", repository="torchbake-test/nobuildx/pytorch")
     done = torchbake("build", INIT, "--matrix", str(path), env={"PATH": f"{fake}:{os.environ['PATH']}"})
