@@ -421,7 +421,16 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
         (path / "sub").mkdir(parents=True)
     before = snapshot(outside)
     with exchanging(*names[:2]), exchanging(*names[2:]):
-        words = ["sh", "-c", _MOUNT_AND_RUN, "sh", outside, volume, *any_kernel.wrapper, any_kernel.binary]
+        words = [
+            "sh",
+            "-c",
+            _MOUNT_AND_RUN,
+            "sh",
+            str(outside),
+            str(volume),
+            *map(str, any_kernel.wrapper),
+            str(any_kernel.binary),
+        ]
         done = run_command(["unshare", "--mount", "--propagation=private", *words])
     assert snapshot(outside) == before
     skipped = [int(found[4]) for found in SUMMARY.findall(done.stderr)]

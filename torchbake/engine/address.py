@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from torchbake.core.inherited import inherited
 from torchbake.errors import EngineError
 
 SOCKET = "/var/run/docker.sock"  # of the context `default`
@@ -173,7 +174,7 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
     where = f"{named!r}, which DOCKER_CONTEXT names" if named else "that `docker context use` chose"
     try:
         done = subprocess.run(
-            ["docker", "context", "inspect"], env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True,
+            ["docker", "context", "inspect"], env=inherited("docker", environ), stdin=subprocess.DEVNULL, capture_output=True,
             text=True, errors="replace", timeout=_SECONDS, check=False,
         )  # fmt: skip
         (found,) = json.loads(done.stdout) if done.returncode == 0 else (None,)

@@ -84,7 +84,7 @@ class Engine:
     @cached_property
     def cli(self) -> DockerCli:
         """The docker command, asked about the same engine."""
-        return ask_docker(os.environ)
+        return ask_docker(environment_of("docker"))
 
     @cached_property
     def capabilities(self) -> Capabilities:

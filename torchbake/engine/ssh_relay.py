@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from torchbake.errors import EngineError
+from torchbake.ui.tool_environment import environment_of
 
 
 @functools.cache
@@ -64,4 +65,7 @@ def _relay(server: socket.socket, command: list[str]) -> None:
         with connection:
             # Ctrl-C must not end the connection over which containers are removed then.
             both = connection.fileno()
-            subprocess.Popen(command, stdin=both, stdout=both, stderr=subprocess.DEVNULL, start_new_session=True)
+            subprocess.Popen(
+                command, env=environment_of("docker"), stdin=both, stdout=both, stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
