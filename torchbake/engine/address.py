@@ -174,8 +174,8 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
     where = f"{named!r}, which DOCKER_CONTEXT names" if named else "that `docker context use` chose"
     try:
         done = subprocess.run(
-            ["docker", "context", "inspect"], env=inherited("docker", environ), stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, errors="replace", timeout=_SECONDS, check=False,
+            ["docker", "context", "inspect"], env=inherited("docker", environ), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
         )  # fmt: skip
         (found,) = json.loads(done.stdout) if done.returncode == 0 else (None,)
     except FileNotFoundError:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import http.client
-import os
 import re
 import socket
 import ssl
