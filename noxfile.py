@@ -130,6 +130,13 @@ def clusters(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def engines(session: nox.Session) -> None:
+    """Release a small image on each kind of engine, made of Debian's packages: as root, with 4 GB of disk."""
+    install(session, "test")
+    session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/engines"))
+
+
+@nox.session(default=False)
 def package(session: nox.Session) -> None:
     """Build what is uploaded to PyPI, twice, and check it: dist/"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "package"))

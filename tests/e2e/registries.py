@@ -50,11 +50,13 @@ def unpacked(folder: Path, package: str, path: str) -> Path:
 
 
 @contextmanager
-def registry(tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0) -> Iterator[Running]:
+def registry(
+    tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0, address: str = "127.0.0.1"
+) -> Iterator[Running]:
     """Start one, wait until it answers, and end it."""
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
-    running = Running(host=f"127.0.0.1:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)
+    running = Running(host=f"{address}:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)
     config = folder / "config.yml"
     config.write_text(yaml.safe_dump(_config(running, folder, login=login)))
     with (folder / "log").open("a") as log:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.e2e.broken.everything import BROKEN
+from tests.engines.kinds import KINDS
 from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
 from torchbake import cli
 from torchbake.commands import COMMANDS
@@ -24,7 +25,7 @@ from torchbake.matrix.project import Project
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
 TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
-OF_PYTEST = ("unit", "e2e", "clusters")
+OF_PYTEST = ("unit", "e2e", "clusters", "engines")
 every_page = pytest.mark.parametrize("page", TEXTS)
 Chosen = Callable[[Sequence[str], str], list[str]]
 
@@ -77,12 +78,16 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
     if "-k" in words:
         word = words[words.index("-k") + 1]
         asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
-        assert any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), word
+        names = [kind.name for kind in KINDS] if session == "engines" else []
+        of_kinds = all(any(part in name for name in names) for part in word.split(" or "))
+        assert of_kinds or any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), (
+            word
+        )
     if "-m" in words:
         mark = rf"pytest\.mark\.{words[words.index('-m') + 1]}\b"
         assert any(re.search(mark, path.read_text()) for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
     chosen = {words[words.index(option) + 1] for option in ("-k", "-m") if option in words}
-    assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb"}
+    assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb", "--engines", "require"}
 
 
 @every_page

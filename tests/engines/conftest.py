@@ -1,0 +1,57 @@
+"""The switch, a registry for all engines, and one running engine after the other."""
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.registries import registry
+from tests.engines.kinds import KINDS, Kind
+from tests.engines.running import Running, running
+from tests.engines.system import NotRunError
+
+TOOLS = ROOT / ".torchbake/tools"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--engines", choices=("auto", "require"), default="auto",
+        help="require: an engine that cannot be had on this machine is a failure, and not `not-run`",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an empty registry. Rootless Docker cannot reach this machine's 127.0.0.1."""
+    with registry(TOOLS, tmp_path_factory.mktemp("registry"), address=_own_address()) as found:
+        yield found.host
+
+
+def _own_address() -> str:
+    """Return an address of this machine that its containers reach, without sending anything."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address that documents use
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
+def engine(request: pytest.FixtureRequest, served: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """An empty engine of one kind; one that cannot be had is `not-run`, with its reason."""
+    kind: Kind = request.param
+    folder: Path = tmp_path_factory.mktemp(kind.name)
+    folder.chmod(0o755)  # another user's engine has its data below
+    try:
+        with running(kind, folder, TOOLS, served) as found:
+            yield found
+    except NotRunError as error:
+        if request.config.getoption("--engines") == "require":
+            pytest.fail(f"{kind.name}: {error}")
+        pytest.skip(f"not-run: {kind.name}: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,137 @@
+"""The kinds of engines: which Debian suite each comes from, and how it starts. Data alone."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+STEPS = ("build", "test", "publish", "validate", "reproduce")
+SOCKET = "s"  # in the engine's folder; short, as a socket's path has at most 107 bytes
+REGISTRY = "@REGISTRY@"  # HOST:PORT of one that speaks plain HTTP, in an engine's files
+_CONTAINERD = {"features": {"containerd-snapshotter": True}}
+_CLASSIC = {"features": {"containerd-snapshotter": False}, "storage-driver": "overlay2"}
+_PODMAN_REGISTRIES = f"[[registry]]\nlocation = '{REGISTRY}'\ninsecure = true\n"
+# There is no systemd in an engine's system.
+_PODMAN_SETTINGS = """\
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+log_driver = "k8s-file"
+[network]
+network_backend = "netavark"
+"""
+
+
+_PODMAN_FILES = {
+    "/etc/containers/containers.conf": _PODMAN_SETTINGS,
+    "/etc/containers/registries.conf.d/torchbake.conf": _PODMAN_REGISTRIES,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of engine.
+
+    ``files`` are written into its system. ``command`` and ``address`` have {folder}, {bridge} and {port} in them.
+    ``works`` are the steps that must succeed; torchbake must refuse the others.
+    """
+
+    name: str
+    about: str
+    suite: str
+    command: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    works: tuple[str, ...] = STEPS
+    served_base: bool = False  # it builds only on bases that a registry serves
+    rootless: bool = False
+    ssh: bool = False
+    buildkit: bool = False
+    address: str = "unix://{folder}/" + SOCKET
+
+    @property
+    def bridged(self) -> bool:
+        """Return whether the engine needs a bridge; podman and rootless Docker make their own networks."""
+        return "dockerd" in self.command
+
+
+def _docker(settings: Mapping[str, object]) -> dict[str, str]:
+    return {"/etc/docker/daemon.json": json.dumps({**settings, "insecure-registries": [REGISTRY]})}
+
+
+def _dockerd(*more: str) -> tuple[str, ...]:
+    """Docker with its own bridge. It sets no firewall rules, since these belong to this machine's engine."""
+    return (
+        "dockerd", "--data-root={folder}/data", "--host=unix://{folder}/" + SOCKET, "--bridge={bridge}",
+        "--iptables=false", "--ip6tables=false", "--exec-opt=native.cgroupdriver=cgroupfs",
+        "--cgroup-parent=/torchbake-{bridge}", *more,
+    )  # fmt: skip
+
+
+def _rootless() -> tuple[str, ...]:
+    settings = "--config-file=/etc/docker/daemon.json"
+    return ("dockerd-rootless.sh", settings, "--data-root={folder}/data", "--host=unix://{folder}/" + SOCKET)
+
+
+def _podman() -> tuple[str, ...]:
+    places = ("--root={folder}/data", "--runroot=/run/podman-storage")
+    return (
+        "env",
+        "TMPDIR={folder}/tmp",
+        "podman",
+        *places,
+        "system",
+        "service",
+        "--time=0",
+        "unix://{folder}/" + SOCKET,
+    )
+
+
+def _beside(service: str, *command: str) -> tuple[str, ...]:
+    """A command, and a service that runs in the same system."""
+    return ("sh", "-c", f'{service} & exec "$@"', "sh", *command)
+
+
+# The user's command `docker system dial-stdio`, which the docker command starts over ssh, asks /run/docker.sock.
+_SSHD = (
+    "mkdir -p /run/sshd && /usr/sbin/sshd -D -e -p {port} -o ListenAddress=127.0.0.1 -h {folder}/ssh/key"
+    " -o AuthorizedKeysFile={folder}/ssh/key.pub -o StrictModes=no"
+)
+_BUILDKITD = "{folder}/buildkitd --addr=tcp://127.0.0.1:{port} --root={folder}/data/buildkitd"
+
+KINDS: Sequence[Kind] = (
+    Kind(
+        name="docker-28", about="Docker 28, containerd store", suite="forky",
+        command=_dockerd(), files=_docker(_CONTAINERD),
+    ),
+    Kind(
+        name="docker-classic", about="Docker 26, classic store (overlay2)", suite="trixie",
+        command=_dockerd(), files=_docker(_CLASSIC), works=("build", "test", "validate"),
+        served_base=True,
+    ),
+    Kind(
+        name="rootless", about="rootless Docker 26, containerd store", suite="trixie", rootless=True,
+        command=_rootless(), files=_docker(_CONTAINERD),
+    ),
+    Kind(
+        name="podman-4", about="podman 4.3, root's socket", suite="bookworm",
+        command=_podman(), files=_PODMAN_FILES, works=("validate",),
+    ),
+    Kind(
+        name="podman-5", about="podman 5.8, root's socket", suite="forky",
+        command=_podman(), files=_PODMAN_FILES, works=("validate",),
+    ),
+    Kind(
+        name="tcp", about="Docker 26 over TCP, containerd store", suite="trixie",
+        command=_dockerd("--host=tcp://127.0.0.1:{port}", "--tls=false"), files=_docker(_CONTAINERD),
+        address="tcp://127.0.0.1:{port}",
+    ),
+    Kind(
+        name="ssh", about="Docker 26 over ssh, containerd store", suite="trixie", ssh=True,
+        command=_beside(_SSHD, *_dockerd("--host=unix:///run/docker.sock")), files=_docker(_CONTAINERD),
+        address="ssh://root@127.0.0.1:{port}",
+    ),
+    Kind(
+        name="buildkit", about="Docker 28 and a remote BuildKit", suite="forky", buildkit=True,
+        command=_beside(_BUILDKITD, *_dockerd()), files=_docker(_CONTAINERD),
+    ),
+)  # fmt: skip

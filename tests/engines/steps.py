@@ -1,0 +1,91 @@
+"""The steps of an image on an engine, one command each, and their results."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.conftest import INIT, ROOT
+from tests.engines.bases import matrix_with
+
+_SECONDS = 1200  # for one command, on a machine that does much else
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """How one command ended. ``began_work``: it wrote a file for BuildKit."""
+
+    name: str
+    code: int
+    output: str
+    errors: str
+    seconds: float
+    began_work: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def refused(self) -> bool:
+        """Return whether torchbake reported an error with its reason or the next step, and began no build."""
+        said = re.search(r"^error: .+\n  \S", self.errors, re.MULTILINE)
+        return self.code not in (0, 1) and bool(said) and "Traceback" not in self.errors and not self.began_work
+
+    def __str__(self) -> str:
+        return f"{self.name}: exit code {self.code} after {self.seconds:.1f} s\n{self.output}{self.errors}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project with its own state. The ``variables`` name the engine."""
+
+    folder: Path
+    registry: str
+    builder: str
+    variables: Mapping[str, str]
+
+    @classmethod
+    def make(cls, folder: Path, base: str, registry: str, builder: str, variables: Mapping[str, str]) -> "Project":
+        """Write a project on a base image."""
+        (folder / ".torchbake").mkdir(parents=True)
+        (folder / "matrix.yaml").write_text(matrix_with(base))
+        return cls(folder=folder, registry=registry, builder=builder, variables=variables)
+
+    def keep_bases_in(self, bases: Path) -> "Project":
+        """Share bootstrapped bases with other projects."""
+        (self.folder / ".torchbake/bases").symlink_to(bases)
+        return self
+
+    def run(self, name: str, *, registry: str = "") -> Step:
+        """Run the command of a step, with another registry than the project's own where one is given."""
+        env = {**os.environ, **self.variables, "PYTHONPATH": str(ROOT), "TORCHBAKE_LAYERS": f"{self.folder}/layers"}
+        began, builds = time.monotonic(), self._builds()
+        options = self._options(name, registry or self.registry)
+        done = subprocess.run(
+            [sys.executable, "-m", "torchbake", name, INIT, *options], cwd=self.folder, env=env,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        return Step(
+            name=name, code=done.returncode, output=done.stdout, errors=done.stderr,
+            seconds=time.monotonic() - began, began_work=self._builds() > builds,
+        )  # fmt: skip
+
+    def _options(self, name: str, registry: str) -> list[str]:
+        builder = ["--builder", self.builder] if self.builder else []
+        of = {
+            "base": ["--source", "bootstrap"],
+            "build": builder,
+            "test": ["--gpu", "off"],
+            "publish": ["--registry", registry, "--plain-http"],
+            "validate": ["--registry", registry, "--plain-http"],
+            "reproduce": builder,
+        }
+        return of[name]
+
+    def _builds(self) -> int:
+        return len(list(self.folder.glob(".torchbake/runs/*/*.bake.json")))
