@@ -49,7 +49,10 @@ TASKS = list(gitlab_tasks(CHILD).values())
 # What a command may be; all else would be logic, which belongs to the toolkit.
 PLAIN = (
     r"#.*",
-    r"apt-get [^;&|]*",
+    r"(sudo )?apt-get [^;&|]*",
+    r"sudo sysctl -w [\w.=]+",
+    r"(sudo )?docker (create|cp) [\w./: -]+",
+    r'sudo env "PATH=\$PATH" nox -s engines [\w -]+',
     r'pip install (nox==[\d.]+|"\$INSTALL")',
     r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
@@ -147,6 +150,7 @@ MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
 def test_there_are_files_to_check() -> None:
     assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, NIGHTLY, *CALLED)} | {
         "ci.yml",
+        "engines.yml",
         "release.yml",
     }
     assert {path.name for path in GITLAB} == {"gitlab-ci.yml", "gitlab-images.yml"}
@@ -160,7 +164,7 @@ def test_every_session_and_option_exists(sessions: list[str], words: list[str]) 
             assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace)
         else:
             assert re.search(rf"(?m)^def {session}\(session", NOXFILE)
-            assert not words
+            assert words == (["--engines", "require"] if session == "engines" else [])
 
 
 @every_block
@@ -174,7 +178,7 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     """It runs beside tokens and logins, so no release of it by somebody else gets there by itself."""
     text = "".join(path.read_text() for path in (*GITHUB, PARENT, CHILD))
     installed = re.findall(r"(?m)(?:pip install|install:) (nox\b.*)$", text)
-    assert len(installed) == 6
+    assert len(installed) == 7
     (one,) = set(installed)
     assert re.fullmatch(r"nox==[\d.]+", one)
 
@@ -285,7 +289,7 @@ def test_checkouts_keep_no_login(path: Path, job: Job) -> None:
 @every_job
 def test_every_variable_of_a_github_command_is_set(path: Path, job: Job) -> None:
     for step in job.steps:
-        used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "matrix"}
+        used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "PATH", "matrix"}
         assert used <= {*job.env, *step.env}
 
 
