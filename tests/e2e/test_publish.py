@@ -356,6 +356,7 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
     where = ("--registry", f"{running.host}/real")
     planned = json.loads(torchbake("publish", CPU, INIT, *where, "--dry-run", "--format", "json").stdout)["images"]
     assert [one["action"] for one in planned] == ["release", "release"]
+    assert {one["registry"]["push"] for one in planned} == {"yes"}
     catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
     assert "real/pytorch" not in catalogue
     expected = {move["tag"] for one in planned for move in one["moves"]}

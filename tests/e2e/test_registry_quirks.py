@@ -257,7 +257,7 @@ def test_tokens_that_end_during_an_upload_are_renewed(
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))  # nobody is logged in
     monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "none"))
-    with quirky(running.host, life=1, slow=3) as proxy:
+    with quirky(running.host, life=1, slow=6) as proxy:  # uploads go three at a time: each is slow twice
         place = place_in(proxy, request)
         candidate = place.candidate("a")
         sent: list[int] = []
