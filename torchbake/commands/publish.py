@@ -240,7 +240,7 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
 
 
 def _abilities(ended: Sequence[Ended]) -> list[tuple[str, str, str]]:
-    """What each repository can do, as far as it was asked."""
+    """List the abilities of each repository that was asked for them."""
     found = {str(one.repository): one.published.abilities for one in ended if one.published and one.published.abilities}
     return [(where, name, said) for where, abilities in found.items() for name, said in asdict(abilities).items()]
 

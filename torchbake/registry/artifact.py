@@ -1,7 +1,7 @@
 """What is attached to an image in its registry: JSON as an OCI artifact, bound to the image's digest.
 
-Image specification 1.1, "artifactType" and "subject": it is listed with its image (`referrers`). Each has a tag of its
-own besides, ``<immutable tag>.<name>``.
+Image specification 1.1, "artifactType" and "subject": an artifact is listed with its image (`referrers`), and also has
+a tag, ``<immutable tag>.<name>``.
 
 Some registries take manifests of images alone. For these an artifact has the config of an image; all else is the same.
 """

@@ -1,4 +1,4 @@
-"""Who we are to a registry: the environment, docker's configuration and credential helpers, or podman's logins."""
+"""Logins for registries: from the environment, docker's configuration and credential helpers, or podman's files."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
-"""The artifacts that refer to an image: listed by the registry, or by a tag of its own where it has no such list.
+"""The list of an image's artifacts: kept by the registry, or by us under a tag.
 
-Distribution specification 1.1, "Listing Referrers" and "Unavailable Referrers API": a client that pushes an artifact to
-a registry without the API keeps an index of an image's artifacts under the tag ``sha256-<hex>``.
+Distribution specification 1.1, "Listing Referrers" and "Unavailable Referrers API": if a registry has no such API, the
+client that pushes an artifact keeps an index of the image's artifacts under the tag ``sha256-<hex>``.
 """
 
 import json

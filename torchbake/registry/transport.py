@@ -44,7 +44,7 @@ class StatusError(RegistryError):
 
     @property
     def is_about_content(self) -> bool:
-        """Check that the kind of content may be the reason of a refusal: registries have many words for that."""
+        """Check that the kind of content may be the reason of a refusal; registries use many codes."""
         return "MANIFEST_INVALID" in self.codes or not (self.passing or self.status in (401, 403, 413))
 
 
@@ -118,7 +118,7 @@ class Transport:
             begun = time.monotonic()
             answer = self._ask(request, grant.authorization)
             if self._wants_login(answer) and time.monotonic() - begun < grant.life:
-                break  # it refuses us, and not a token that ended meanwhile
+                break  # the token was still good: the registry refuses this login
         else:
             if self._wants_login(answer):
                 raise RegistryError(
@@ -168,7 +168,7 @@ class Transport:
             raise RegistryError(f"{self.host} is not a registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
-        """What was granted for a scope; a token is renewed before it ends, so that it outlasts what begins now."""
+        """Return the authorization of a scope. A token is renewed after half of its life, before a request begins."""
         with self._lock:
             grant = self._grants.get(scope)
         if grant and time.monotonic() > grant.since + grant.life / 2:

@@ -59,7 +59,7 @@ class ReleaseWriter:
             move_tags(self._registry, Holdings(self._registry).manifest(decision.digest), decision.due)
 
     def _may_stay(self, found: Found, record: Record) -> bool:
-        """Check that the record in the registry can stand for ``record``; with a key, that it is ours."""
+        """Check that the record in the registry says the same as ``record``, or with a key that we have signed it."""
         if found.record.attached != record.attached or found.record.flaw(record.tag, record.digest, record.labels):
             return False
         if self._signer.skip_reason or self._signer.holds(self._registry.repository, [found.digest]):

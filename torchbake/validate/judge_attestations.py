@@ -58,7 +58,7 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
 
 
 def unlisted(revision: Revision, again: str) -> Problem | None:
-    """Which artifacts of a revision are not listed with its image; ``again`` is as for `wrong_sbom`."""
+    """Name the artifacts of a revision that are not listed with its image; ``again`` is as for `wrong_sbom`."""
     record, listed = revision.record, revision.referrers
     if record is None:
         return NO_RECORD

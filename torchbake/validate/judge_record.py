@@ -1,4 +1,4 @@
-"""Whether a revision has a release record of its own, and the newest release is finished. Pure."""
+"""The release record of a revision, judged; and the newest release, which must be finished. Pure."""
 
 from torchbake.core.problem import Problem
 from torchbake.validate.facts import Revision, Served, Shelf
