@@ -50,8 +50,7 @@ class Registry:
     def __init__(self, transport: Transport, repository: Repository) -> None:
         self.images_only = False  # it has refused a manifest whose config is not an image's
         self.lists_artifacts = True  # until it has refused a list of an image's artifacts
-        self._transport = transport
-        self.repository = repository
+        self._transport, self.repository = transport, repository
         self._pull = f"repository:{repository.path}:pull"
         self._push = f"repository:{repository.path}:pull,push"
 
@@ -72,9 +71,8 @@ class Registry:
             wanted = key if key.startswith("sha256:") else told
             if manifest.digest == wanted == told:
                 return manifest
-        raise UnsoundError(
-            f"{self.repository}: {key} is {wanted[:200]}, but what is served for it is {manifest.digest}."
-        )
+        what = f"{key} is {wanted[:200]}, but what is served for it is {manifest.digest}"
+        raise UnsoundError(f"{self.repository}: {what}.")
 
     def digest(self, tag: str) -> str | None:
         """What a tag points at, without fetching it; None where there is no such tag."""
@@ -253,12 +251,14 @@ class Registry:
     def referrers(self, digest: str) -> tuple[Blob, ...] | None:
         """The artifacts that the registry lists for an image; None where it has no such list."""
         path, found = self._path("referrers", digest), list[Blob]()
-        for _ in range(_MOST_PAGES):
+        for _ in range(100):  # pages; one image has some few artifacts
             try:
                 answer = self._transport.send(Request(method="GET", path=path, most=_LARGEST_MANIFEST), self._pull)
             except StatusError as error:
                 if error.passing or error.status in (401, 403):
                     raise
+                return None
+            if type_of(answer.headers, b"") != INDEX:  # a page for people
                 return None
             found += [blob for blob, _ in Manifest(data=answer.data, media_type=INDEX).images]
             path = next_page(answer, self.repository)
