@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from tests.clusters import groups
+
+CGROUP = "torchbake-engine-"  # the number of the process follows here too
 _PREFIX = "tbe"  # the process that starts the engine follows, so that what it leaves can be told
 _CHAINS = (("filter", "FORWARD"), ("nat", "POSTROUTING"))
 
@@ -43,7 +46,8 @@ def _free_number() -> int:
 
 
 def _sweep() -> None:
-    """Remove the bridges of processes that were killed."""
+    """Remove the bridges and the cgroups of processes that were killed."""
+    groups.sweep(CGROUP)
     for link in Path("/sys/class/net").glob(f"{_PREFIX}*"):
         if not Path("/proc", link.name.removeprefix(_PREFIX)).exists():
             _remove(link.name)

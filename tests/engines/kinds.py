@@ -32,8 +32,8 @@ _PODMAN_FILES = {
 class Kind:
     """One kind of engine.
 
-    ``files`` are written into its system. ``command`` and ``address`` have {folder}, {bridge} and {port} in them.
-    ``works`` are the steps that must succeed; torchbake must refuse the others.
+    ``files`` are written into its system. ``command`` and ``address`` have {folder}, {bridge}, {cgroup} and {port} in
+    them. ``works`` are the steps that must succeed; torchbake must refuse the others.
     """
 
     name: str
@@ -63,7 +63,7 @@ def _dockerd(*more: str) -> tuple[str, ...]:
     return (
         "dockerd", "--data-root={folder}/data", "--host=unix://{folder}/" + SOCKET, "--bridge={bridge}",
         "--iptables=false", "--ip6tables=false", "--exec-opt=native.cgroupdriver=cgroupfs",
-        "--cgroup-parent=/torchbake-{bridge}", *more,
+        "--cgroup-parent={cgroup}", *more,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clusters import groups
-from tests.engines.bridge import bridge, name_of_bridge
+from tests.engines.bridge import CGROUP, bridge, name_of_bridge
 from tests.engines.kinds import REGISTRY, SOCKET, Kind
 from tests.engines.system import UID, NotRunError, system
 
@@ -74,7 +74,12 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
     root = system(tools, kind.suite)
     _write(kind, folder, registry)
     with bridge() if kind.bridged else nullcontext(0) as number, (folder / "log").open("ab") as log:
-        places = {"folder": str(folder), "bridge": name_of_bridge(), "port": str(_PORTS + number)}
+        places = {
+            "folder": str(folder),
+            "bridge": name_of_bridge(),
+            "cgroup": f"/{CGROUP}{os.getpid()}",
+            "port": str(_PORTS + number),
+        }
         command = [word.format(**places) for word in _command(kind)]
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "sh", "-c", _UP, "sh", root, folder, *command],
@@ -89,7 +94,7 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
         finally:
             _stop(process)
             if kind.bridged:
-                groups.remove(f"torchbake-{name_of_bridge()}")
+                groups.remove(f"{CGROUP}{os.getpid()}")
 
 
 def _check() -> None:
