@@ -21,8 +21,9 @@ from tests.e2e.bare import Bare
 from tests.e2e.forked import run_forked
 from tests.e2e.once import once
 from tests.e2e.owned import OURS, OWNER
-from torchbake.engine.client import Engine, sdk_client
+from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.sdk import sdk_client
 from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,9 +20,10 @@ from tests.images.subject import NO_ROW, NoSubjectError, Row, Subject, find_subj
 from torchbake.checks.verdict import CheckResult, Outcome, dump_results
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import TOOLKIT, cache_folder
-from torchbake.engine.client import Engine, sdk_client
+from torchbake.engine.client import Engine
 from torchbake.engine.gpu import MODES
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError, TorchbakeError
 
 _FIGURES = pytest.StashKey[dict[str, Any]]()

@@ -16,15 +16,13 @@ from typing import Any
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.tls import TLSConfig
-from requests.utils import get_environ_proxies
 
 from torchbake.core.plain_text import last_line
 from torchbake.engine.address import Address, docker_command, engine_address
 from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
 from torchbake.engine.image import Image, by_tag, of_inspection
-from torchbake.engine.ssh_relay import relayed
+from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
 from torchbake.ui.tool_environment import environment_of
 
@@ -262,33 +260,6 @@ def builder_driver(builder: str | None) -> str:
         reason = last_line(done.stderr)
         raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
     return match[1]
-
-
-def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
-    """The SDK's client for this process's engine. Raises EngineError, and what the SDK raises if none answers."""
-    address = engine_address()
-    host = relayed(address.host) if address.host.startswith("ssh://") else address.host
-    return docker.DockerClient(base_url=host, tls=_tls(address), timeout=timeout, **options)
-
-
-def _tls(address: Address) -> TLSConfig | bool:
-    """An address's TLS files as the SDK takes them."""
-    tls = address.tls
-    if tls is None:
-        return False
-    pair = (str(tls.certificate), str(tls.key)) if tls.certificate and tls.key else None
-    return _OwnAuthority(client_cert=pair, ca_cert=str(tls.ca) if tls.ca else None, verify=tls.verify)
-
-
-class _OwnAuthority(TLSConfig):
-    """TLS files that hold whatever REQUESTS_CA_BUNDLE says, which requests would prefer to them."""
-
-    def configure_client(self, client: docker.APIClient) -> None:
-        super().configure_client(client)
-        if self.ca_cert:
-            address = str(client.base_url).replace("tcp://", "https://", 1)
-            client.proxies.update(get_environ_proxies(address))
-            client.trust_env = False
 
 
 def _why(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from torchbake.core.paths import PACKAGE
-from torchbake.engine import address, client
+from torchbake.engine import address
 from torchbake.engine.address import DEFAULT, Address, Tls, docker_command, engine_address, resolve
 from torchbake.errors import EngineError
 
@@ -100,10 +100,10 @@ def test_the_files_of_a_context_are_the_sdks_too(docker: Path, tmp_path: Path, m
     found = resolve({"DOCKER_CONTEXT": "far"})
     ca, certificate, key = (folder / "docker" / name for name in files)
     assert found.tls == Tls(ca=ca, certificate=certificate, key=key, verify=False)
-    config = client._tls(found)
+    config = sdk._tls(found)
     assert not isinstance(config, bool)
     assert (config.cert, config.ca_cert, config.verify) == ((str(certificate), str(key)), str(ca), False)
-    assert client._tls(DEFAULT) is False
+    assert sdk._tls(DEFAULT) is False
 
 
 def test_no_bundle_of_the_environment_replaces_an_engines_authority(
@@ -113,7 +113,7 @@ def test_no_bundle_of_the_environment_replaces_an_engines_authority(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     (tmp_path / "ca.pem").touch()
-    tls = client._tls(Address(host="tcp://far:2376", origin="DOCKER_HOST", tls=Tls(ca=tmp_path / "ca.pem")))
+    tls = sdk._tls(Address(host="tcp://far:2376", origin="DOCKER_HOST", tls=Tls(ca=tmp_path / "ca.pem")))
     assert not isinstance(tls, bool)
     session: Any = requests.Session()
     session.base_url = "tcp://far:2376"
