@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from torchbake.core.paths import PACKAGE
-from torchbake.engine import address
+from torchbake.engine import address, sdk
 from torchbake.engine.address import DEFAULT, Address, Tls, docker_command, engine_address, resolve
 from torchbake.errors import EngineError
 
