@@ -20,6 +20,7 @@ from torchbake.commands._options import Format, add_format, add_jobs, add_select
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
+from torchbake.engine.capability import Need, require
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
@@ -162,6 +163,7 @@ class Tester:
 def run(args: Arguments) -> int:
     project, specs = _selection(args)
     engine = connect()
+    require(engine.capabilities, Need.CHECK)
     cases = find_cases(project, specs, args.image, engine)
     with interruptible():
         tester = Tester(

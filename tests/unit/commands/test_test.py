@@ -22,6 +22,8 @@ from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
 from torchbake.commands import test as command
 from torchbake.commands._cases import Case, find_cases
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.address import DEFAULT
+from torchbake.engine.capability import Capabilities
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.image import Image
 from torchbake.matrix import project
@@ -38,6 +40,8 @@ Streams = pytest.CaptureFixture[str]
 
 class FakeEngine:
     """An engine that holds what it is given, under its tags and under its digest."""
+
+    capabilities = Capabilities(address=DEFAULT, version="26.1.5", store="containerd", driver="overlayfs")
 
     def __init__(self, *tags: str) -> None:
         self._image = Image(digest=DIGEST, tags=tags, labels={}, size_bytes=1)
@@ -344,6 +348,16 @@ def test_a_reference_is_tested_once_and_told_to_be_fetched_when_it_is_not_there(
     seen = capsys.readouterr()
     assert "docker pull nothing/there:1" in seen.out
     assert "1 of 1 images" in seen.err
+
+
+def test_podman_is_refused_before_any_image_is_blamed(
+    small: Project, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    engine = FakeEngine()
+    engine.capabilities = replace(engine.capabilities, kind="Podman", version="5.8.6", store="podman")
+    monkeypatch.setattr(command, "connect", lambda: engine)
+    assert run(small, "--image", "nothing/there:1") == 7
+    assert "Podman 5.8.6" in capsys.readouterr().err
 
 
 def toolkit(folder: Path, **files: str) -> Path:

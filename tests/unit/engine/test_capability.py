@@ -70,7 +70,8 @@ RECORDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 TOO_OLD, NO_LAYOUTS, PODMAN = "builds need 23.0 or later", "classic image store (overlay2)", "which has no BuildKit"
 _CONTENT = {Need.CONTENT: "does not keep layers as they are published"}
-_BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CONTENT))
+_CHECK = {Need.CHECK: "does not show all that checks of images read"}
+_BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CHECK, Need.CONTENT))
 _CLASSIC = {
     Need.BOOTSTRAPPED_BASE: "takes no base that was bootstrapped", Need.PACK: NO_LAYOUTS, Need.REPRODUCE: NO_LAYOUTS,
     **_CONTENT,
@@ -80,8 +81,8 @@ REFUSED = {
     "docker 20.10": dict.fromkeys(_BUILDS, TOO_OLD) | _CONTENT,
     "docker 26.1, classic": _CLASSIC,
     "docker 26.1, rootless": _CLASSIC,
-    "podman 4.3": dict.fromkeys(_BUILDS, PODMAN) | _CONTENT,
-    "podman 5.8": dict.fromkeys(_BUILDS, PODMAN) | _CONTENT,
+    "podman 4.3": dict.fromkeys(_BUILDS, PODMAN) | _CHECK | _CONTENT,
+    "podman 5.8": dict.fromkeys(_BUILDS, PODMAN) | _CHECK | _CONTENT,
 }
 
 
