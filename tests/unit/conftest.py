@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from torchbake.core.paths import TOOLKIT
-from torchbake.engine.address import engine_address
+from torchbake.engine import address
 from torchbake.lock.image_lock import inputs_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers
 from torchbake.matrix.accelerator import parse_accelerator
@@ -108,9 +108,9 @@ def _default_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("DOCKER_CONTEXT", "default")
-    engine_address.cache_clear()
+    address._resolved.cache_clear()
     yield
-    engine_address.cache_clear()
+    address._resolved.cache_clear()
 
 
 @pytest.fixture

@@ -82,6 +82,7 @@ class BuildRun:
                     say=console.say,
                 ),
             )
+            loopback = self.store.loopback  # made here, as the threads of all images use it
             try:
                 run_all(
                     ready,
@@ -93,7 +94,7 @@ class BuildRun:
             finally:
                 # What is still being packed, or pulled, was for an image that failed.
                 site.composition.close()
-                self.store.loopback.close()
+                loopback.close()
         self.store.tidy()
         return results
 
@@ -170,11 +171,14 @@ class BuildRun:
         """The image, kept and handed to the engine."""
         shown.look(job.spec.id, "handing it to the engine")
         try:
-            self.store.take_in(outcome.digests[0], export)
+            try:
+                self.store.take_in(outcome.digests[0], export)
+            except EngineError:
+                self.store.discard(outcome.digests[0], job)
+                raise
             shown.look(job.spec.id, "reading what it holds")
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
-            self.store.discard(outcome.digests[0], job)
             return replace(outcome, errors=(_text(error),))
         return outcome
 

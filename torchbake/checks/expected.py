@@ -19,7 +19,8 @@ from torchbake.ui.tool_environment import environment_of
 
 # Another process runs this: here, a `tests` package of the user's folder could be imported instead.
 _CATALOGUE = """
-import json
+import json, sys
+sys.path.insert(0, "")  # by PYTHONSAFEPATH Python leaves this folder out
 from tests.images.checks import catalogue
 print(json.dumps([{"id": one.id, "kinds": one.kinds, "families": one.families} for one in catalogue()]))
 """

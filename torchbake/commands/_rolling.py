@@ -35,7 +35,7 @@ class Shifting(Verifying):
 
 @dataclass(frozen=True, kw_only=True)
 class Finishing(Shifting, Signing):
-    """The same where something may be signed."""
+    """The same with a key, by which records of signed releases are verified."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,13 +34,21 @@ def swappable(path: Path) -> Path | None:
 
 
 def is_own(path: Path) -> bool:
-    """Return whether this user or root owns a path, or if it does not exist, the folder that it would be made in."""
-    *_, (_, status) = _existing(path)
+    """Return whether this user or root owns a path, or if it does not exist, the folder that it would be made in.
+
+    A path that this user may not look at is not its own.
+    """
+    try:
+        *_, (_, status) = _existing(path)
+    except PermissionError:
+        return False
     return status.st_uid in (0, os.geteuid())
 
 
 def user_name(uid: int) -> str:
     """Return the name of a user, or the number if it has none."""
+    import pwd  # noqa: PLC0415 - not on Windows, where setup says what to do
+
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,7 +1,6 @@
 """Where the toolkit's own files are: templates, layers, entrypoints, image checks; in a checkout and in a wheel."""
 
 import os
-import pwd
 from pathlib import Path
 
 from torchbake.core.ownership import is_own
@@ -49,6 +48,8 @@ def cache_folder() -> Path:
 
 def _own_home() -> Path:
     """The home in the list of users; a folder that does not exist for a user without an entry."""
+    import pwd  # noqa: PLC0415 - not on Windows, where setup says what to do
+
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ Origin: TypeAlias = Literal["DOCKER_HOST", "DOCKER_CONTEXT", "current context", 
 _TLS = ("DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _PLAIN = re.compile(r"unix://(/[^?#;@\s]+)")
 _LOCAL = ("unix://", "npipe://")
+_RESOLVING = threading.Lock()  # a build asks the engine while it loads the project
 _SECONDS = 20  # for one answer of the docker command about its own settings
 
 
@@ -85,16 +87,21 @@ class Address:
 DEFAULT = Address(host=f"unix://{SOCKET}", origin="default")
 
 
-@functools.cache
 def engine_address() -> Address:
     """The address for this process, resolved at the first call. It decides what docker commands get as well.
 
     Raises EngineError.
     """
+    with _RESOLVING:
+        return _resolved()
+
+
+@functools.cache
+def _resolved() -> Address:
     address = resolve(os.environ)
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
-        os.environ.pop(name, None)
     os.environ.update(address.variables)
+    for name in {"DOCKER_HOST", "DOCKER_CONTEXT"} - address.variables.keys():
+        os.environ.pop(name, None)
     return address
 
 

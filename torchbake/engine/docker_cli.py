@@ -37,7 +37,7 @@ def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
     except (ValueError, TypeError):
         return DockerCli(path=path, error=last_line(errors) or f"docker info ended with exit code {code}")
     if "host" in info and "ServerVersion" not in info:
-        return DockerCli(path=path, error=f"{path} is podman's command, which cannot bake: remove podman-docker")
+        return DockerCli(error=f"{path} is podman's command, which cannot bake: remove podman-docker")
     plugins = {plugin.get("Name"): plugin for plugin in (info.get("ClientInfo") or {}).get("Plugins") or []}
     buildx = plugins.get("buildx", {})
     return DockerCli(

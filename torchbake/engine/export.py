@@ -84,7 +84,7 @@ class EngineSource:
         if not self.engine.containerd_store:
             raise EngineError(
                 "This engine keeps no compressed layers: it would push another image than the one that was tested.",
-                hint=f"{CONTAINERD_STORE}: nox -s setup",
+                hint=f"{CONTAINERD_STORE} in its daemon.json, and restart it.",
             )
         folder.mkdir(parents=True, exist_ok=True)
         with answering():

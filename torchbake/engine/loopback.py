@@ -105,7 +105,12 @@ class Loopback:
         return reached.is_set()
 
     def _pull(self, server: LayoutServer, layout: Layout, digest: str) -> None:
-        server.add(layout, digest)
+        try:
+            server.add(layout, digest)
+        except LookupError:
+            raise EngineError(
+                f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache."
+            ) from None
         self._pulled.add(digest)  # before: a pull that is interrupted can leave the name
         self._engine.pull(server.repository, digest, _NO_LOGIN)
 

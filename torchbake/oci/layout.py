@@ -12,7 +12,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,8 +65,8 @@ class Layout:
         found = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
         return "" if found == {compression} else f"compressed with {' and '.join(sorted(found))}"
 
-    def archive(self, digest: str, without: Callable[[Blob], bool] = lambda _: False) -> Iterator[bytes]:
-        """One image as a tar archive of a layout, in pieces, as engines load it; ``without`` blobs that those have.
+    def archive(self, digest: str) -> Iterator[bytes]:
+        """One image as a tar archive of a layout, in pieces, as engines load it.
 
         Raises BuildError when it is not here.
         """
@@ -75,8 +75,7 @@ class Layout:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         for name, text in _frame([manifest]).items():
             yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
-        needed = (blob for blob in manifest.blobs if not without(blob))
-        for blob in (Blob(digest=digest, size=len(manifest.data)), *needed):
+        for blob in (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs):
             path = self.path(blob.digest)
             with path.open("rb") as file:
                 yield from _member(f"blobs/sha256/{path.name}", file, blob.size)

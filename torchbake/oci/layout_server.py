@@ -63,6 +63,9 @@ def handler(path: str, blobs: Mapping[str, tuple[Path, Blob]]) -> type[BaseHTTPR
 class _Server(ThreadingHTTPServer):
     daemon_threads, block_on_close = True, False
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing: the engine reports a pull that breaks off."""
+
     def server_bind(self) -> None:
         """Bind without a look-up of the address's name, which can take long where DNS does not answer."""
         TCPServer.server_bind(self)

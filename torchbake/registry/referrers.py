@@ -28,10 +28,16 @@ def referrers_of(registry: Registry, digest: str) -> frozenset[str]:
 
 
 def list_again(registry: Registry, digest: str, subject: str) -> None:
-    """List an artifact for its image, if neither the registry nor the tag does."""
+    """List an artifact for its image, if neither the registry nor the tag does. Raises RegistryError."""
     artifact = None if digest in referrers_of(registry, subject) else registry.manifest(digest)
     if artifact and not registry.attach(artifact):
         list_by_tag(registry, artifact, subject)
+        if not registry.lists_artifacts:
+            tag = fallback_tag(subject)
+            raise RegistryError(
+                f"{registry.repository} refuses the list of artifacts under {tag}, which it took before.",
+                hint="Let the registry take that tag more than once, and run again.",
+            )
 
 
 def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:

@@ -25,7 +25,7 @@ _FORBIDDEN = 403  # how some registries answer for a repository that does not ex
 class Release:
     """The newest revision of an image; ``image`` is None where its tag is listed and not served.
 
-    ``recorded``: it has a release record of its own. One that is only begun counts: rolling tags are all that is left.
+    ``recorded``: it has a release record of its own. Then rolling tags are all that may be left to do.
     """
 
     tag: ImmutableTag

@@ -59,7 +59,12 @@ def shift(
             manifest = Holdings(registry).manifest(planned.digest)
             if planned.target != newest:
                 put_once(registry, manifest, artifact_tag(str(newest), HELD))
-            move_tags(registry, manifest, planned.due)
+            try:
+                move_tags(registry, manifest, planned.due)
+            except RegistryError as error:
+                if planned.target != newest:
+                    error.hint = f"{error.hint or ''} {newest} counts as rolled back from now on.".strip()
+                raise
     return planned
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.images.checks import catalogue
 from tests.unit.checks.test_verdict import check, verdict
 from tests.unit.conftest import image, init_image
-from torchbake.checks.expected import missing_checks
+from torchbake.checks.expected import missing_checks, suite_checks
 from torchbake.matrix.spec import Spec
 
 pytestmark = pytest.mark.usefixtures("own_processes")
@@ -28,6 +28,12 @@ def test_smoke_tests_are_those_of_the_options() -> None:
     assert "smoke.tensor[cpu]" in smoke
     assert any("3x2" in name for name in smoke)
     assert not any("cuda" in name for name in smoke)
+
+
+def test_a_python_that_leaves_out_its_folder_finds_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    suite_checks.cache_clear()
+    assert suite_checks()
 
 
 def test_each_check_is_for_an_image_of_some_row() -> None:

@@ -1,5 +1,6 @@
 """Links and folders of another user are not followed."""
 
+import errno
 import os
 import pwd
 from pathlib import Path
@@ -10,7 +11,7 @@ from tests.unit.conftest import DEBIAN12
 from torchbake.build.base_image import make_base
 from torchbake.core import paths
 from torchbake.core.files import write_text
-from torchbake.core.ownership import check_links, swappable
+from torchbake.core.ownership import check_links, is_own, swappable
 from torchbake.errors import SetupError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.oci.layout import Layout
@@ -85,6 +86,14 @@ def test_code_of_another_users_home_is_not_run(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root starts an engine, and can make another user's folder")
+def test_a_folder_that_may_not_be_entered_is_not_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    assert not is_own(tmp_path / "cache")
+
+
 def test_an_engine_of_root_is_in_no_folder_of_another_user(tmp_path: Path, victim: Path) -> None:
     folder = tmp_path / "engine"
     (folder / "run").mkdir(parents=True)

@@ -87,7 +87,7 @@ def test_docker_commands_get_the_address_whatever_changes(docker: Path, monkeypa
     ):
         for name, value in given.items():
             monkeypatch.setenv(name, value)
-        engine_address.cache_clear()
+        address._resolved.cache_clear()
         engine_address()
         assert {name: os.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if name in os.environ} == pinned
         assert resolve(os.environ).host == engine_address().host

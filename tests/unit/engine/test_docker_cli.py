@@ -39,3 +39,8 @@ def test_what_is_no_answer_of_dockers_is_an_error() -> None:
 def test_a_docker_without_plugins_has_no_buildx() -> None:
     found = parse_info("docker", 0, json.dumps({"ServerVersion": "20.10.24", "ClientInfo": {"Plugins": None}}), "")
     assert found.buildx is None
+
+
+def test_podmans_command_is_no_docker_command() -> None:
+    found = parse_info("/usr/bin/docker", 0, json.dumps({"host": {}, "store": {"graphRoot": "/x"}}), "")
+    assert found.path is None

@@ -86,7 +86,7 @@ def test_an_engine_without_compressed_layers_is_told_what_to_do(client: Client, 
     client.drivers = []
     with pytest.raises(EngineError, match="keeps no compressed layers") as error:
         EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
-    assert "nox -s setup" in (error.value.hint or "")
+    assert "daemon.json" in (error.value.hint or "")
     assert client.saves == 0
 
 
