@@ -2,16 +2,18 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.e2e.conftest import INIT, ROOT
 from tests.engines.bases import matrix_with
 
+_PYTHON = "/usr/bin/python3"  # the system's own
 _SECONDS = 1200  # for one command, on a machine that does much else
 
 
@@ -42,12 +44,13 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project with its own state. The ``variables`` name the engine."""
+    """A project with its own state. ``client`` is the torchbake command. The ``variables`` name the engine."""
 
     folder: Path
     registry: str
     builder: str
     variables: Mapping[str, str]
+    client: Sequence[str] = (sys.executable, "-m", "torchbake")
 
     @classmethod
     def make(cls, folder: Path, base: str, registry: str, builder: str, variables: Mapping[str, str]) -> "Project":
@@ -61,14 +64,31 @@ class Project:
         (self.folder / ".torchbake/bases").symlink_to(bases)
         return self
 
+    def as_user(self, uid: int, home: Path) -> "Project":
+        """Give the project to an ordinary user, who runs an installed torchbake with the system's Python."""
+        venv = home / "venv"
+        subprocess.run([_PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+        pip = (sys.executable, "-m", "pip", f"--python={venv}/bin/python", "install", "--quiet", str(ROOT))
+        subprocess.run(pip, check=True)
+        bases = self.folder / ".torchbake/bases"
+        if bases.is_symlink():
+            kept = bases.resolve()
+            bases.unlink()
+            shutil.copytree(kept, bases)
+        for path in (self.folder, *self.folder.rglob("*")):
+            os.chown(path, uid, uid, follow_symlinks=False)
+        user = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+        environment = ("env", "--unset=PYTHONPATH", f"HOME={home}")
+        return replace(self, client=(*user, *environment, f"{venv}/bin/torchbake"))
+
     def run(self, name: str, *, registry: str = "") -> Step:
         """Run the command of a step, with another registry than the project's own where one is given."""
         env = {**os.environ, **self.variables, "PYTHONPATH": str(ROOT), "TORCHBAKE_LAYERS": f"{self.folder}/layers"}
         began, builds = time.monotonic(), self._builds()
         options = self._options(name, registry or self.registry)
         done = subprocess.run(
-            [sys.executable, "-m", "torchbake", name, INIT, *options], cwd=self.folder, env=env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False,
+            [*self.client, name, INIT, *options], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=_SECONDS, check=False,
         )  # fmt: skip
         return Step(
             name=name, code=done.returncode, output=done.stdout, errors=done.stderr,

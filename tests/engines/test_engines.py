@@ -13,6 +13,7 @@ from tests.engines.bases import NOWHERE, served_base
 from tests.engines.conftest import TOOLS
 from tests.engines.running import BUILDER, Running
 from tests.engines.steps import Project, Step
+from tests.engines.system import UID
 
 REPOSITORY = "torchbake/volume-permissions"
 _MANIFESTS = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json"
@@ -32,9 +33,10 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bootstrapped(engine: Running, served: str, bases: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project of this engine on the bootstrapped base."""
     builder = BUILDER if engine.kind.buildkit else ""
-    folder = tmp_path_factory.mktemp("project") / engine.kind.name
+    folder = (engine.folder if engine.kind.rootless else tmp_path_factory.mktemp("project")) / "project"
     made = Project.make(folder, NOWHERE, f"{served}/{engine.kind.name}", builder, engine.variables)
-    return made.keep_bases_in(bases)
+    made.keep_bases_in(bases)
+    return made.as_user(UID, engine.folder) if engine.kind.rootless else made
 
 
 @pytest.fixture(scope="module")
