@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.e2e.conftest import INIT, images_of, torchbake
+from tests.e2e.conftest import INIT, images_of, tags_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.errors import EngineError
 
@@ -88,7 +88,7 @@ def settings(second: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def tags(client: docker.DockerClient) -> set[str]:
-    return {tag for image in client.images.list() for tag in image.tags if tag == REF}
+    return {tag for tag in tags_of(client, REF) if tag == REF}
 
 
 def test_a_context_decides_for_build_tag_and_test(

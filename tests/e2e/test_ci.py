@@ -53,14 +53,16 @@ def machines(tmp_path_factory: pytest.TempPathFactory, bare: Bare, first: Comple
 
 
 def tags(running: Running, namespace: str, name: str = INIT) -> dict[str, str]:
-    """What the registry has of the image, or of the chart: digests by tag."""
+    """What the registry has of the image, or of the chart: digests by tag, without lists of artifacts."""
     with requests.Session() as session:
         session.auth = (NAME, PASSWORD)
         session.headers["Accept"] = "application/vnd.oci.image.manifest.v1+json"
         url = f"http://{running.host}/v2/{namespace}/{name}"
         listed = session.get(f"{url}/tags/list", timeout=10).json().get("tags") or []
         return {
-            tag: session.head(f"{url}/manifests/{tag}", timeout=10).headers["Docker-Content-Digest"] for tag in listed
+            tag: session.head(f"{url}/manifests/{tag}", timeout=10).headers["Docker-Content-Digest"]
+            for tag in listed
+            if not tag.startswith("sha256-")
         }
 
 

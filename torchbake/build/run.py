@@ -207,7 +207,10 @@ class BuildRun:
             shown.end(job.spec.id, reason, good=False)
             return result_of(job, "failed", f"{reason}: build it again", seconds=outcome.seconds)
         self.store.tag(digest, job)
-        image = self.store.engine.images()[job.ref]
+        image = self.store.engine.images().get(job.ref)
+        if image is None:
+            shown.end(job.spec.id, "built, but the engine lost it", good=False)
+            return result_of(job, "failed", "the engine has lost the image: build it again", seconds=outcome.seconds)
         shown.end(job.spec.id, f"built in {outcome.seconds:.1f} s", good=True)
         return result_of(job, "built", "", self.store.measured(image), outcome.seconds)
 
