@@ -20,7 +20,7 @@ from torchbake.engine.client import Engine
 from torchbake.engine.image import Image, holds
 from torchbake.engine.image_check import check_image
 from torchbake.engine.loopback import Loopback
-from torchbake.errors import BuildError, EngineError
+from torchbake.errors import BuildError, EngineError, TorchbakeError
 from torchbake.oci.layout import Layout
 
 
@@ -48,6 +48,21 @@ class Store:
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
             self.loopback.release(digest)
+
+    def tagged(self, digest: str, job: Job) -> Image | None:
+        """Set a job's tags and return the image as the engine lists it; None if it does not.
+
+        A pull takes blobs that the engine has already. If `docker buildx prune` removes one of them meanwhile, the
+        image runs but is not listed. It is sent again then, whole.
+        """
+        self.tag(digest, job)
+        image = self.engine.images().get(job.ref)
+        if image or not self.layout:
+            return image
+        with contextlib.suppress(TorchbakeError):
+            self.engine.load(self.layout.archive(digest))
+            self.tag(digest, job)
+        return self.engine.images().get(job.ref)
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
         """The results of images that are up to date, their tags put back where they are missing."""

@@ -206,8 +206,7 @@ class BuildRun:
             reason = "its files were changed while it was built"
             shown.end(job.spec.id, reason, good=False)
             return result_of(job, "failed", f"{reason}: build it again", seconds=outcome.seconds)
-        self.store.tag(digest, job)
-        image = self.store.engine.images().get(job.ref)
+        image = self.store.tagged(digest, job)
         if image is None:
             shown.end(job.spec.id, "built, but the engine lost it", good=False)
             return result_of(job, "failed", "the engine has lost the image: build it again", seconds=outcome.seconds)

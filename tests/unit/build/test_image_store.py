@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -215,6 +215,25 @@ def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
         packing.take_in(digest, export)
     packing.discard(digest, job)
     assert daemon.tags_of(digest) == {"mine:1"}
+
+
+def test_an_image_that_is_not_listed_is_sent_again(
+    packing: Store, daemon: Daemon, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export, digest = exported(tmp_path / "export")
+    packing.take_in(digest, export)
+    sent: list[tuple[str, ...]] = []
+    load, images = packing.engine.load, packing.engine.images
+
+    def send(archive: Iterable[bytes]) -> tuple[str, ...]:
+        sent.append(load(archive))
+        return sent[-1]
+
+    monkeypatch.setattr(packing.engine, "load", send)
+    monkeypatch.setattr(packing.engine, "images", lambda: images() if sent else {})
+    image = packing.tagged(digest, job)
+    assert image
+    assert (image.digest, len(sent)) == (digest, 1)
 
 
 def test_a_next_export_is_lent_what_is_packed_already(packing: Store, tmp_path: Path) -> None:
