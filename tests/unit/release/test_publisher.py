@@ -381,12 +381,8 @@ def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
         assert place.rolling() == {third.digest}
 
 
-def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Place, signer: Signer) -> None:
-    first, second = place.candidate(), place.candidate("b")
-    place.publish(first, signer)
-    begin = copy.deepcopy(place.store)
-    place.publish(second, signer)
-    wanted, rounds = dict(place.store.tags), 0
+def kills(place: Place, begin: Store, candidate: Candidate, signer: Signer) -> Iterator[int]:
+    """Publish on a copy of ``begin``, killed at each request in turn, and give the request's number after each kill."""
     for at in count():
         place.store.__dict__.update(copy.deepcopy(begin).__dict__)
         left = count(at, -1)
@@ -396,10 +392,20 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
                 raise KeyboardInterrupt
 
         try:
-            place.publish(second, signer, heard=heard)
-            break
+            place.publish(candidate, signer, heard=heard)
+            return
         except KeyboardInterrupt:
-            rounds += 1
+            yield at
+
+
+def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Place, signer: Signer) -> None:
+    first, second = place.candidate(), place.candidate("b")
+    place.publish(first, signer)
+    begin = copy.deepcopy(place.store)
+    place.publish(second, signer)
+    wanted, rounds = dict(place.store.tags), 0
+    for at in kills(place, begin, second, signer):
+        rounds += 1
         assert place.store.tags[f"{OURS}-r0"] == first.digest
         assert place.store.tags.get(f"{OURS}-r1") in (None, second.digest)
         assert place.rolling() <= {first.digest, second.digest}
@@ -449,19 +455,7 @@ def test_a_release_to_an_immutable_registry_killed_at_any_request_is_finished(pl
     first, second = place.candidate(), place.candidate("b")
     place.publish(first, signer)
     begin, finished = copy.deepcopy(place.store), set[str]()
-    for at in count():
-        place.store.__dict__.update(copy.deepcopy(begin).__dict__)
-        left = count(at, -1)
-
-        def heard(*_: str, left: Iterator[int] = left) -> None:
-            if next(left) == 0:
-                raise KeyboardInterrupt
-
-        try:
-            place.publish(second, signer, heard=heard)
-            break
-        except KeyboardInterrupt:
-            pass
+    for at in kills(place, begin, second, signer):
         if at % 2 and f"{OURS}-r1.release" in place.store.tags:
             finished.add("promote")
             place.finish(signer)
