@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from torchbake.core.inherited import inherited
+from torchbake.engine.docker_cli import last_line
 from torchbake.errors import EngineError
 
 SOCKET = "/var/run/docker.sock"  # of the context `default`
@@ -194,7 +195,7 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
         raise EngineError(f"docker cannot read the context {where}: {error}") from None
     if isinstance(found, dict):
         return found
-    reason = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
+    reason = last_line(done.stderr) or "it gives no reason"
     if re.search(r"not found|does not exist|no such", reason):
         raise EngineError(
             f"There is no docker context {where}.", hint="See: docker context ls; or unset DOCKER_CONTEXT."

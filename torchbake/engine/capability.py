@@ -88,13 +88,12 @@ def capabilities_of(
 ) -> Capabilities:
     """An engine by its answers to `info` and `version`, which the API and the docker command give alike."""
     podman = any(str(part.get("Name", "")).startswith("Podman") for part in version.get("Components") or ())
-    containerd = any("io.containerd.snapshotter" in str(row) for row in info.get("DriverStatus") or ())
     return Capabilities(
         address=address,
         kind="Podman" if podman else "Docker",
         version=str(info.get("ServerVersion") or version.get("Version") or ""),
         api=str(version.get("ApiVersion") or ""),
-        store="podman" if podman else "containerd" if containerd else "classic",
+        store="podman" if podman else "containerd" if has_containerd_store(info) else "classic",
         driver=str(info.get("Driver") or ""),
         rootless=any("name=rootless" in str(option) for option in info.get("SecurityOptions") or ()),
         docker=cli.path,
@@ -102,6 +101,11 @@ def capabilities_of(
         buildx_path=cli.buildx_path,
         bootstraps=bootstraps,
     )
+
+
+def has_containerd_store(info: Mapping[str, Any]) -> bool:
+    """Return whether an engine keeps images as OCI content, which allows zstd layers and OCI exports."""
+    return any(value == "io.containerd.snapshotter.v1" for _, value in info.get("DriverStatus") or ())
 
 
 def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from torchbake.core.plain_text import last_line
 from torchbake.engine.address import Address, docker_command, engine_address
-from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of, identity_of
+from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of, has_containerd_store, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
 from torchbake.engine.image import Image, by_tag, of_inspection
 from torchbake.engine.sdk import sdk_client
@@ -92,8 +92,8 @@ class Engine:
 
     @property
     def containerd_store(self) -> bool:
-        """Whether it keeps images as OCI content, which allows zstd layers and OCI exports."""
-        return any(value == "io.containerd.snapshotter.v1" for _, value in self.info.get("DriverStatus") or [])
+        """Whether it keeps images as OCI content; unlike its capabilities, this asks no docker command."""
+        return has_containerd_store(self.info)
 
     @property
     def folder(self) -> Path:

@@ -62,8 +62,8 @@ def _problem(engine: Engine, image: str, layers: Sequence[str] | None) -> str:
         found = engine.find([image])
         if found != image:
             return f"it has {found} under this digest" if found else "it does not have the image"
-        if layers is not None and engine.layers(image) != tuple(layers):
-            return f"it has {len(engine.layers(image))} layers of {len(layers)}, or others"
+        if layers is not None and (unpacked := engine.layers(image)) != tuple(layers):
+            return f"it has {len(unpacked)} layers of {len(layers)}, or others"
         runner = Runner(engine)
         runner.remove(runner.container(image, ["/"]))  # some images have no command
     except EngineError as error:
