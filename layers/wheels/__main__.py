@@ -72,10 +72,11 @@ def _command_bytecode(args: argparse.Namespace) -> None:
 
 
 def _command_links(args: argparse.Namespace) -> None:
-    for where, target in args.links(args.tree, args.final, args.folder).items():
-        where.parent.mkdir(parents=True, exist_ok=True)
-        where.symlink_to(target)
-    normalise(args.folder)
+    files = (file.relative_to(tree) for tree in args.tree for file in tree.rglob("*") if not file.is_dir())
+    for where, target in args.links(map(str, files), args.final, args.folder).items():
+        Path(where).parent.mkdir(parents=True, exist_ok=True)
+        Path(where).symlink_to(target)
+    normalise(Path(args.folder))
 
 
 def main(argv: list[str]) -> None:
@@ -107,8 +108,8 @@ def main(argv: list[str]) -> None:
     for name, links in (("beside", beside_links), ("cuda-home", cuda_links)):
         command = commands.add_parser(name)
         command.set_defaults(run=_command_links, links=links)
-        command.add_argument("folder", type=Path)
-        command.add_argument("final", type=Path)
+        command.add_argument("folder")
+        command.add_argument("final")
         command.add_argument("tree", type=Path, nargs="+")
     args = parser.parse_args(argv)
     args.run(args)

@@ -1,29 +1,28 @@
-"""Links into the layers of wheels, for who looks for their files elsewhere."""
+"""Links into the layers of wheels, for who looks for their files elsewhere. Pure."""
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePosixPath
 
 
-def cuda_links(trees: Iterable[Path], final: Path, home: Path) -> dict[Path, Path]:
+def cuda_links(names: Iterable[str], final: str, home: str) -> dict[str, str]:
     """Links, where to what, that make the wheels look like an installed CUDA toolkit.
 
-    ``trees`` hold ``nvidia/<part>/{include,lib,bin,nvvm}`` and will stand, merged, below ``final``.
+    ``names`` are ``nvidia/<part>/{include,lib,bin,nvvm}/...``, and will stand below ``final``. Where two files want the
+    same place, the first by name has it.
     """
-    names = {"include": "include", "lib": "lib64", "bin": "bin", "nvvm": "nvvm"}
-    links: dict[Path, Path] = {}
-    for tree in trees:
-        for file in sorted(path for path in tree.glob("nvidia/*/*/**/*") if not path.is_dir()):
-            _, part, kind, *rest = file.relative_to(tree).parts
-            if kind in names:
-                where = home / names[kind] / Path(*rest)
-                target = final / "nvidia" / part / kind / Path(*rest)
-                links.setdefault(where, target)
-                if ".so." in file.name:  # the linker's name, which the wheels leave out
-                    links.setdefault(where.with_name(file.name.split(".so.")[0] + ".so"), target)
+    folders = {"include": "include", "lib": "lib64", "bin": "bin", "nvvm": "nvvm"}
+    links: dict[str, str] = {}
+    for name in sorted(map(PurePosixPath, names)):
+        if len(name.parts) < 4 or name.parts[0] != "nvidia" or name.parts[2] not in folders:
+            continue
+        where = PurePosixPath(home, folders[name.parts[2]], *name.parts[3:])
+        links.setdefault(str(where), f"{final}/{name}")
+        if ".so." in name.name:  # the linker's name, which the wheels leave out
+            links.setdefault(str(where.with_name(name.name.split(".so.")[0] + ".so")), f"{final}/{name}")
     return links
 
 
-def beside_links(trees: Iterable[Path], final: Path, folder: Path) -> dict[Path, Path]:
+def beside_links(names: Iterable[str], final: str, folder: str) -> dict[str, str]:
     """Links, where to what: torch's libraries look for NVIDIA's in the folders beside torch's own."""
-    names = {entry.name for tree in trees for entry in tree.iterdir() if not entry.name.endswith(".dist-info")}
-    return {folder / name: final / name for name in sorted(names - {"bin"})}
+    tops = {name.partition("/")[0] for name in names}
+    return {f"{folder}/{top}": f"{final}/{top}" for top in sorted(tops - {"bin"}) if not top.endswith(".dist-info")}

@@ -8,13 +8,13 @@ from typing import TypeAlias
 from tests.images.entries import Tree
 from tests.images.subject import Row
 from torchbake.build.layer_store import LayerStore
-from torchbake.build.packable import NVIDIA, TORCH
 from torchbake.core.paths import layers_folder
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.lock.lockfile import Layer, Pin
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.matrix.spec import VENV, ImageSpec
+from torchbake.render.wheel_groups import GROUPS
 
 Originals: TypeAlias = Mapping[str, Mapping[str, str]]  # by a wheel's name: sha256 by paths in the image
 FETCH_LIMIT = 600  # seconds
@@ -58,7 +58,7 @@ def _files_of(pin: Pin, root: str, folder: str, spec: ImageSpec, closing: thread
 
 def _root(layer: Layer, spec: ImageSpec) -> str:
     """The folder of an image into which the wheels of a layer are installed."""
-    roots = {"nvidia": NVIDIA.root, "devel": NVIDIA.root, "torch": TORCH.root}
+    roots = {group.layer: group.root for group in GROUPS}
     return roots.get(layer, f"{VENV}/lib/python{spec.base.python}/site-packages")
 
 

@@ -1,32 +1,23 @@
 """The plan of a build as a bake file: one target an image. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.base_image import Base
 from torchbake.core.paths import TOOLKIT
+from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import Spec
-
-
-@dataclass(frozen=True, kw_only=True)
-class StandIn:
-    """What stands in a build for a stage of wheels: a folder with the stage's names, most of them of empty files.
-
-    ``rest`` is a folder with the lock of those wheels that the build installs all the same; None where there are none.
-    """
-
-    folder: Path
-    rest: Path | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes.
 
-    ``stand_ins`` are by the names of the stages.
+    ``lock`` is None for init images. The stage ``below`` is what the image stands on, if not on what its Dockerfile
+    says. With ``own_template`` a template of the project decides the Dockerfile.
     """
 
     spec: Spec
@@ -35,7 +26,14 @@ class Job:
     inputs: str
     base: Base
     contexts: Mapping[str, str]
-    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)
+    lock: Lock | None
+    own_template: bool = False
+    below: str = ""
+
+    @property
+    def has_wheels_apart(self) -> bool:
+        """Whether the image can be built without its wheels: a step of another template may want torch."""
+        return self.lock is not None and not self.own_template
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -64,19 +62,6 @@ class Options:
     cache_from: tuple[str, ...] = ()
 
 
-# BuildKit keeps what it was sent of a folder, and is sent only files of another size or time when the next folder of
-# that role comes from a target whose main context has the same last name: it would take a file of one archive for that
-# of another, as all in these has one time. So the main context has a name that no other content has.
-# Source: https://github.com/moby/buildkit/issues/4817, https://github.com/docker/buildx/issues/3093
-_STAND_IN = """\
-FROM scratch
-COPY . /
-"""
-# A stage as it is without a stand-in: some layers by name alone, the rest by their files.
-_WHOLE_STAGE = f"""\
-{_STAND_IN}COPY --from=rest /layers /layers
-COPY --from=rest /headers /headers
-"""
 # By the image's own Python: another one's bytecode is of no use.
 _BYTECODE = """\
 FROM interpreter AS compiler
@@ -105,7 +90,7 @@ def bake_file(
     """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
     targets: dict[str, Any] = {}
     for job in jobs:
-        targets |= _with_stand_ins(job, _target(job, options, root, secrets[job.spec.id]))
+        targets[target_name(job.spec)] = _target(job, options, root, secrets[job.spec.id])
     return _file(targets, [target_name(job.spec) for job in jobs], options)
 
 
@@ -115,7 +100,9 @@ def bytecode_file(
     """The bake file of the bytecode of Python files in ``sources``, as it will stand below ``final``, in a folder.
 
     ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it. ``sources`` is
-    in a folder that is named by what it is of, since all in it may have one time.
+    in a folder that is named by what it is of: BuildKit is sent only files of another size or time when the next folder
+    of that role comes from a context with the same last name, and all in it may have one time.
+    Source: https://github.com/moby/buildkit/issues/4817, https://github.com/docker/buildx/issues/3093
     """
     own = {
         "context": str(sources.parent),
@@ -185,26 +172,6 @@ def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
-def _with_stand_ins(job: Job, target: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The targets of an image: its own, and those that make what stands for some of its stages."""
-    name, contexts = target_name(job.spec), dict[str, str]()
-    more: dict[str, dict[str, Any]] = {}
-    for stage, stand_in in job.stand_ins.items():
-        contexts[stage] = f"target:{name}-{stage}"
-        more[f"{name}-{stage}"] = {
-            "context": str(stand_in.folder),
-            "contexts": {"rest": f"target:{name}-{stage}-rest"} if stand_in.rest else {},
-            "dockerfile-inline": _WHOLE_STAGE if stand_in.rest else _STAND_IN,
-            "args": {},
-            "output": _CACHE_ONLY,
-        }
-        if stand_in.rest is None:
-            continue
-        locks = {**target["contexts"], "locks": str(stand_in.rest)}
-        more[f"{name}-{stage}-rest"] = _inner(target) | {"target": stage, "contexts": locks}
-    return {name: target | {"contexts": {**target["contexts"], **contexts}}, **more}
-
-
 def _inner(target: dict[str, Any]) -> dict[str, Any]:
     """A target of the same Dockerfile that others build upon, and that is no image."""
     return {key: value for key, value in target.items() if key != "cache-to"} | {"output": _CACHE_ONLY}
@@ -238,6 +205,7 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         "args": {
             "BASE_DIGEST": job.base.digest,
             **({} if job.spec.from_scratch else _base_arguments(job.base)),
+            **({"BELOW": job.below} if job.below else {}),
             "CREATED": options.created,
             "INPUTS": job.inputs,
             "REVISION": options.revision,

@@ -69,6 +69,8 @@ class Preparation:
             inputs=self._inputs(spec, dockerfile, base),
             base=base,
             contexts=contexts,
+            lock=lock,
+            own_template=self.project.templates is not None and dockerfile != render(spec, lock),
         )
 
     def why_old(self, spec: Spec, image: Image) -> str | None:
@@ -91,10 +93,9 @@ class Preparation:
 
     def with_wheels(self, job: Job) -> Job:
         """The job with the wheels that folders of this host hold for it, and its builder's."""
-        lock = find_lock(self.project.root, job.spec)
-        if lock is None or not isinstance(job.spec, ImageSpec):
+        if job.lock is None or not isinstance(job.spec, ImageSpec):
             return job
-        stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, lock)}
+        stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
         folders = (*self.pip.local_folders, *self._kept)
         folder = stage_wheels(stages, folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job

@@ -78,7 +78,7 @@ class Reproduction:
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
         options = replace(self.options, output=output_to_layout(self.compression), exports=exports, no_cache=True)
         running = Builder(builder)
-        composition = Composition(root=self.preparation.project.root, host=self._host(exports))
+        composition = Composition(host=self._host(exports))
 
         def stop() -> None:
             running.stop()
@@ -87,7 +87,7 @@ class Reproduction:
         with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             # In a thread of its own, so that Ctrl-C ends the build in order.
             bakery = Bakery(
-                builder=running, root=composition.root, options=options, secrets=secrets[job.spec.id],
+                builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
                 log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
             )  # fmt: skip
             (outcome,) = run_all(
@@ -99,9 +99,9 @@ class Reproduction:
         """Layers are packed anew for each build, as every step is run anew."""
         if self.compression != "zstd":
             return None
-        store = LayerStore(folder=exports.with_name(f"{exports.name}-layers"))
-        project = self.preparation.project
-        return HostLayers(store=store, pip=self.preparation.pip, root=project.root, folder=project.state / "stand-ins")
+        return HostLayers(
+            store=LayerStore(folder=exports.with_name(f"{exports.name}-layers")), pip=self.preparation.pip
+        )  # fmt: skip
 
     def _log(self, job: Job, which: str) -> Path:
         return self.logs / f"{job.spec.id}-{which}.log"

@@ -75,11 +75,9 @@ class BuildRun:
                 secrets=secrets,
                 exports=exports,
                 composition=Composition(
-                    root=self.preparation.project.root,
                     host=self._host(),
                     lend=self.store.lend,
                     ahead=self.store.take_ahead,
-                    say=console.say,
                 ),
             )
             loopback = self.store.loopback  # made here, as the threads of all images use it
@@ -104,15 +102,7 @@ class BuildRun:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
 
     def _host(self) -> HostLayers | None:
-        if self.layers is None:
-            return None
-        project = self.preparation.project
-        return HostLayers(
-            store=self.layers,
-            pip=self.preparation.pip,
-            root=project.root,
-            folder=project.state / "stand-ins",
-        )
+        return HostLayers(store=self.layers, pip=self.preparation.pip) if self.layers else None
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []

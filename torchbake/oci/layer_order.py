@@ -1,11 +1,7 @@
-"""An image whose layers stand in another order, or have others in their place: its manifest and config, anew. Pure.
-
-Layers that share no path give the same files in any order. Engines unpack a layer once for each list of layers below
-it, so what images have in common is unpacked once where it stands lowest.
-"""
+"""Layers, and the manifests and configs of images that stand on them. Pure."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -27,50 +23,31 @@ class Layer:
 Made: TypeAlias = tuple[str, Layer]  # with the command that made it
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """A layer with the entry of the history that made it."""
+def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made]) -> tuple[Manifest, bytes]:
+    """The manifest and the config of an image that stands on these layers, each with the command that made it.
 
-    layer: Layer
-    history: Mapping[str, Any]
-
-    @property
-    def command(self) -> str:
-        return str(self.history.get("created_by", ""))
-
-
-def ordered(
-    manifest: Manifest, config: bytes, rank: Callable[[str], int | None], instead: Mapping[str, Sequence[Made]]
-) -> tuple[Manifest, bytes]:
-    """The manifest and the config of the same image with its layers in another order.
-
-    ``rank`` is asked for each layer by the command that made it: layers with a rank come first, by rank and then as
-    they stand; the others follow as they stand. ``instead`` are layers that take the place of one with a rank, by its
-    command. Raises RegistryError for a config that does not tell what made each layer.
+    Layers that share no path give the same files in any order. Raises UnsoundError for a config that is none.
     """
     told = _read(config)
-    steps = _steps(manifest, told)
-    ranks = {number: place for number, step in enumerate(steps) if (place := rank(step.command)) is not None}
-    lower = [steps[number] for number in sorted(ranks, key=lambda number: (ranks[number], number))]
-    upper = [step for number, step in enumerate(steps) if number not in ranks]
-    above = [entry for entry in told["history"] if not any(entry is step.history for step in lower)]
-    below = [one for step in lower for one in _instead(step, instead.get(step.command))]
-    order = [*below, *upper]
-    told["history"] = [*(step.history for step in below), *above]
-    told["rootfs"] = {**told["rootfs"], "diff_ids": [step.layer.diff_id for step in order]}
+    try:
+        steps = [{"created_by": command} | _time(told) for command, _ in layers]
+        told["history"] = [*steps, *told.get("history", ())]
+        diff_ids = [*(layer.diff_id for _, layer in layers), *told["rootfs"]["diff_ids"]]
+        told["rootfs"] = {**told["rootfs"], "diff_ids": diff_ids}
+    except (LookupError, TypeError):
+        raise UnsoundError("An image's config does not tell what its layers are.") from None
     data = _written(told)
     content = {
         **manifest.content,
         "config": {**manifest.content["config"], "digest": sha256(data), "size": len(data)},
-        "layers": [_descriptor(step.layer.blob) for step in order],
+        "layers": [_descriptor(blob) for blob in (*(layer.blob for _, layer in layers), *manifest.layers)],
     }
     return Manifest(data=_written(content), media_type=manifest.media_type), data
 
 
-def _instead(step: _Step, made: Sequence[Made] | None) -> list[_Step]:
-    if made is None:
-        return [step]
-    return [_Step(layer=layer, history={**step.history, "created_by": command}) for command, layer in made]
+def _time(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The time of an image, as an entry of its history has it."""
+    return {"created": config["created"]} if "created" in config else {}
 
 
 def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
@@ -107,15 +84,6 @@ def _read(config: bytes) -> dict[str, Any]:
         return read_object(config)
     except ValueError as error:
         raise UnsoundError(f"An image's config cannot be read: {error}.") from None
-
-
-def _steps(manifest: Manifest, config: Mapping[str, Any]) -> list[_Step]:
-    try:
-        made = [entry for entry in config["history"] if not entry.get("empty_layer")]
-        layers = zip(manifest.layers, config["rootfs"]["diff_ids"], made, strict=True)
-        return [_Step(layer=Layer(blob=blob, diff_id=str(diff_id)), history=entry) for blob, diff_id, entry in layers]
-    except (LookupError, TypeError, AttributeError, ValueError):
-        raise UnsoundError("An image's config does not tell what made each of its layers.") from None
 
 
 def _descriptor(blob: Blob) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
+from torchbake.render.wheel_groups import Group, wheel_groups
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
@@ -24,34 +25,12 @@ CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by updat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """Wheels that are installed in one build stage, each into a layer of its own below ``root``."""
-
-    layer: str
-    root: str
-    comment: str
-    on_path: bool = True
-    trim: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
 class Copy:
     """One wheel's layer."""
 
     stage: str
     source: str
     root: str
-
-
-_NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
-_TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it")
-_DEVEL = Group(
-    layer="devel",
-    root="/nvidia",
-    comment="NVIDIA's compilers, which the row asks for",
-    on_path=False,
-    trim=False,
-)
 
 
 # Stages that make one virtual environment together.
@@ -83,7 +62,7 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups = _groups(lock)
+    groups = wheel_groups(lock)
     system, added = _packages_below(spec)
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
@@ -103,7 +82,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "needs": [pin.name for pin in stages.get(NEEDS, ())],
         "sites": list(sites.items()),
         "wheel_folders": ["builder", *(group.layer for group in groups), *sites],
-        "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],  # type: ignore[index]
+        "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
@@ -145,10 +124,6 @@ def _python_named(base: BaseSpec) -> str:
 
 def _init_values(spec: InitSpec) -> dict[str, Any]:
     return {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
-
-
-def _groups(lock: Lock) -> list[Group]:
-    return [group for group in (_NVIDIA, _TORCH, _DEVEL) if lock.layers[group.layer]]  # type: ignore[index]
 
 
 def _copy(group: Group, name: str) -> Copy:

@@ -16,7 +16,7 @@ def packing(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def host(packing: Project, tmp_path: Path) -> Iterator[HostLayers]:
-    host = host_of(packing, tmp_path)
+def host(tmp_path: Path) -> Iterator[HostLayers]:
+    host = host_of(tmp_path)
     yield host
     host.stop()

@@ -9,23 +9,22 @@ import zstandard
 from tests.unit.builds import BASE, preparation_of, small_project, spec_of
 from tests.unit.conftest import cuda_pins, lock_for, pin
 from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.bakefile import Job, StandIn
+from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import HostLayers, HostWork
+from torchbake.build.host_layers import HostLayers, WheelLayer
 from torchbake.build.layer_store import LayerStore, Packed
-from torchbake.build.packable import packable
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.lock.image_lock import find_lock, format_checked, lock_path
-from torchbake.lock.lockfile import Lock, Pin
+from torchbake.lock.image_lock import format_checked, lock_path
+from torchbake.lock.lockfile import Pin
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
-from torchbake.render.dockerfile import dockerfile_path, render
+from torchbake.render.wheel_groups import wheel_groups
 
 CPU, CUDA, DEVEL = (
     "2.13.0-cpu-runtime-debian12",
@@ -47,26 +46,22 @@ def project_in(folder: Path) -> Project:
     return project
 
 
-def _lock(project: Project, name: str, more: Iterable[Pin]) -> tuple[ImageSpec, Lock]:
+def _lock(project: Project, name: str, more: Iterable[Pin]) -> None:
     """Lock an image with what every CUDA image has and these wheels."""
     spec = spec_of(project, name)
     assert isinstance(spec, ImageSpec)
-    lock = lock_for(spec, [*cuda_pins(), *more])
-    write_text(lock_path(project.root, spec), format_checked(spec, lock))
-    return spec, lock
+    write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))
 
 
 def with_old_cusparselt(project: Project) -> str:
-    """Lock the wheel for the CUDA image too, whose files nobody knows the place of; returns the name of the wheel."""
+    """Lock the wheel for the CUDA image too, which has a folder beside `nvidia`; returns the name of the wheel."""
     old = pin("nvidia-cusparselt-cu12", "0.6.3", via=["torch"])
-    spec, lock = _lock(project, CUDA, [old])
-    write_text(dockerfile_path(project.root, spec), render(spec, lock))
+    _lock(project, CUDA, [old])
     return old.name
 
 
-def host_of(project: Project, folder: Path) -> HostLayers:
-    store = LayerStore(folder=folder / "layers")
-    return HostLayers(store=store, pip=PipConfig(), root=project.root, folder=folder / "stand-ins")
+def host_of(folder: Path) -> HostLayers:
+    return HostLayers(store=LayerStore(folder=folder / "layers"), pip=PipConfig())
 
 
 def job_of(project: Project, name: str) -> Job:
@@ -75,15 +70,16 @@ def job_of(project: Project, name: str) -> Job:
 
 def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
     """Put the layers of each wheel that is packed here into the store; their blobs by the names of the wheels."""
-    spec, lock = job.spec, find_lock(host.root, job.spec)
-    assert lock
-    assert isinstance(spec, ImageSpec)
-    parts = packable(lock)
+    assert job.lock
+    keys: dict[str, list[str]] = {}
+    for wheel, key in host._keys(job):
+        keys.setdefault(wheel.name, []).append(key)
     kept = dict[str, bytes]()
-    for stage, wheel in [(part.stage, wheel) for part in parts for wheel in part.pins]:
-        packer, (files_key, *more) = host._packer(job, stage), host._keys(job, stage, wheel)
-        kept[wheel.name] = _keep(packer, files_key, wheel, files)
-        kept |= {f"{wheel.name}{BYTECODE}": _keep_bytecode(packer, key, wheel) for key in more}
+    for group in wheel_groups(job.lock):
+        for wheel in job.lock.layers[group.layer]:
+            packer, (files_key, *more) = host._packer(job, group), keys[wheel.name]
+            kept[wheel.name] = _keep(packer, files_key, wheel, files)
+            kept |= {f"{wheel.name}{BYTECODE}": _keep_bytecode(packer, key, wheel) for key in more}
     return kept
 
 
@@ -114,11 +110,9 @@ def _blob(data: bytes) -> Blob:
     return Blob(digest=sha256(data), size=len(data), media_type="application/vnd.oci.image.layer.v1.tar+zstd")
 
 
-def begun(host: HostLayers, job: Job) -> tuple[HostWork, dict[str, StandIn]]:
-    """What is packed here for an image, and what its build gets in place of its stages."""
-    work = host.begin(job, Build())
-    assert work
-    return work, dict(work.job.stand_ins)
+def begun(host: HostLayers, job: Job) -> list[WheelLayer]:
+    """What is packed here for an image."""
+    return host.begin(job, Build())
 
 
 @dataclass

@@ -1,28 +1,23 @@
 """How an image is put together of what BuildKit exports and of what is packed beside it, and in which order."""
 
 import json
+import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.unit.build.packing import BYTECODE, CUDA, DEVEL, NVIDIA, PACKED, TORCH, Build, job_of, keep
-from tests.unit.builds import spec_of
 from tests.unit.layouts import sha256
 from torchbake.build.buildx import Outcome
-from torchbake.build.composition import Composition, rank_by
+from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
+from torchbake.core.files import write_text
 from torchbake.errors import EngineError
-from torchbake.lock.image_lock import find_lock
 from torchbake.matrix.project import Project
+from torchbake.oci.layer_stream import uncompressed
 from torchbake.oci.layout import Layout
 
-STEPS = (
-    "bootstrap",
-    "RUN python",
-    *(f"COPY /layers/{name} /nvidia # buildkit" for name in NVIDIA),
-    "COPY /layers/torch /pytorch # buildkit",
-    "COPY /layers/triton /pytorch # buildkit",
-    "COPY /links /pytorch # buildkit",
-    "COPY /opt/venv /opt/venv # buildkit",
-)
+STEPS = ("bootstrap", "RUN python", "COPY /opt/venv /opt/venv # buildkit")
 
 
 def steps_of(layout: Layout, digest: str) -> list[str]:
@@ -31,30 +26,83 @@ def steps_of(layout: Layout, digest: str) -> list[str]:
     return [step["created_by"] for step in json.loads(layout.path(manifest.config.digest).read_text())["history"]]
 
 
-def test_wheels_stand_below_the_base_and_cudas_own_lowest(packing: Project, tmp_path: Path) -> None:
-    composition = Composition(root=packing.root, host=None)
-    export = tmp_path / "export"
-    outcome = composition.build(job_of(packing, CUDA), export, Build(export, STEPS))
-    nccl = STEPS[4]  # released with CUDA, as cuDNN is not
-    lower = [STEPS[2], nccl, STEPS[3], *STEPS[5:8]]
-    assert steps_of(Layout(folder=export), outcome.digests[0]) == [*lower, *STEPS[:2], STEPS[8]]
+def composed(packing: Project, host: HostLayers, export: Path, name: str = CUDA) -> list[str]:
+    """The steps of an image that is put together."""
+    build = Build(export, STEPS)
+    outcome = Composition(host=host).build(job_of(packing, name), export, build)
+    assert outcome.ok, outcome.errors
+    assert [job.below for job in build.jobs] == ["rest"]
+    return steps_of(Layout(folder=export), outcome.digests[0])
 
 
-def test_compilers_are_above_what_a_runtime_image_has_too(packing: Project) -> None:
-    lock = find_lock(packing.root, spec_of(packing, DEVEL))
-    assert lock
-    rank = rank_by(lock)
-    compilers = rank("COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia # buildkit")
-    links, headers = rank("COPY /links /pytorch # buildkit"), rank("COPY /headers /nvidia # buildkit")
-    assert compilers is not None
-    assert links is not None
-    assert compilers > links == headers
-    assert rank("COPY /usr/local/cuda /usr/local/cuda # buildkit") is None
+def test_wheels_stand_below_the_base_and_cudas_own_lowest(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    keep(host, job_of(packing, CUDA))
+    assert composed(packing, host, tmp_path / "export") == [
+        "COPY /layers/nvidia-cuda-runtime-cu12 /nvidia",
+        "COPY /layers/nvidia-nccl-cu12 /nvidia",
+        "COPY /layers/nvidia-cudnn-cu12 /nvidia",  # released with torch, as NCCL is not
+        *(f"COPY /{kind}/{name} /pytorch" for name in TORCH for kind in ("layers", "bytecode")),
+        "COPY /links /pytorch",
+        *STEPS,
+    ]
+
+
+def test_an_image_that_compiles_has_compilers_above_the_rest_and_headers(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    keep(host, job_of(packing, CUDA))
+    keep(host, job_of(packing, DEVEL))
+    runtime, devel = (composed(packing, host, tmp_path / name, name) for name in (CUDA, DEVEL))
+    wheels = runtime[: runtime.index("COPY /links /pytorch")]
+    assert devel == [
+        *wheels, "COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia", "COPY /links /pytorch",
+        "COPY /headers /nvidia", "COPY /headers /pytorch", "COPY /usr/local/cuda /usr/local/cuda", *STEPS,
+    ]  # fmt: skip
+
+
+def entries_of(layout: Layout, digest: str, command: str) -> dict[str, str]:
+    """The files and links of the layer that a command made, with what a link names."""
+    manifest = layout.find(digest)
+    assert manifest
+    blob = manifest.layers[steps_of(layout, digest).index(command)]
+    with (
+        layout.path(blob.digest).open("rb") as packed,
+        uncompressed(packed, b"\x28\xb5\x2f\xfd") as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        return {entry.name: entry.linkname for entry in tar if not entry.isdir()}
+
+
+def test_links_lead_to_files_of_the_wheels_and_to_their_headers(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    keep(host, job_of(packing, DEVEL))
+    layout = Layout(folder=tmp_path / "export")
+    (digest,) = Composition(host=host).build(
+        job_of(packing, DEVEL), layout.folder, Build(layout.folder, STEPS)
+    ).digests  # fmt: skip
+    assert entries_of(layout, digest, "COPY /links /pytorch") == {"pytorch/nvidia": "/nvidia/nvidia"}
+    home = entries_of(layout, digest, "COPY /usr/local/cuda /usr/local/cuda")
+    headers = entries_of(layout, digest, "COPY /headers /nvidia")
+    assert sorted(headers) == sorted(f"nvidia/nvidia/{name.split('-')[1]}/include/a.h" for name in NVIDIA)
+    assert home["usr/local/cuda/include/a.h"].strip("/") in headers
+    name = "libnvidia-cuda-nvcc-cu12.so"
+    assert home[f"usr/local/cuda/lib64/{name}"] == f"/nvidia/nvidia/cuda/lib/{name}"
+
+
+def test_a_wheel_of_torch_with_files_where_a_link_stands_is_an_error(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    keep(host, job_of(packing, CUDA), "nvidia/a.so")
+    outcome = Composition(host=host).build(
+        job_of(packing, CUDA), tmp_path / "export", Build(tmp_path / "export", STEPS)
+    )
+    assert "/pytorch/nvidia" in outcome.errors[0]
 
 
 def test_layers_that_were_packed_here_are_in_the_image(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     blobs, export = keep(host, job_of(packing, CUDA)), tmp_path / "export"
-    outcome = Composition(root=packing.root, host=host).build(job_of(packing, CUDA), export, Build(export, STEPS))
+    outcome = Composition(host=host).build(job_of(packing, CUDA), export, Build(export, STEPS))
     manifest = Layout(folder=export).find(outcome.digests[0])
     assert manifest
     assert sorted(blobs) == PACKED
@@ -63,21 +111,32 @@ def test_layers_that_were_packed_here_are_in_the_image(packing: Project, host: H
         assert Layout(folder=export).path(sha256(data)).read_bytes() == data
 
 
-def test_what_cannot_be_packed_here_is_built_by_buildkit(packing: Project, host: HostLayers, tmp_path: Path) -> None:
-    said, export = list[str](), tmp_path / "export"
-    build = Build(export, STEPS)
+@pytest.mark.parametrize("line", ["COPY --from=nvidia /layers /mine", "RUN python -c 'import torch'"])
+def test_an_image_of_a_template_of_ones_own_is_all_buildkits(
+    packing: Project, host: HostLayers, tmp_path: Path, line: str
+) -> None:
+    """Its steps find torch and CUDA as they will be in the image."""
+    text = '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\n' + line + "\n{% endblock %}"
+    write_text(packing.root / "templates/pytorch.Dockerfile.j2", text)
+    export, build = tmp_path / "export", Build(tmp_path / "export", STEPS)
+    assert Composition(host=host).build(job_of(packing, CUDA), export, build).ok
+    assert [job.below for job in build.jobs] == [""]
+
+
+def test_a_store_that_cannot_be_written_fails_the_image_with_a_reason(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    export = tmp_path / "export"
     host.store.folder.write_text("a file, where the folder would be")
-    outcome = Composition(root=packing.root, host=host, say=said.append).build(job_of(packing, CUDA), export, build)
-    assert [bool(job.stand_ins) for job in build.jobs] == [True, False]
-    assert outcome.ok
-    assert sorted(steps_of(Layout(folder=export), outcome.digests[0])) == sorted(STEPS)
-    assert "BuildKit makes all layers, as this machine cannot:" in said[0]
+    outcome = Composition(host=host).build(job_of(packing, CUDA), export, Build(export, STEPS))
+    assert not outcome.ok
+    assert str(host.store.folder) in outcome.errors[0]
 
 
 def test_a_failed_build_is_told_as_it_is(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     keep(host, job_of(packing, CUDA))
     failed = Outcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
-    composition = Composition(root=packing.root, host=host)
+    composition = Composition(host=host)
     assert composition.build(job_of(packing, CUDA), tmp_path / "export", Build(outcome=failed)) is failed
 
 
@@ -91,7 +150,7 @@ def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
         assert manifest
         handed.append([layer.digest for layer in manifest.layers])
 
-    composition = Composition(root=packing.root, host=host, ahead=ahead)
+    composition = Composition(host=host, ahead=ahead)
     outcome = composition.build(job_of(packing, CUDA), export, Build(export, STEPS))
     manifest = Layout(folder=export).find(outcome.digests[0])
     assert manifest
@@ -109,5 +168,5 @@ def test_an_engine_that_takes_nothing_ahead_fails_no_build(packing: Project, hos
         raise EngineError("no space left")
 
     export = tmp_path / "export"
-    composition = Composition(root=packing.root, host=host, ahead=ahead)
+    composition = Composition(host=host, ahead=ahead)
     assert composition.build(job_of(packing, CUDA), export, Build(export, STEPS)).ok

@@ -3,6 +3,9 @@
 # 2.13.0-cpu-runtime-debian12: torch 2.13.0+cpu, Python 3.11
 # By hand: docker build -f images/2.13.0-cpu-runtime-debian12/Dockerfile -t my-pytorch .
 
+# The stage that the image stands on. torchbake makes the layers of the wheels itself, and has the others built on `rest`.
+ARG BELOW="whole"
+
 FROM debian:bookworm-slim AS base
 
 # The toolkit's own files. A build context of the same name takes this stage's place.
@@ -122,14 +125,20 @@ COPY --chmod=0644 <<EOF /etc/uv/uv.toml
 url = "https://wheels.example/cpu"
 EOF
 
-# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
-# linked does not depend on what stands below it: another user or base does not pack it again.
-FROM python
-COPY --link --from=torch /layers/torch /pytorch
+# --- rest: all but the wheels of NVIDIA and torch. What is linked does not depend on what stands below it: another user
+# or base does not pack it again.
+FROM python AS rest
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
 COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
+
+# --- whole: with them, each a layer of its own
+FROM rest AS whole
+COPY --link --from=torch /layers/torch /pytorch
+
+# --- the image
+FROM ${BELOW}
 ENV BASH_ENV="/opt/torchbake/profile" \
     HOME="/home/torch" \
     LANG="C.UTF-8" \

@@ -3,6 +3,9 @@
 # 2.10.0-cuda12.8-cudnn9-runtime-debian12: torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11
 # By hand: docker build -f images/2.10.0-cuda12.8-cudnn9-runtime-debian12/Dockerfile -t my-pytorch .
 
+# The stage that the image stands on. torchbake makes the layers of the wheels itself, and has the others built on `rest`.
+ARG BELOW="whole"
+
 FROM debian:bookworm-slim AS base
 
 # The toolkit's own files. A build context of the same name takes this stage's place.
@@ -123,19 +126,25 @@ nvidia-cudnn-cu12==9.10.2.21
 nvidia-nccl-cu12==2.27.5
 EOF
 
-# --- the image. Each wheel of NVIDIA and torch is a layer with the same digest wherever the wheel is the same. What is
-# linked does not depend on what stands below it: another user or base does not pack it again.
-FROM python
+# --- rest: all but the wheels of NVIDIA and torch. What is linked does not depend on what stands below it: another user
+# or base does not pack it again.
+FROM python AS rest
+COPY --link --from=needs /opt/venv /opt/venv
+COPY --link --from=site /opt/venv /opt/venv
+COPY --from=installers /etc /etc
+COPY --link --from=tools /opt/torchbake /opt/torchbake
+
+# --- whole: with them, each a layer of its own
+FROM rest AS whole
 COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
 COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
 COPY --link --from=nvidia /layers/nvidia-nccl-cu12 /nvidia
 COPY --link --from=torch /layers/torch /pytorch
 COPY --link --from=torch /layers/triton /pytorch
 COPY --link --from=beside /links /pytorch
-COPY --link --from=needs /opt/venv /opt/venv
-COPY --link --from=site /opt/venv /opt/venv
-COPY --from=installers /etc /etc
-COPY --link --from=tools /opt/torchbake /opt/torchbake
+
+# --- the image
+FROM ${BELOW}
 ENV BASH_ENV="/opt/torchbake/profile" \
     HOME="/home/torch" \
     LANG="C.UTF-8" \

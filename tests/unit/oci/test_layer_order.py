@@ -1,17 +1,14 @@
-"""Layers in another order, or others in their place: what an image then says of itself."""
+"""Layers below those of an image: what it then says of itself; and names of layers with those below them."""
 
 import json
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
-from torchbake.oci.layer_order import Layer, chain_ids, ordered
+from torchbake.oci.layer_order import Layer, chain_ids, with_layers_below
 from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
 
@@ -45,71 +42,34 @@ def told(manifest: Manifest, config: bytes) -> list[tuple[str, str, str]]:
     return list(zip(steps, digests, content["rootfs"]["diff_ids"], strict=True))
 
 
-def first(*steps: str) -> Any:
-    return lambda step: steps.index(step) if step in steps else None
+BELOW = [("COPY w", OTHER), ("COPY v", replace(OTHER, diff_id=sha256(b"another")))]
 
 
-def test_what_has_a_rank_comes_first_by_rank_and_the_rest_as_it_stood(tmp_path: Path) -> None:
-    before = {step: rest for step, *rest in told(*image(tmp_path))}
-    after = told(*ordered(*image(tmp_path), first("COPY b", "COPY a"), {}))
-    assert [step for step, *_ in after] == ["COPY b", "COPY a", "FROM", "RUN python", "COPY site"]
-    assert {step: rest for step, *rest in after} == before
+def test_layers_come_below_those_of_the_image_which_stay_as_they_are(tmp_path: Path) -> None:
+    after = told(*with_layers_below(*image(tmp_path), BELOW))
+    assert after == [*((made, one.blob.digest, one.diff_id) for made, one in BELOW), *told(*image(tmp_path))]
 
 
-def test_steps_without_a_layer_stay_where_they_were_among_the_rest(tmp_path: Path) -> None:
-    _, config = ordered(*image(tmp_path), first("COPY a"), {})
-    steps = [entry["created_by"] for entry in json.loads(config)["history"]]
-    assert steps == ["COPY a", "FROM", "ARG X", "RUN python", "COPY b", "COPY site", "CMD"]
+def test_steps_without_a_layer_and_all_else_of_the_config_stay(tmp_path: Path) -> None:
+    manifest, before = image(tmp_path, created="2026-01-01T00:00:00Z")
+    _, after = with_layers_below(manifest, before, BELOW)
+    one, other = json.loads(before), json.loads(after)
+    assert other["history"][len(BELOW) :] == one["history"]
+    assert {step["created"] for step in other["history"][: len(BELOW)]} == {one["created"]}
+    assert {**one, "history": 0, "rootfs": 0} == {**other, "history": 0, "rootfs": 0}
 
 
-def test_all_else_of_the_config_stays(tmp_path: Path) -> None:
-    _, before = image(tmp_path)
-    _, after = ordered(*image(tmp_path), first("COPY a"), {})
-    changed = ("history", "rootfs")
-    assert {key: value for key, value in json.loads(after).items() if key not in changed} == {
-        key: value for key, value in json.loads(before).items() if key not in changed
-    }
-
-
-def test_the_manifest_is_of_the_new_config(tmp_path: Path) -> None:
-    manifest, config = ordered(*image(tmp_path), first("COPY a"), {})
+def test_the_manifest_is_of_the_new_config_and_the_same_each_time(tmp_path: Path) -> None:
+    manifest, config = with_layers_below(*image(tmp_path), BELOW)
     assert (manifest.config.digest, manifest.config.size) == (sha256(config), len(config))
+    assert manifest.digest == with_layers_below(*image(tmp_path), BELOW)[0].digest
 
 
-def test_another_layer_takes_ones_place_in_manifest_and_config(tmp_path: Path) -> None:
-    after = told(*ordered(*image(tmp_path), first("COPY b"), {"COPY b": [("COPY b", OTHER)]}))
-    assert after[0] == ("COPY b", OTHER.blob.digest, OTHER.diff_id)
-    assert after[1:] == [row for row in told(*image(tmp_path)) if row[0] != "COPY b"]
-
-
-def test_several_layers_in_ones_place_stand_in_their_order(tmp_path: Path) -> None:
-    upper = Layer(blob=replace(OTHER.blob, digest=sha256(b"upper")), diff_id=sha256(b"upper archive"))
-    after = told(*ordered(*image(tmp_path), first("COPY b"), {"COPY b": [("COPY c", OTHER), ("COPY d", upper)]}))
-    assert after[:2] == [(made, one.blob.digest, one.diff_id) for made, one in (("COPY c", OTHER), ("COPY d", upper))]
-    assert after[2:] == [row for row in told(*image(tmp_path)) if row[0] != "COPY b"]
-
-
-@given(st.permutations(STEPS), st.integers(min_value=0, max_value=len(STEPS)))
-def test_no_layer_is_lost_or_doubled(order: list[str], ranked: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        before = told(*image(Path(folder)))
-        after = told(*ordered(*image(Path(folder)), first(*order[:ranked]), {}))
-    assert sorted(after) == sorted(before)
-    assert [step for step, *_ in after][:ranked] == order[:ranked]
-
-
-def test_the_same_image_is_the_same_bytes(tmp_path: Path) -> None:
-    assert len({ordered(*image(tmp_path), first("COPY a"), {})[0].digest for _ in range(3)}) == 1
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"history": HISTORY[:-2]}, {"history": "none"}, {"history": ["COPY"] * 5}],
-    ids=["a step too few", "no list", "no objects"],
-)
-def test_a_config_that_does_not_tell_what_made_its_layers_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(UnsoundError, match="what made each"):
-        ordered(*image(tmp_path, **changes), first(), {})
+@pytest.mark.parametrize("changes", [{"rootfs": None}, {"rootfs": {"diff_ids": 5}}, {"history": 5}])
+def test_a_config_that_does_not_tell_its_layers_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    manifest, config = image(tmp_path)
+    with pytest.raises(UnsoundError, match="does not tell"):
+        with_layers_below(manifest, json.dumps({**json.loads(config), **changes}).encode(), BELOW)
 
 
 def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:

@@ -1,0 +1,95 @@
+"""The small layers that follow from the files of an image's wheels: links to them, headers, a CUDA_HOME."""
+
+import importlib.util
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from torchbake.build.layer_store import LayerStore, Packed
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
+from torchbake.oci.layer_order import Made
+from torchbake.render.dockerfile import CUDA_HOME
+from torchbake.render.wheel_groups import NVIDIA, TORCH, Group
+
+_EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
+_THREADS = 2  # that compress a layer
+
+Wheels = Mapping[Group, Sequence[Packed]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkLayers:
+    """Writes the layers of an image into ``blobs``, a folder; other files go to ``work``, one that is there."""
+
+    store: LayerStore
+    blobs: Path
+    work: Path
+
+    def write(self, wheels: Wheels, *, headers: bool) -> list[Made]:
+        """The layers, the lowest first. ``headers`` is whether the image compiles code. Raises BuildError."""
+        written = [self._beside(wheels[NVIDIA], wheels.get(TORCH, ()))] if NVIDIA in wheels else []
+        if not headers:
+            return written
+        groups = {group: packed for group, packed in wheels.items() if group.on_path}
+        trees = {group: tree for group, packed in groups.items() if (tree := self._headers(group, packed))}
+        for group, tree in trees.items():
+            written.append(self._layer(f"COPY /headers {group.root}", tree_members(tree, group.root.strip("/"))))
+        if NVIDIA in wheels:
+            written.append(self._cuda_home(wheels, trees.get(NVIDIA)))
+        return written
+
+    def _beside(self, nvidia: Iterable[Packed], torch: Iterable[Packed]) -> Made:
+        links = _links().beside_links(_names(nvidia), NVIDIA.root, TORCH.root)
+        taken = links.keys() & {f"{TORCH.root}/{name.partition('/')[0]}" for name in _names(torch)}
+        if taken:
+            raise BuildError(f"A wheel of torch has files in {min(taken)}, which links to NVIDIA's libraries.")
+        return self._layer(f"COPY /links {TORCH.root}", _members(links, TORCH.root))
+
+    def _headers(self, group: Group, wheels: Iterable[Packed]) -> Path | None:
+        """A folder with the headers of a group's wheels; None where they have none."""
+        folder = self.work / group.layer
+        for packed in wheels:
+            if packed.headers:
+                unpack(self.store.sound(packed.headers), folder)
+        return folder / "headers" if folder.is_dir() else None
+
+    def _cuda_home(self, wheels: Wheels, headers: Path | None) -> Made:
+        files = (path for path in headers.rglob("*") if not path.is_dir()) if headers else ()
+        names = [path.relative_to(headers).as_posix() for path in files] if headers else []
+        nvidia = (packed for group, packed in wheels.items() if group.root == NVIDIA.root)
+        links = _links().cuda_links([*names, *_names(chain(*nvidia))], NVIDIA.root, CUDA_HOME)
+        return self._layer(f"COPY {CUDA_HOME} {CUDA_HOME}", _members(links, CUDA_HOME))
+
+    def _layer(self, command: str, members: Iterable[Member]) -> Made:
+        layer = write_layer(self.work / "layer", members, threads=_THREADS)
+        (self.work / "layer").replace(self.blobs / layer.blob.digest.removeprefix("sha256:"))
+        return command, layer
+
+
+def _names(wheels: Iterable[Packed]) -> list[str]:
+    return [*chain(*(packed.names for packed in wheels))]
+
+
+def _links() -> ModuleType:
+    """The module of `layers/wheels` that a build by hand makes the same links by."""
+    spec = importlib.util.spec_from_file_location("wheel_links", TOOLKIT / "layers/wheels/links.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _members(links: Mapping[str, str], top: str) -> Iterator[Member]:
+    """Entries of links, where to what, in the order of their names, each after its folders from ``top`` on."""
+    folders = {str(parent) for where in links for parent in PurePosixPath(where).parents if parent.is_relative_to(top)}
+    for name in sorted({*links, *folders}, key=lambda name: name.split("/")):
+        info = tarfile.TarInfo(name.strip("/"))
+        info.type, info.mode = (tarfile.SYMTYPE, 0o777) if name in links else (tarfile.DIRTYPE, 0o755)
+        info.linkname, info.mtime = links.get(name, ""), _EPOCH
+        yield info, None

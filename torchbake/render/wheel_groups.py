@@ -1,0 +1,51 @@
+"""The wheels that are layers of their own: in which stage a Dockerfile installs them, and their order in an image."""
+
+import re
+from dataclasses import dataclass
+
+from torchbake.lock.lockfile import Layer, Lock, Pin
+
+# NVIDIA's libraries that are released with torch rather than with CUDA: above those that more images share.
+_WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Wheels that are installed in one build stage, each into a layer of its own below ``root``.
+
+    ``layer`` names the stage and the part of the lock. With ``bytecode`` their modules are compiled.
+    """
+
+    layer: Layer
+    root: str
+    comment: str
+    on_path: bool = True
+    trim: bool = True
+    bytecode: bool = False
+
+
+NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
+TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it", bytecode=True)
+DEVEL = Group(
+    layer="devel",
+    root="/nvidia",
+    comment="NVIDIA's compilers, which the row asks for",
+    on_path=False,
+    trim=False,
+)
+GROUPS = (NVIDIA, TORCH, DEVEL)
+
+
+def wheel_groups(lock: Lock) -> list[Group]:
+    """The groups that a lock has wheels of."""
+    return [group for group in GROUPS if lock.layers[group.layer]]
+
+
+def wheel_order(lock: Lock) -> list[Pin]:
+    """The wheels of these groups, the lowest first: what more images have in common is lower.
+
+    Engines unpack a layer once for each list of layers below it.
+    """
+    pins = [pin for group in wheel_groups(lock) for pin in lock.layers[group.layer]]
+    cuda = {pin.name for pin in lock.layers["nvidia"] if not _WITH_TORCH.match(pin.name)}
+    return sorted(pins, key=lambda pin: pin.name not in cuda)
