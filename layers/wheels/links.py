@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 def cuda_links(names: Iterable[str], final: str, home: str) -> dict[str, str]:
     """Links, where to what, that make the wheels look like an installed CUDA toolkit.
 
-    ``names`` are ``nvidia/<part>/{include,lib,bin,nvvm}/...``, and will stand below ``final``. Where two files want the
-    same place, the first by name has it.
+    ``names`` are ``nvidia/<part>/{include,lib,bin,nvvm}/...``, below ``final`` in the image. If two files need the same
+    link, the first by name gets it.
     """
     folders = {"include": "include", "lib": "lib64", "bin": "bin", "nvvm": "nvvm"}
     links: dict[str, str] = {}

@@ -16,8 +16,8 @@ from torchbake.matrix.spec import Spec
 class Job:
     """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes.
 
-    ``lock`` is None for init images. The stage ``below`` is what the image stands on, if not on what its Dockerfile
-    says. With ``own_template`` a template of the project decides the Dockerfile.
+    ``lock`` is None for init images. ``below`` names the stage below the image, if it is not the Dockerfile's default.
+    ``own_template`` is True if a template of the project changes the Dockerfile.
     """
 
     spec: Spec
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def has_wheels_apart(self) -> bool:
-        """Whether the image can be built without its wheels: a step of another template may want torch."""
+        """Return whether the image can be built without its wheels. A step of another template may need torch."""
         return self.lock is not None and not self.own_template
 
     @property

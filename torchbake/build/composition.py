@@ -133,7 +133,7 @@ def compose(
 ) -> str:  # fmt: skip
     """Put layers below those of an exported image, in place; returns the digest of its new manifest.
 
-    Those of ``wheels`` are in a store, the ``links`` above them in the layout. Raises BuildError.
+    ``wheels`` are in the store, ``links`` in the layout. Raises BuildError.
     """
     manifest = export.find(digest)
     if manifest is None:

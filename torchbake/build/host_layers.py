@@ -1,7 +1,7 @@
 """The layers of wheels that this machine packs, beside the build of all the rest.
 
-A wheel's files depend on nothing that a build makes. The bytecode of torch's modules does: it is a small layer of its
-own above them.
+A wheel's files depend on nothing that a build makes. The bytecode of torch's modules depends on the image's Python. It
+is a small layer above them.
 """
 
 import threading

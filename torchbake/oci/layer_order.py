@@ -1,4 +1,4 @@
-"""Layers, and the manifests and configs of images that stand on them. Pure."""
+"""Layers, and manifests and configs of images that have them. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ Made: TypeAlias = tuple[str, Layer]  # with the command that made it
 
 
 def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made]) -> tuple[Manifest, bytes]:
-    """The manifest and the config of an image that stands on these layers, each with the command that made it.
+    """Put layers below those of an image: its new manifest and config. Each layer has the command that made it.
 
     Layers that share no path give the same files in any order. Raises UnsoundError for a config that is none.
     """

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from torchbake.lock.lockfile import Layer, Lock, Pin
 
-# NVIDIA's libraries that are released with torch rather than with CUDA: above those that more images share.
+# NVIDIA's libraries that change with torch's versions rather than with CUDA's. Fewer images share them.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Wheels that are installed in one build stage, each into a layer of its own below ``root``.
+    """Wheels of one build stage. Each is a layer with files below ``root``.
 
-    ``layer`` names the stage and the part of the lock. With ``bytecode`` their modules are compiled.
+    ``layer`` names the stage and the part of the lock. ``bytecode`` is True if the modules are compiled.
     """
 
     layer: Layer

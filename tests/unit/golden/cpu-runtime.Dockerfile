@@ -3,7 +3,7 @@
 # 2.13.0-cpu-runtime-debian12: torch 2.13.0+cpu, Python 3.11
 # By hand: docker build -f images/2.13.0-cpu-runtime-debian12/Dockerfile -t my-pytorch .
 
-# The stage that the image stands on. torchbake makes the layers of the wheels itself, and has the others built on `rest`.
+# The stage below the image. `torchbake build` sets `rest`, because it makes the layers of the wheels itself.
 ARG BELOW="whole"
 
 FROM debian:bookworm-slim AS base
@@ -105,15 +105,15 @@ COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
 torch==2.13.0+cpu
 EOF
 
-# --- rest: all but the wheels of NVIDIA and torch. What is linked does not depend on what stands below it: another user
-# or base does not pack it again.
+# --- rest: all files except the wheels of NVIDIA and torch. A copy with --link does not depend on the layers below it,
+# so it stays the same with another user or base.
 FROM python AS rest
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
 COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 
-# --- whole: with them, each a layer of its own
+# --- whole: rest and the wheels, a layer for each wheel
 FROM rest AS whole
 COPY --link --from=torch /layers/torch /pytorch
 

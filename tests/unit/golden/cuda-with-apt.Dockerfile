@@ -3,7 +3,7 @@
 # 2.10.0-cuda12.8-cudnn9-runtime-debian12: torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11
 # By hand: docker build -f images/2.10.0-cuda12.8-cudnn9-runtime-debian12/Dockerfile -t my-pytorch .
 
-# The stage that the image stands on. torchbake makes the layers of the wheels itself, and has the others built on `rest`.
+# The stage below the image. `torchbake build` sets `rest`, because it makes the layers of the wheels itself.
 ARG BELOW="whole"
 
 FROM debian:bookworm-slim AS base
@@ -130,10 +130,10 @@ nvidia-cudnn-cu12==9.10.2.21
 nvidia-nccl-cu12==2.27.5
 EOF
 
-# --- rest: all but the wheels of NVIDIA and torch. What is linked does not depend on what stands below it: another user
-# or base does not pack it again.
+# --- rest: all files except the wheels of NVIDIA and torch. A copy with --link does not depend on the layers below it,
+# so it stays the same with another user or base.
 FROM python AS rest
-# First, so that it stays where another wheel comes.
+# First, so that another wheel does not install these again.
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
@@ -144,7 +144,7 @@ COPY --link --from=site /opt/venv /opt/venv
 COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 
-# --- whole: with them, each a layer of its own
+# --- whole: rest and the wheels, a layer for each wheel
 FROM rest AS whole
 COPY --link --from=nvidia /layers/nvidia-cuda-runtime-cu12 /nvidia
 COPY --link --from=nvidia /layers/nvidia-cudnn-cu12 /nvidia
