@@ -15,7 +15,7 @@ from torchbake.engine.client import connect
 from torchbake.engine.image_check import check_image
 from torchbake.engine.runner import read_history
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.engine
 

@@ -21,6 +21,7 @@ import pytest
 from tests.e2e.conftest import ROOT, Completed, container_of, images_of, torchbake
 from tests.e2e.waiting import until
 from tests.libraries import library
+from tests.unit.layouts import damage
 from tests.wheels import write_wheel
 
 pytestmark = pytest.mark.build
@@ -211,11 +212,11 @@ def test_it_is_the_same_from_nothing_twice(site: Site) -> None:
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
     first = layers_of(engine, empty.built(RUNTIME))
-    blobs = {path.name: path.stat().st_mtime_ns for path in empty.blobs()}
+    blobs = {path.name: path.stat().st_ino for path in empty.blobs()}
     second = layers_of(engine, empty.built(DEVEL))
     shared = len(NVIDIA) + 5  # torch, triton, their bytecode, and the links to NVIDIA's
     assert first[:shared] == second[:shared]
-    assert {path.name: path.stat().st_mtime_ns for path in empty.blobs()} == blobs
+    assert {path.name: path.stat().st_ino for path in empty.blobs()} == blobs
 
 
 def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: Site) -> None:
@@ -223,14 +224,14 @@ def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: S
         [sys.executable, "-m", "torchbake", "build", RUNTIME, *empty.words],
         cwd=ROOT, env={**os.environ, **empty.env}, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    until(lambda: any(empty.store.glob(".packing-*")), 60)
+    until(lambda: any(empty.store.glob(".work-*")), 60)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)
     for digest, size in empty.kept().items():
         assert (empty.store / "blobs/sha256" / digest.removeprefix("sha256:")).stat().st_size == size
     empty.built(RUNTIME)
     assert len(empty.kept()) == PACKED
-    assert not list(empty.store.glob(".packing-*"))
+    assert not list(empty.store.glob(".work-*"))
 
 
 def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
@@ -238,7 +239,7 @@ def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
         done = list(pool.map(empty.build, (RUNTIME, DEVEL)))
     assert [each.returncode for each in done] == [0, 0], done[0].stderr + done[1].stderr
     assert len(empty.kept()) == PACKED
-    assert not list(empty.store.glob(".packing-*"))
+    assert not list(empty.store.glob(".work-*"))
 
 
 def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker.DockerClient) -> None:
@@ -247,7 +248,7 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     (blob,) = [path for path in empty.blobs() if path.stat().st_size > 1_000_000][:1]
     sound = blob.read_bytes()
     forget()
-    blob.write_bytes(sound[:-9] + bytes(9))
+    damage(blob, seen=False)
     done = empty.build(RUNTIME)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{RUNTIME}: packing again what was damaged on disk" in done.stderr

@@ -22,8 +22,8 @@ from torchbake.engine.image_check import check_image
 from torchbake.engine.leftovers import loopback_path, remove_leftovers
 from torchbake.engine.loopback import Loopback
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
-from torchbake.oci.layout_server import LayoutServer
+from torchbake.store.layout import Layout
+from torchbake.store.layout_server import LayoutServer
 
 pytestmark = pytest.mark.engine
 
@@ -34,7 +34,7 @@ import sys, time
 from pathlib import Path
 from torchbake.engine.client import connect
 from torchbake.engine.loopback import Loopback
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 assert Loopback(connect(), print).pull(Layout(folder=Path(sys.argv[1])), sys.argv[2])
 print("pulled", flush=True)

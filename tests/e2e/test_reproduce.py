@@ -19,8 +19,8 @@ import pytest
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, ref_of, tags_of, torchbake
 from tests.e2e.registries import unpacked
 from tests.e2e.waiting import until
-from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import unread
+from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.build
 
@@ -311,7 +311,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
         [sys.executable, "-m", "torchbake", *command],
         cwd=tmp_path / "toolkit", stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    until(lambda: list(layout.folder.glob(".exports-*/big/ingest/*/data")), seconds=120)
+    until(lambda: list(layout.folder.glob(".work-*/big/ingest/*/data")), seconds=120)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == (-number if number == signal.SIGKILL else 130), said
@@ -321,7 +321,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     image = built(run("build", "big", "--reproducible", "--format", "json"), "big")
     assert engine.images.get(image["ref"]).id == image["digest"]
     assert kept(layout) == needed(layout, image["digest"])
-    assert not list(layout.folder.glob(".exports-*"))
+    assert not list(layout.folder.glob(".work-*"))
 
 
 # --- what setting times back asks of an image

@@ -11,11 +11,11 @@ import pytest
 
 from tests.e2e.serving import index_of, serving
 from tests.wheels import write_wheel
-from torchbake.build.layer_store import LayerStore
 from torchbake.build.wheel_fetch import Archive, fetched
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
+from torchbake.store.layers import LayerStore
 
 pytestmark = pytest.mark.build
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.e2e.conftest import ROOT
 from tests.e2e.registries import registry
-from torchbake.oci.layout import Layout
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
+from torchbake.store.layout import Layout
 
 IN_MATRIX = "debian:bookworm-slim"
 NOWHERE = "registry.invalid/debian:12"  # no registry serves it, so torchbake bootstraps the base

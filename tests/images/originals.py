@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tests.images.entries import Tree
 from tests.images.subject import Row
-from torchbake.build.layer_store import LayerStore
+from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.paths import layers_folder
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import read_pip_config
@@ -15,6 +15,7 @@ from torchbake.lock.lockfile import Layer, Pin
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.matrix.spec import VENV, ImageSpec
 from torchbake.render.wheel_groups import GROUPS
+from torchbake.store.layers import LayerStore
 
 Originals: TypeAlias = Mapping[str, Mapping[str, str]]  # by a wheel's name: sha256 by paths in the image
 FETCH_LIMIT = 600  # seconds
@@ -51,7 +52,7 @@ def find_originals(row: Row, closing: threading.Event) -> Originals:
 
 
 def _files_of(pin: Pin, root: str, folder: str, spec: ImageSpec, closing: threading.Event) -> dict[str, str]:
-    records, pip = LayerStore(folder=layers_folder()).records, read_pip_config()
+    records, pip = WheelRecords(folder=LayerStore(folder=layers_folder()).records), read_pip_config()
     hashes = records.find_or_fetch(pin, pip, spec.base.python, pip.instead(spec) or spec.indexes, closing)
     return {f"{root}/{name}": hashed for name, hashed in hashes.items() if name.startswith(folder)}
 

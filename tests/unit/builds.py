@@ -22,8 +22,8 @@ from torchbake.lock.lockfile import Lock, assign_layers, format_lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.labels import ID, INPUTS
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import sha256
+from torchbake.store.layout import Layout
 
 RUNTIME, DEVEL, INIT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12", "volume-permissions"
 BASE = Base(

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -71,6 +72,16 @@ def blobs_of(layout: Layout, digest: str) -> Sequence[Path]:
     """The files of an image but its manifest: its layers, then its config."""
     manifest = json.loads(layout.path(digest).read_text())
     return [layout.path(blob["digest"]) for blob in (*manifest["layers"], manifest["config"])]
+
+
+def damage(path: Path, *, seen: bool = True) -> None:
+    """Flip a bit of a blob; if the change is not ``seen``, as a failing disk does, which leaves the file's times."""
+    data, before = bytearray(path.read_bytes()), path.stat()
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    if not seen:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def sha256(data: bytes) -> str:

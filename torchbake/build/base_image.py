@@ -23,10 +23,10 @@ from torchbake.engine.address import docker_command
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
 from torchbake.oci.rootfs_image import layout_digest
+from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]

@@ -11,14 +11,14 @@ from typing import Protocol, cast
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
 from torchbake.build.host_layers import Compiling, HostLayers, WheelLayer
-from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_links import LinkLayers
 from torchbake.core.files import linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Made, image_of, with_layers_below
-from torchbake.oci.layout import Layout
 from torchbake.render.wheel_groups import Group
+from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layout import Layout
 
 
 class Building(Compiling, Protocol):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from torchbake.build.bakefile import Job
-from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Lock, Pin
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Made
 from torchbake.render.wheel_groups import Group, wheel_groups, wheel_order
+from torchbake.store.layers import LayerStore, Packed
 
 _SIDE_BY_SIDE = 4  # some wait for their download, while two cores pack
 _URGENT = 4  # torch's bytecode, and pulling ahead, of two images: who pulls waits only for what began before

@@ -21,7 +21,7 @@ from torchbake.engine.image import Image, holds
 from torchbake.engine.image_check import check_image
 from torchbake.engine.loopback import Loopback
 from torchbake.errors import BuildError, EngineError, TorchbakeError
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Store:
         """
         if not self.layout:
             return
-        self.layout.take(export, digest)
+        self.layout.take(export, digest, reproducible=self.scanned)
         there = self.engine.find([digest]) is not None
         if there:
             with contextlib.suppress(EngineError):

@@ -9,7 +9,6 @@ from torchbake.build.bakefile import Options, exported, output_for, output_to_la
 from torchbake.build.base_image import Base, check_usable, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
-from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
@@ -29,7 +28,8 @@ from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
 from torchbake.oci.compression import Compression
-from torchbake.oci.layout import Layout
+from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 
@@ -100,7 +100,7 @@ class ImageBuild:
         """The store for images that are built: an engine that keeps layers as they are gets them from a layout."""
         if store.layout or not store.engine.containerd_store:
             return store
-        return replace(store, layout=Layout(folder=self.project.exports), scanned=False)
+        return replace(store, layout=Layout(folder=self.project.layout), scanned=False)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""

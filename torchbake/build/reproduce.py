@@ -11,7 +11,6 @@ from torchbake.build.bakery import Bakery
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
-from torchbake.build.layer_store import LayerStore
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.core.parallel import run_all
@@ -19,8 +18,9 @@ from torchbake.errors import ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.oci.compression import Compression
-from torchbake.oci.diff import Comparison, compare
-from torchbake.oci.layout import Layout
+from torchbake.store.diff import Comparison, compare
+from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
 from torchbake.ui.progress_board import Board
 
 BUILDS = ("first", "second")

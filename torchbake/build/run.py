@@ -14,7 +14,6 @@ from torchbake.build.buildx import Builder, Outcome, prune
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.image_store import Store, result_of
-from torchbake.build.layer_store import LayerStore
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
@@ -24,6 +23,7 @@ from torchbake.engine.image_check import check_image
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.store.layers import LayerStore
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 

@@ -8,13 +8,13 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Made
 from torchbake.render.dockerfile import CUDA_HOME
 from torchbake.render.wheel_groups import NVIDIA, TORCH, Group
+from torchbake.store.layers import LayerStore, Packed
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _THREADS = 2  # that compress a layer

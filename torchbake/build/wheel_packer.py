@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from torchbake.build.layer_store import LayerStore, Packed, read_packed
 from torchbake.build.wheel_fetch import Archive, fetched, find_archive
+from torchbake.build.wheel_records import WheelRecords
 from torchbake.build.wheel_stream import UNFIT, Job
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
@@ -28,6 +28,7 @@ from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
+from torchbake.store.layers import LayerStore, Packed, read_packed
 from torchbake.ui.tool_environment import environment_of
 
 _FORMAT = "4"  # of a layer: another one is packed anew
@@ -188,7 +189,7 @@ class WheelPacker:
                 return None
             told = self._stream("layer", wheel, work)
             if told is not None and nvidia_folder(pin.name) is not None:  # `parts.unaltered` compares its files
-                self.store.records.keep(archive, wheel)
+                WheelRecords(folder=self.store.records).keep(archive, wheel)
         return None if told is None else read_packed(json.loads(told))
 
     def _made(self, pin: Pin, wheel: Path, work: Path) -> bool:

@@ -31,7 +31,6 @@ from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource
 from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
 from torchbake.registry.cosign import Signer
@@ -40,6 +39,7 @@ from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import Decision
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -120,10 +120,10 @@ def run(args: Arguments) -> int:
     require(engine.capabilities, Need.CHECK)  # only what was tested is published
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
-    layouts = [Layout(folder=folder) for folder in project.layouts]
-    if any(not any(layout.find(image.digest) for layout in layouts) for image in images.values()):
+    layout = Layout(folder=project.layout)
+    if not all(layout.find(image.digest) for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    source = LayoutSource(layouts=layouts, otherwise=EngineSource(engine=engine))
+    source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,

@@ -19,10 +19,10 @@ from torchbake.errors import EngineError, TorchbakeError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import VERSION_LABEL
-from torchbake.oci.layout import Layout
 from torchbake.sbom.image_scan import look_into, sbom_of_contents
 from torchbake.sbom.licenses import Licenses, licenses_of
 from torchbake.sbom.packages import Contents, Package
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -75,9 +75,7 @@ def run(args: Arguments) -> int:
     engine = connect()
     images, folder = engine.images(), args.output or project.root / "reports"
     with interruptible():
-        source = LayoutSource(
-            layouts=[Layout(folder=folder) for folder in project.layouts], otherwise=EngineSource(engine=engine)
-        )
+        source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
         listed = [_list(project, spec, images, source, folder) for spec in selection.specs]
     if args.format == "json":
         console.show_json({"images": [_entry(image, licenses=args.licenses) for image in listed]})

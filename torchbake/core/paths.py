@@ -20,6 +20,11 @@ def state_of(root: Path) -> Path:
     return root / ".torchbake"
 
 
+def layout_of(root: Path) -> Path:
+    """Where a project keeps its images as they were built."""
+    return state_of(root) / "layout"
+
+
 def templates_of(root: Path) -> Path | None:
     """A project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
     folder = root / "templates"

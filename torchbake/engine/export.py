@@ -1,7 +1,7 @@
 """An image's compressed content: the bytes that were built and tested, and no others."""
 
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -9,8 +9,8 @@ from typing import IO, Any, Protocol
 from torchbake.engine.capability import CONTAINERD_STORE
 from torchbake.engine.client import Engine, answering
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest
+from torchbake.store.layout import Layout
 
 _BLOBS = "blobs/sha256/"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always taken
@@ -56,16 +56,15 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSource:
-    """The images of layouts, read where they are; other images come from ``otherwise``."""
+    """The images of a layout, read where they are; other images come from ``otherwise``."""
 
-    layouts: Sequence[Layout]
+    layout: Layout
     otherwise: Source
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        for layout in self.layouts:
-            manifest = layout.find(digest)
-            if manifest:
-                return Content(manifest=manifest, folder=layout.blobs)
+        manifest = self.layout.find(digest)
+        if manifest:
+            return Content(manifest=manifest, folder=self.layout.blobs)
         return self.otherwise.take_out(digest, folder, wanted)
 
 

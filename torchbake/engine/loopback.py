@@ -18,9 +18,9 @@ from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import LOOPBACK, loopback_path, remove_loopback_names
 from torchbake.errors import EngineError
 from torchbake.oci.layer_order import Layer, image_of
-from torchbake.oci.layout import Layout
-from torchbake.oci.layout_server import LayoutServer, serving
 from torchbake.oci.manifest import Blob, sha256
+from torchbake.store.layout import Layout
+from torchbake.store.layout_server import LayoutServer, serving
 
 _PATIENCE = 10  # seconds in which the engine must pull the probe
 _NO_LOGIN: dict[str, str] = {}  # without one, docker's SDK asks a credential helper

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from torchbake.core.paths import state_of, templates_of
+from torchbake.core.paths import layout_of, state_of, templates_of
 from torchbake.core.tracked import check_untracked
 from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
@@ -36,18 +36,8 @@ class Project:
 
     @property
     def layout(self) -> Path:
-        """Where images are kept as they were packed: one OCI image layout for all."""
-        return self.state / "layout"
-
-    @property
-    def exports(self) -> Path:
-        """The folder of other images, packed as the engine has them: `publish` reads them there."""
-        return self.state / "exports"
-
-    @property
-    def layouts(self) -> tuple[Path, Path]:
-        """The folders of both image layouts."""
-        return (self.layout, self.exports)
+        """Where images are kept as they were built: one OCI image layout for all."""
+        return layout_of(self.root)
 
     @property
     def cache(self) -> Path:

@@ -1,1 +1,1 @@
-"""Images as data: references, tag names, labels, manifests, layouts and layers. No registry and no engine."""
+"""Images as data: references, tag names, labels, manifests and layers. No registry and no engine."""

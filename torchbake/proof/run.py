@@ -20,8 +20,8 @@ from torchbake.engine.client import Engine, is_local
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
-from torchbake.oci.layout import Layout
 from torchbake.proof.record import Digests, Proof, Seconds
+from torchbake.store.layout import Layout
 
 
 class StepError(CheckError):

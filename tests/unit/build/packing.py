@@ -12,7 +12,6 @@ from tests.unit.layouts import archive, file, put, sha256
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
 from torchbake.build.host_layers import HostLayers, WheelLayer
-from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -22,9 +21,10 @@ from torchbake.lock.lockfile import Pin
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
 from torchbake.render.wheel_groups import wheel_groups
+from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layout import Layout
 
 CPU, CUDA, DEVEL = (
     "2.13.0-cpu-runtime-debian12",

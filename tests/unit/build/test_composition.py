@@ -15,7 +15,7 @@ from torchbake.core.files import write_text
 from torchbake.errors import EngineError
 from torchbake.matrix.project import Project
 from torchbake.oci.layer_stream import uncompressed
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 STEPS = ("bootstrap", "RUN python", "COPY /opt/venv /opt/venv # buildkit")
 

@@ -15,7 +15,7 @@ from tests.unit.layouts import archive, file, put
 from torchbake.build.bakefile import Job
 from torchbake.build.image_store import Store, result_of
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 DIGEST, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 

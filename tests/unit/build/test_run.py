@@ -25,7 +25,7 @@ from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, INPUTS
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 OLD = f"sha256:{'0' * 64}"
 NO_PIP = PipConfig()
@@ -211,7 +211,7 @@ def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Si
         assert manifest
         known = {path.stem for path in site.project.cache.rglob("*") if path.is_file()}
         assert any(manifest.layers[0].digest.removeprefix("sha256:") in one for one in known), "it was not remembered"
-    assert not list(site.layout.folder.glob(".exports-*"))
+    assert not list(site.layout.folder.glob(".work-*"))
 
 
 def test_packed_layers_of_images_that_are_gone_go_too(site: Site) -> None:

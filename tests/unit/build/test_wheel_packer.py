@@ -20,12 +20,14 @@ import zstandard
 from layers.wheels.strip import stripped
 from tests.e2e.stand_in import torch_wheel
 from tests.libraries import library
+from tests.unit.layouts import damage
 from tests.wheels import write_wheel
-from torchbake.build.layer_store import LayerStore, Packed
 from torchbake.build.wheel_packer import Compiler, WheelPacker
+from torchbake.build.wheel_records import WheelRecords
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
+from torchbake.store.layers import LayerStore, Packed
 
 NAME, VERSION = "nvidia-cublas-cu12", "12.8.4.1"
 INFO = "nvidia_cublas_cu12-12.8.4.1.dist-info"
@@ -82,12 +84,12 @@ def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Pat
 def test_the_record_of_a_wheel_with_files_of_nvidias_is_kept_as_its_archive_has_it(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     packs.packed(pin)
-    kept = packs.store.records.find(pin, "3.11")
+    kept = WheelRecords(folder=packs.store.records).find(pin, "3.11")
     assert kept
     assert kept["nvidia/cusolver/lib/libcusolverMg.so.11"] == hashlib.sha256(b"dropped").hexdigest()
     other = torch(tmp_path / "wheels", {"torch/__init__.py": b""})
     replace(packs, root="/pytorch").packed(other)
-    assert packs.store.records.find(other, "3.11") is None
+    assert WheelRecords(folder=packs.store.records).find(other, "3.11") is None
 
 
 def test_headers_are_kept_aside(tmp_path: Path) -> None:
@@ -323,8 +325,7 @@ def test_modules_are_hashed_before_they_are_compiled(tmp_path: Path) -> None:
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     modules = packs.packed(pin).modules
     assert modules
-    blob = packs.store.path(modules.digest)
-    blob.write_bytes(blob.read_bytes()[::-1])  # of the same size
+    damage(packs.store.path(modules.digest), seen=False)
     with pytest.raises(BuildError, match="was removed"):
         packs.compiled(pin, compiler_of("this one", compile_))
     assert packs.compiled(pin, compiler_of("this one", compile_)), "it is packed again"
@@ -375,7 +376,7 @@ def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) 
     with pytest.raises(BuildError, match=rf"(?s){NAME} {VERSION} cannot be installed by uv: .*Hash mismatch"):
         packs.packed(pin)
     assert packs.store.find(packs.key(pin)) is None
-    assert not list(packs.store.folder.glob(".packing-*"))
+    assert not list(packs.store.folder.glob(".work-*"))
 
 
 def test_a_packer_that_is_to_stop_packs_nothing(tmp_path: Path) -> None:

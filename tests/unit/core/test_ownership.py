@@ -14,9 +14,9 @@ from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links, is_own, swappable
 from torchbake.errors import SetupError
 from torchbake.hostconfig.apt_config import AptConfig
-from torchbake.oci.layout import Layout
 from torchbake.setup.dockerd import only_one
 from torchbake.setup.paths import EnginePaths
+from torchbake.store.layout import Layout
 
 OTHER = 54321
 

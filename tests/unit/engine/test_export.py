@@ -16,8 +16,8 @@ from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.engine.client import Engine
 from torchbake.engine.export import EngineSource
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX
+from torchbake.store.layout import Layout
 
 NOISE = random.Random(0).randbytes(5 * 2**20)  # more than what is taken whether it is wanted or not
 LAYERS = (archive(file("opt/small", b"x")), archive(file("opt/large", NOISE)))

@@ -12,8 +12,8 @@ from torchbake.engine import loopback
 from torchbake.engine.leftovers import loopback_path, remove_leftovers
 from torchbake.engine.loopback import Loopback
 from torchbake.errors import EngineError
-from torchbake.oci.layout import Layout
-from torchbake.oci.layout_server import LayoutServer
+from torchbake.store.layout import Layout
+from torchbake.store.layout_server import LayoutServer
 
 GONE = "1/pid:[1]/1/1"  # of a boot that is over
 

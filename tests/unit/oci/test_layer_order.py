@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.oci.layer_order import Layer, chain_ids, with_layers_below
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
+from torchbake.store.layout import Layout
 
 STEPS = ("FROM", "RUN python", "COPY a", "COPY b", "COPY site")
 ARCHIVES = [archive(file(step, step.encode())) for step in STEPS]

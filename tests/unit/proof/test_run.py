@@ -20,10 +20,10 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.engine.address import DEFAULT, Address
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
-from torchbake.oci.layout import Layout
 from torchbake.proof import run as proofrun
 from torchbake.proof.record import Digests, Proof, State, state_of
 from torchbake.proof.run import ProofRun
+from torchbake.store.layout import Layout
 
 CPU, DEVEL = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12"
 CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"

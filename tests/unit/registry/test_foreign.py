@@ -16,7 +16,6 @@ from tests.unit.validate.test_judge import Fake
 from torchbake.core.json_text import DEEPEST, NotJsonError, read_json, read_object
 from torchbake.errors import HostConfigError, RegistryError, TorchbakeError
 from torchbake.oci.labels import ID, LABEL, labels_in, steps_in
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256, type_of
 from torchbake.oci.reference import Repository
 from torchbake.oci.rootfs_image import layout_digest
@@ -30,6 +29,7 @@ from torchbake.registry.origin import Origin, led_to, may_log_in, origin_of, pat
 from torchbake.registry.transport import Transport
 from torchbake.release.decide import rank_of
 from torchbake.release.record import parse_record
+from torchbake.store.layout import Layout
 from torchbake.validate.fetch import Survey
 
 DIGEST = f"sha256:{'a' * 64}"

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
 
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Blob
+from torchbake.store.layout import Layout
 
 _ADDRESS = "127.0.0.1"
 _PATH = re.compile(r"/v2/(?P<repository>.+)/(?:manifests|blobs)/(?P<digest>sha256:[0-9a-f]{64})(?:\?.*)?")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.layouts import sha256
-from torchbake.build.layer_store import LayerStore, Packed
+from tests.unit.layouts import damage, sha256
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
+from torchbake.store.layers import LayerStore, Packed
 
 KEY, OTHER = sha256(b"key"), sha256(b"another key")
 DATA, HEADERS = b"a layer" * 99, b"headers"
@@ -70,11 +70,21 @@ def test_what_is_not_whole_is_not_found(store: LayerStore, damage: str) -> None:
 @pytest.mark.parametrize("data", [DATA, HEADERS])
 def test_a_layer_whose_bytes_changed_is_dropped(store: LayerStore, data: bytes) -> None:
     keep(store)
-    store.path(sha256(data)).write_bytes(data[::-1])  # of the same size
+    damage(store.path(sha256(data)), seen=False)
     assert store.find(KEY) == packed()
     assert store.drop_damaged(KEY)
     assert store.find(KEY) is None
     assert not store.path(sha256(DATA)).exists()
+
+
+@pytest.mark.parametrize("data", [DATA, HEADERS])
+def test_a_layer_with_a_flipped_bit_is_not_found(store: LayerStore, data: bytes) -> None:
+    keep(store)
+    damage(store.path(sha256(data)))
+    assert store.find(KEY) is None
+    assert store.drop_damaged(KEY)
+    keep(store)
+    assert store.find(KEY) == packed()
 
 
 def test_a_blob_is_hashed_before_it_is_unpacked_here(store: LayerStore) -> None:
@@ -82,7 +92,7 @@ def test_a_blob_is_hashed_before_it_is_unpacked_here(store: LayerStore) -> None:
     aside = packed().headers
     assert aside
     assert store.sound(aside).read_bytes() == HEADERS
-    store.path(aside.digest).write_bytes(HEADERS[::-1])  # of the same size
+    damage(store.path(aside.digest), seen=False)
     with pytest.raises(BuildError, match="damaged"):
         store.sound(aside)
     assert store.find(KEY) is None
@@ -104,7 +114,7 @@ def test_a_turn_that_ends_badly_leaves_nothing(store: LayerStore) -> None:
     with pytest.raises(KeyboardInterrupt):
         end_badly()
     assert store.find(KEY) is None
-    assert not list(store.folder.glob(".packing-*"))
+    assert not list(store.folder.glob(".work-*"))
 
 
 def test_one_key_is_one_runs_at_a_time_and_another_need_not_wait(store: LayerStore) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.errors import BuildError
 from torchbake.oci.compression import Compression
-from torchbake.oci.layout import Layout
+from torchbake.store.layout import Layout
 
 SHARED, OWN, OTHER = (archive(file(name, name.encode() * 999)) for name in ("shared", "own", "other"))
 
@@ -110,7 +110,13 @@ def test_what_is_no_manifest_is_not_found(layout: Layout, number: int) -> None:
 def test_an_image_that_is_packed_otherwise_is_lacking(
     layout: Layout, packing: str | tuple[str, ...], asked: Compression, reason: str
 ) -> None:
-    assert layout.lacks(put(layout, SHARED, OWN, packing=packing), asked) == reason
+    digest = put(layout, SHARED, OWN, packing=packing)
+    assert layout.lacks(digest, asked) == "not exported reproducibly yet"
+    put(Layout(folder=layout.folder / "export"), SHARED, OWN, packing=packing)
+    layout.take(layout.folder / "export", digest, reproducible=True)
+    assert layout.lacks(digest, asked) == reason
+    layout.tidy([digest])
+    assert layout.lacks(digest, asked) == reason
 
 
 def test_an_image_that_is_not_there_is_lacking(layout: Layout) -> None:
@@ -281,11 +287,11 @@ def test_who_writes_is_one_who_exports_until_that_ends_badly(layout: Layout) -> 
 
 def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
     kept = put(layout, SHARED)
-    left = layout.folder / ".exports-killed/target/ingest/1/data"
+    left = layout.folder / ".work-killed/target/ingest/1/data"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half a layer")
     layout.tidy([kept])
-    assert not (layout.folder / ".exports-killed").exists()
+    assert not (layout.folder / ".work-killed").exists()
     assert layout.find(kept)
 
 

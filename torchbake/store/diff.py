@@ -15,8 +15,8 @@ from torchbake.core.digest import short_digest
 from torchbake.errors import ReproduceError
 from torchbake.oci.labels import steps_in
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
-from torchbake.oci.layout import Layout
 from torchbake.oci.manifest import Manifest
+from torchbake.store.layout import Layout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.layouts import archive, blobs_of, file, put
-from torchbake.oci.layout import Layout
-from torchbake.oci.layout_server import LayoutServer, handler
+from torchbake.store.layout import Layout
+from torchbake.store.layout_server import LayoutServer, handler
 
 PATH = f"torchbake/00/{'5' * 32}"
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.unit.layouts import PACKERS, Entry, archive, blobs_of, file, put
 from torchbake.errors import ReproduceError
-from torchbake.oci.diff import Comparison, compare, first_difference
-from torchbake.oci.layout import Layout
+from torchbake.store.diff import Comparison, compare, first_difference
+from torchbake.store.layout import Layout
 
 SAME = archive(file("etc/hostname", b"here"))
 ETC, NOISE = file("etc", type=tarfile.DIRTYPE, mode=0o755), file("etc/noise", b"one")

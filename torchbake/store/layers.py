@@ -1,0 +1,213 @@
+"""Layers of wheels that this machine has packed, for the builds of all projects: by keys, each with its blobs.
+
+A key is a digest of all that decides a layer. Two runs that want one layer at once pack it once.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torchbake.core.digest import file_digest
+from torchbake.core.files import write_text
+from torchbake.core.ownership import check_links
+from torchbake.errors import BuildError
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.manifest import DIGEST, Blob
+from torchbake.store.blobs import WORK, Blobs, Entry, locked
+
+_METADATA = ".dist-info/METADATA"
+_SKEW = 86400.0  # seconds that the clocks of machines may differ which share a store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """The layer of one wheel. ``names`` are all its files but its headers.
+
+    ``headers`` is the archive of these, ``modules`` one of the layer's Python files, both also in the store; None where
+    the wheel has none, or where nobody compiles modules.
+    """
+
+    layer: Layer
+    names: tuple[str, ...]
+    headers: Blob | None = None
+    modules: Blob | None = None
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        return (self.layer.blob, *(blob for blob in (self.headers, self.modules) if blob))
+
+    @property
+    def wheel(self) -> str:
+        """The wheel's name and version, or the packages whose bytecode this is."""
+        found = next((name for name in self.names if name.endswith(_METADATA) and name.count("/") == 1), None)
+        if found:
+            return found.removesuffix(_METADATA).replace("-", " ").replace("_", "-")
+        return f"bytecode of {', '.join(sorted({name.partition('/')[0] for name in self.names}))}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerStore(Blobs):
+    """The layers in ``folder``."""
+
+    @property
+    def records(self) -> Path:
+        """The folder of the RECORDs of wheels that were packed here."""
+        return self.folder / "records"
+
+    def find(self, key: str) -> Packed | None:
+        """Return the layer of a key if all its blobs are sound, and note that it was used."""
+        packed = self._read(key)
+        if packed is None or not all(map(self.holds, packed.blobs)):
+            return None
+        with contextlib.suppress(OSError):  # a read-only store
+            now = time.time()
+            os.utime(self._record(key), (now, now))
+        return packed
+
+    def add(self, key: str, packed: Packed, files: Mapping[str, Path]) -> None:
+        """Keep a layer; ``files`` are its blobs by digest, on the store's file system, and are moved."""
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        for digest, file in files.items():
+            self._move(file, digest)
+        write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
+
+    def sound(self, blob: Blob) -> Path:
+        """Return the file of a blob. If it has another digest, remove it and raise BuildError.
+
+        This is for blobs that no engine checks, because their content is unpacked here.
+        """
+        path = self.path(blob.digest)
+        if file_digest(path) != blob.digest:
+            path.unlink(missing_ok=True)
+            raise BuildError(f"{path} is damaged, and was removed.", hint="Build again, which packs it again.")
+        return path
+
+    def drop_damaged(self, key: str) -> bool:
+        """Remove the layer of a key if one of its blobs is missing or has another digest; return whether it was so."""
+        packed = self._read(key)
+        if packed is None or all(self._is_sound(blob) for blob in packed.blobs):
+            return False
+        self._record(key).unlink(missing_ok=True)
+        for blob in packed.blobs:
+            self.path(blob.digest).unlink(missing_ok=True)
+        return True
+
+    @contextlib.contextmanager
+    def turn(self, key: str) -> Iterator[Path]:
+        """Make an empty folder to pack in, and remove it at the end; of all runs, one has the turn of a key."""
+        name = key.removeprefix("sha256:")
+        work = self.folder / f"{WORK}{name[:16]}"
+        check_links(work)
+        with self.in_use(), locked(self.folder / "locks" / name, fcntl.LOCK_EX, remove=True):
+            shutil.rmtree(work, ignore_errors=True)  # of a killed run
+            work.mkdir(mode=0o700)  # uv's configuration there holds passwords of indexes
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+
+    def entries(self) -> list[Entry]:
+        """Return all layers; those used last come first."""
+        now, found = time.time(), []
+        for path in self._records():
+            key = f"sha256:{path.stem}"
+            packed = self._read(key)
+            if packed:
+                used = path.stat().st_mtime
+                # A time in the future was written before the clock was set back.
+                known = used if used <= now + _SKEW else None
+                found.append(Entry(key=key, name=packed.wheel, blobs=packed.blobs, used=known))
+        return sorted(found, key=_last_use, reverse=True)
+
+    def drop_incomplete(self) -> None:
+        for path in self._records():
+            packed = self._read(f"sha256:{path.stem}")
+            if packed is None or not all(map(self.size_fits, packed.blobs)):
+                path.unlink(missing_ok=True)
+
+    def tidy(self, most: int) -> int:
+        """Remove the layers whose last use is the longest ago, until the others have at most ``most`` bytes.
+
+        Return the bytes that this frees. While another process uses the store, nothing is removed.
+        """
+        if sum(path.stat().st_size for path in self.files()) <= most:
+            return 0
+        try:
+            with self.alone():
+                return self._drop(most)
+        except BlockingIOError:
+            return 0
+
+    def _drop(self, most: int) -> int:
+        self.drop_incomplete()
+        entries = self.entries()
+        gone = evicted(entries, most)
+        for entry in gone:
+            self._record(entry.key).unlink(missing_ok=True)
+        left = {entry.key for entry in entries} - {entry.key for entry in gone}
+        return self._keep_only({blob.digest for entry in entries if entry.key in left for blob in entry.blobs})
+
+    def _is_sound(self, blob: Blob) -> bool:
+        try:
+            return file_digest(self.path(blob.digest)) == blob.digest
+        except OSError:
+            return False
+
+    def _read(self, key: str) -> Packed | None:
+        try:
+            return read_packed(json.loads(self._record(key).read_text()))
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def _record(self, key: str) -> Path:
+        return self.folder / "wheels" / f"{key.removeprefix('sha256:')}.json"
+
+    def _records(self) -> list[Path]:
+        return sorted((self.folder / "wheels").glob("[!.]*.json"))
+
+
+def evicted(entries: Iterable[Entry], most: int) -> list[Entry]:
+    """Choose the layers to remove so that the others have at most ``most`` bytes: the last use longest ago first."""
+    waiting: Sequence[Entry] = sorted(entries, key=_last_use)
+    sizes = {blob.digest: blob.size for entry in waiting for blob in entry.blobs}
+    users = Counter(digest for entry in waiting for digest in {blob.digest for blob in entry.blobs})
+    total, gone = sum(sizes.values()), list[Entry]()
+    for entry in waiting:
+        if total <= most:
+            break
+        gone.append(entry)
+        for digest in {blob.digest for blob in entry.blobs}:
+            users[digest] -= 1
+            total -= 0 if users[digest] else sizes[digest]
+    return gone
+
+
+def _last_use(entry: Entry) -> float:
+    return entry.used or 0.0
+
+
+def read_packed(content: Mapping[str, Any]) -> Packed:
+    """Read a layer from JSON. Raises ValueError, LookupError or TypeError if it describes none."""
+    layer = content["layer"]
+    names: Iterable[str] = content["names"]
+    return Packed(
+        layer=Layer(blob=_blob(layer["blob"]), diff_id=str(layer["diff_id"])),
+        names=tuple(map(str, names)),
+        headers=_blob(content["headers"]) if content["headers"] else None,
+        modules=_blob(content["modules"]) if content["modules"] else None,
+    )
+
+
+def _blob(content: Mapping[str, Any]) -> Blob:
+    blob = Blob(digest=str(content["digest"]), size=int(content["size"]), media_type=str(content["media_type"]))
+    if not DIGEST.fullmatch(blob.digest):
+        raise ValueError(blob.digest)
+    return blob

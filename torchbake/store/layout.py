@@ -1,0 +1,182 @@
+"""Built images: one OCI image layout for all images of a project, so that a layer is there once.
+
+What is tested, published and signed is read from here; nothing is packed twice. The format is the OCI image
+specification's: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
+"""
+
+import contextlib
+import fcntl
+import io
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from torchbake.core.files import write_text
+from torchbake.core.json_text import read_json
+from torchbake.errors import BuildError
+from torchbake.oci.compression import Compression
+from torchbake.oci.labels import ID, LABEL, labels_in
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError
+from torchbake.oci.tar_member import member
+from torchbake.store.blobs import WORK, Blobs, Entry, locked
+
+_REPRODUCIBLE = f"{LABEL}.reproducible"  # an annotation in the index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Blobs):
+    """The layout in ``folder``. Digests are those of manifests unless a method says otherwise."""
+
+    def find(self, digest: str) -> Manifest | None:
+        """Return the manifest of an image if it and all its blobs are sound."""
+        manifest = self._manifest(digest)
+        try:
+            return manifest if manifest and all(map(self.holds, manifest.blobs)) else None
+        except UnsoundError:
+            return None
+
+    def write(self, manifest: Manifest, config: bytes) -> None:
+        """Write an image's manifest and config; its layers come from elsewhere."""
+        self._write(manifest.config.digest, config)
+        self._write(manifest.digest, manifest.data)
+
+    def lacks(self, digest: str, compression: Compression) -> str:
+        """Say why an image must be exported again; empty if it is here, reproducible, and has this compression."""
+        manifest = self.find(digest) if self._listed().get(digest) else None
+        if manifest is None:
+            return "not exported reproducibly yet"
+        found = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
+        return "" if found == {compression} else f"compressed with {' and '.join(sorted(found))}"
+
+    def archive(self, digest: str) -> Iterator[bytes]:
+        """One image as a tar archive of a layout, in pieces, as engines load it.
+
+        Raises BuildError when it is not here.
+        """
+        manifest = self.find(digest)
+        if manifest is None:
+            raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
+        for name, text in _frame({manifest: False}).items():
+            yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
+        for blob in (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs):
+            path = self.path(blob.digest)
+            with path.open("rb") as file:
+                yield from _member(f"blobs/sha256/{path.name}", file, blob.size)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[Path]:
+        """Make a folder for the exports of one run, and remove it at the end. Nobody tidies meanwhile."""
+        own = partial(tempfile.TemporaryDirectory, prefix=WORK, ignore_cleanup_errors=True)
+        with locked(self.folder / ".lock", fcntl.LOCK_SH), own(dir=self.folder) as folder:
+            yield Path(folder)
+
+    def lend(self, export: Path) -> None:
+        """Put the blobs of all images here into the folder of an export, so that they are not written again."""
+        lent = Layout(folder=export)
+        lent.blobs.mkdir(parents=True)
+        for digest in self._needed(self._listed()):
+            with contextlib.suppress(OSError):  # a file system without links: they are written again
+                lent.path(digest).hardlink_to(self.path(digest))
+
+    def take(self, export: Path, digest: str, *, reproducible: bool = False) -> None:
+        """Move an exported image in here, to be found by its digest."""
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        for path in Layout(folder=export).blobs.iterdir():
+            path.replace(self.blobs / path.name)
+        with self._index() as listed:
+            self._list({**listed, digest: reproducible or listed.get(digest, False)})
+        shutil.rmtree(export)
+
+    def tidy(self, kept: Iterable[str]) -> int:
+        """Remove what no image of ``kept`` needs; return the bytes that this frees.
+
+        While another process uses the layout, nothing is removed.
+        """
+        if not self.blobs.is_dir():
+            return 0
+        try:
+            with self.alone():
+                kept = set(kept)
+                freed, listed = self._keep_only(self._needed(kept)), self._listed()
+                self._list({digest: listed.get(digest, False) for digest in kept})
+                return freed
+        except BlockingIOError:
+            return 0
+
+    def entries(self) -> list[Entry]:
+        """Return all images of the index, by their ids."""
+        return sorted(map(self._entry, self._listed()), key=lambda entry: (entry.name, entry.key))
+
+    def drop_incomplete(self) -> None:
+        with self._index() as listed:
+            self._list(listed)
+
+    def _entry(self, digest: str) -> Entry:
+        manifest, name, blobs = self._manifest(digest), "", tuple[Blob, ...]()
+        with contextlib.suppress(OSError, ValueError, UnsoundError):
+            blobs = manifest.blobs if manifest else ()
+            config = read_json(self.path(manifest.config.digest).read_bytes()) if manifest else {}
+            name = labels_in(config).get(ID, "")
+        own = Blob(digest=digest, size=len(manifest.data) if manifest else 0)
+        return Entry(key=digest, name=name, blobs=(own, *blobs))
+
+    def _manifest(self, digest: str) -> Manifest | None:
+        """Return a manifest if it has its digest."""
+        try:
+            manifest = Manifest(data=self.path(digest).read_bytes(), media_type=MANIFEST)
+        except OSError:
+            return None
+        return manifest if manifest.digest == digest else None
+
+    def _needed(self, digests: Iterable[str]) -> set[str]:
+        """The digests of all blobs of those images that are here."""
+        manifests = [manifest for manifest in map(self.find, digests) if manifest]
+        return {digest for found in manifests for digest in (found.digest, *(blob.digest for blob in found.blobs))}
+
+    def _listed(self) -> dict[str, bool]:
+        """Return the digests of the index, each with whether its image was packed reproducibly."""
+        try:
+            index = read_json((self.folder / "index.json").read_bytes())
+            entries = [(str(entry["digest"]), entry.get("annotations") or {}) for entry in index["manifests"]]
+            return {digest: annotations.get(_REPRODUCIBLE) == "true" for digest, annotations in entries}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return {}
+
+    @contextlib.contextmanager
+    def _index(self) -> Iterator[dict[str, bool]]:
+        """Read the index, to be written again before anybody else does."""
+        with locked(self.folder / ".index.lock", fcntl.LOCK_EX):
+            yield self._listed()
+
+    def _list(self, digests: Mapping[str, bool]) -> None:
+        """Write the index, so that other tools find the images too."""
+        found = {manifest: digests[digest] for digest in sorted(digests) if (manifest := self.find(digest))}
+        for name, text in _frame(found).items():
+            write_text(self.folder / name, text)
+
+
+def _frame(manifests: Mapping[Manifest, bool]) -> dict[str, str]:
+    """The files that make a folder of blobs a layout of these images, by name."""
+    described = [
+        {"mediaType": manifest.media_type, "digest": manifest.digest, "size": len(manifest.data)}
+        | ({"annotations": {_REPRODUCIBLE: "true"}} if reproducible else {})
+        for manifest, reproducible in manifests.items()
+    ]
+    return {
+        "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}),
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": described}),
+    }
+
+
+def _member(name: str, file: IO[bytes], size: int) -> Iterator[bytes]:
+    """One member of a tar archive."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    yield from member(info, file, tarfile.GNU_FORMAT)
