@@ -158,6 +158,11 @@ class NoisyError(TorchbakeError):
     meaning = "`benchmark compare`: this machine is too noisy to tell the two images apart at the threshold"
 
 
+class DamagedError(TorchbakeError):
+    exit_code = 27
+    meaning = "`store verify`: blobs of the store are damaged or missing; each is named"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These say something of a file only where they name one: a connection can be refused by EACCES too.
 _FORBIDDEN = {

@@ -1,6 +1,7 @@
 """The build of the selected images: from bases and locks to tags in the engine."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.source_date import content_epoch, created, revision, untrue_label
 from torchbake.build.unchanged import Question
-from torchbake.core.paths import builder_folder, layers_folder
+from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.core.problem import Problem
 from torchbake.engine.ahead import Asked
 from torchbake.engine.capability import Need, problems, require
@@ -156,14 +157,19 @@ class ImageBuild:
 
         store = self._building(store)
         request, options = self.request, self._options(store)
+        layers, limit = self._layers(), layers_limit()
         build = BuildRun(
-            store=store, preparation=preparation, builder=request.builder, prune=request.prune,
-            layers=self._layers(),
-        )  # fmt: skip
+            store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers
+        )
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
-        return build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
+        with layers.in_use() if layers else nullcontext():
+            results = build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
+        if layers:
+            with suppress(OSError):  # a read-only store
+                layers.tidy(limit)
+        return results
 
     def _layers(self) -> LayerStore | None:
         """The store of packed layers, which are compressed by zstd."""

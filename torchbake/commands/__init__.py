@@ -6,6 +6,7 @@ COMMANDS = {
     "setup": "make this machine ready to build: install and start what is missing of container engine and buildx",
     "teardown": "stop the engine that setup started, and no other; its images stay",
     "clean": "free what can be made again: packed layers, wheels, logs; images in the engine stay",
+    "store": "show what the store on this machine holds, layers and images, or verify every byte of it",
     "list": "show the selected images; with --explain also why the others are left out",
     "tags": "show the tags of the selected images, most specific first",
     "schema": "write matrix.schema.json, by which editors check matrix.yaml while it is typed",

@@ -1,24 +1,36 @@
 """`clean`: frees what can be made again, and says how much of it there was."""
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from torchbake.commands._options import Format, add_format
-from torchbake.core.files import freed_by, remove_folder
-from torchbake.core.paths import layers_folder
-from torchbake.core.sizes import human
+from torchbake.core.files import files_below, freed_by, remove_folder
+from torchbake.core.paths import cache_folder, layers_folder
+from torchbake.core.sizes import human, parse_size
 from torchbake.matrix.project import Project, load_project
+from torchbake.store.blobs import Blobs
+from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 
-EXAMPLES = ("nox -s clean -- --dry-run", "nox -s clean", "nox -s clean -- --format json")
+EXAMPLES = (
+    "nox -s clean -- --dry-run",
+    "nox -s clean",
+    "nox -s clean -- --keep-layers 20GB",
+    "nox -s clean -- --format json",
+)
+# Folders that earlier versions wrote and that nothing reads.
+_OLD = ("exports", "layers", "stand-ins")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
     matrix: Path
     dry_run: bool
+    keep_layers: int
     format: Format
 
 
@@ -31,16 +43,41 @@ class Freed:
     bytes: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Files to remove. If they are of a ``store``, nobody may use it meanwhile."""
+
+    what: str
+    folder: Path
+    files: Sequence[Path]
+    remove: Callable[[], object]
+    store: Blobs | None = None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be freed; remove nothing")
+    parser.add_argument(
+        "--keep-layers", type=_size, default=0, metavar="SIZE",
+        help="keep this much of the layers of wheels, those that were used last (default: 0)",
+    )  # fmt: skip
     add_format(parser)
 
 
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def run(args: Arguments) -> int:
-    freed = _freed(_folders(load_project(args.matrix)))
+    parts = [*_parts(load_project(args.matrix), args.keep_layers)]
+    sizes = freed_by(*(part.files for part in parts))
+    freed = [
+        Freed(what=part.what, folder=str(part.folder), bytes=size) for part, size in zip(parts, sizes, strict=True)
+    ]
     if not args.dry_run:
-        for each in freed:
-            remove_folder(Path(each.folder))
+        freed = [each if _remove(part) else replace(each, bytes=0) for part, each in zip(parts, freed, strict=True)]
     if args.format == "json":
         console.show_json({"freed": [asdict(each) for each in freed]})
         return 0
@@ -50,20 +87,42 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _folders(project: Project) -> dict[str, Path]:
-    return {
-        "layers of wheels and the builder's uv, of all projects": layers_folder(),
-        "stand-ins for those layers": project.state / "stand-ins",
-        "wheels of this host's folders": project.state / "wheels",
-        "images that were packed reproducibly": project.layout,
-        "other images, as they were built": project.exports,
-        "logs and plans of runs": project.state / "runs",
-    }
+def _parts(project: Project, keep: int) -> Iterator[_Part]:
+    layers, images = LayerStore(folder=layers_folder()), Layout(folder=project.layout)
+    if keep:
+        yield _Part(
+            what="layers of wheels, of all projects, that were used longest ago", folder=layers.folder, store=layers,
+            files=(files := layers.surplus(keep)), remove=partial(_unlink, files),
+        )  # fmt: skip
+    else:
+        yield _folder("layers of wheels and the builder's uv, of all projects", layers.folder, layers)
+    yield _folder("wheels of this host's folders", project.state / "wheels")
+    yield _folder("images as they were built", images.folder, images)
+    yield _folder("logs and plans of runs", project.state / "runs")
+    old = {project.state / name for name in _OLD} | {cache_folder() / "layers"}
+    yield from (_folder("of an earlier version", folder) for folder in sorted(old) if folder.is_dir())
 
 
-def _freed(folders: Mapping[str, Path]) -> list[Freed]:
-    sizes = freed_by(*folders.values())
-    return [
-        Freed(what=what, folder=str(folder), bytes=size)
-        for (what, folder), size in zip(folders.items(), sizes, strict=True)
-    ]
+def _folder(what: str, folder: Path, store: Blobs | None = None) -> _Part:
+    return _Part(
+        what=what, folder=folder, files=files_below(folder), remove=partial(remove_folder, folder), store=store
+    )
+
+
+def _unlink(files: Sequence[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
+
+
+def _remove(part: _Part) -> bool:
+    """Remove a part; return whether this was done, and say so if it was not."""
+    if part.store is None or not part.folder.is_dir():
+        part.remove()
+        return True
+    try:
+        with part.store.alone():
+            part.remove()
+            return True
+    except BlockingIOError:
+        console.say(f"{part.folder} stays: a build uses it", style="yellow")
+        return False

@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,13 +79,18 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def freed_by(*folders: Path) -> tuple[int, ...]:
-    """The bytes that removing each of these folders frees, after those before it. What is not there frees nothing.
+def freed_by(*groups: Iterable[Path]) -> tuple[int, ...]:
+    """Return the bytes that are free when each of these groups of files is removed, after the groups before it.
 
     A file that has another name elsewhere stays.
     """
     names: Counter[tuple[int, int]] = Counter()
-    return tuple(sum(_freed(path.lstat(), names) for path in folder.rglob("*") if _is_file(path)) for folder in folders)
+    return tuple(sum(_freed(path.lstat(), names) for path in files) for files in groups)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder but links; none if it does not exist."""
+    return [path for path in folder.rglob("*") if _is_file(path)]
 
 
 def _freed(status: os.stat_result, names: "Counter[tuple[int, int]]") -> int:

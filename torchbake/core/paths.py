@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 from torchbake.core.ownership import is_own
+from torchbake.core.sizes import parse_size
+from torchbake.errors import UsageError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
@@ -13,6 +15,7 @@ TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 # What runs inside a PyTorch image; where none is, as on bare hosts, it is taken from here.
 OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 OWN_BENCH = OWN_TOOLBOX / "bench"
+_LAYERS_MAX = "50GB"
 
 
 def state_of(root: Path) -> Path:
@@ -35,6 +38,15 @@ def layers_folder() -> Path:
     """Where layers are kept that this machine has packed, for all projects; TORCHBAKE_LAYERS names another place."""
     named = os.environ.get("TORCHBAKE_LAYERS")
     return Path(named).absolute() if named else cache_folder() / "packed-layers"
+
+
+def layers_limit() -> int:
+    """How many bytes of layers a build leaves there; TORCHBAKE_LAYERS_MAX names another size. Raises UsageError."""
+    text = os.environ.get("TORCHBAKE_LAYERS_MAX", _LAYERS_MAX)
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"TORCHBAKE_LAYERS_MAX: {error}.") from None
 
 
 def builder_folder() -> Path:

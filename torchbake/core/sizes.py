@@ -1,4 +1,17 @@
-"""Numbers of bytes as people read them. Pure."""
+"""Numbers of bytes as people read and write them. Pure."""
+
+import re
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Read a number of bytes: ``20GB``, ``1.5 TB``, ``0``. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text!r} is not a size; write it as 20GB or 500MB")
+    return round(float(match[1]) * _FACTORS[match[2].lower()])
 
 
 def human(size: float) -> str:

@@ -17,16 +17,19 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from torchbake.core.digest import file_digest
-from torchbake.core.files import replacing
+from torchbake.core.files import freed_by, replacing
 from torchbake.core.ownership import check_links
 from torchbake.oci.manifest import Blob
 
 WORK = ".work-"  # begins the names of folders that belong to one run
 _SEALED = 0  # nanoseconds since 1970
 _READ_ONLY = 0o444
+# What killed runs leave: their folders, files that were written beside others, locks of keys.
+_LEFT = (f"{WORK}*", ".index.json.*", ".oci-layout.*", "wheels/.*", "locks/*")
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -125,16 +128,21 @@ class Blobs:
             new.write_bytes(data)
         _seal(self.path(digest))
 
-    def _keep_only(self, needed: set[str]) -> int:
-        """Remove all other blobs, and folders of killed runs; return the bytes that this frees."""
-        freed = 0
-        for path in self.blobs.iterdir() if self.blobs.is_dir() else ():
-            if f"sha256:{path.name}" not in needed:
-                status = path.stat()
-                freed += status.st_size if status.st_nlink == 1 else 0
-                path.unlink()
-        for left in self.folder.glob(f"{WORK}*"):
-            shutil.rmtree(left, ignore_errors=True)
+    def _unneeded(self, needed: set[str]) -> list[Path]:
+        """Return the files of all other blobs, and of those that a killed run was writing."""
+        files = self.blobs.iterdir() if self.blobs.is_dir() else ()
+        return [path for path in files if f"sha256:{path.name}" not in needed]
+
+    def _remove(self, files: Sequence[Path]) -> int:
+        """Remove files, and all that killed runs left; return the bytes that this frees."""
+        (freed,) = freed_by(files)
+        for path in files:
+            path.unlink()
+        for left in chain.from_iterable(map(self.folder.glob, _LEFT)):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink()
         return freed
 
 

@@ -50,7 +50,8 @@ class Packed:
         found = next((name for name in self.names if name.endswith(_METADATA) and name.count("/") == 1), None)
         if found:
             return found.removesuffix(_METADATA).replace("-", " ").replace("_", "-")
-        return f"bytecode of {', '.join(sorted({name.partition('/')[0] for name in self.names}))}"
+        tops = {name.removeprefix("__pycache__/").partition("/")[0].partition(".")[0] for name in self.names}
+        return f"bytecode of {', '.join(sorted(tops))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,18 +143,18 @@ class LayerStore(Blobs):
             return 0
         try:
             with self.alone():
-                return self._drop(most)
+                return self._remove(self.surplus(most))
         except BlockingIOError:
             return 0
 
-    def _drop(self, most: int) -> int:
-        self.drop_incomplete()
-        entries = self.entries()
-        gone = evicted(entries, most)
-        for entry in gone:
-            self._record(entry.key).unlink(missing_ok=True)
-        left = {entry.key for entry in entries} - {entry.key for entry in gone}
-        return self._keep_only({blob.digest for entry in entries if entry.key in left for blob in entry.blobs})
+    def surplus(self, most: int) -> list[Path]:
+        """Return the files that `tidy` removes: records and blobs, also of layers that are incomplete."""
+        whole = [entry for entry in self.entries() if all(map(self.size_fits, entry.blobs))]
+        gone = {entry.key for entry in evicted(whole, most)}
+        left = [entry for entry in whole if entry.key not in gone]
+        records = {self._record(entry.key) for entry in left}
+        needed = {blob.digest for entry in left for blob in entry.blobs}
+        return [*(path for path in self._records() if path not in records), *self._unneeded(needed)]
 
     def _is_sound(self, blob: Blob) -> bool:
         try:

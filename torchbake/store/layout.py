@@ -22,7 +22,7 @@ from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
 from torchbake.oci.compression import Compression
 from torchbake.oci.labels import ID, LABEL, labels_in
-from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError
+from torchbake.oci.manifest import DIGEST, MANIFEST, Blob, Manifest, UnsoundError
 from torchbake.oci.tar_member import member
 from torchbake.store.blobs import WORK, Blobs, Entry, locked
 
@@ -104,7 +104,7 @@ class Layout(Blobs):
         try:
             with self.alone():
                 kept = set(kept)
-                freed, listed = self._keep_only(self._needed(kept)), self._listed()
+                freed, listed = self._remove(self._unneeded(self._needed(kept))), self._listed()
                 self._list({digest: listed.get(digest, False) for digest in kept})
                 return freed
         except BlockingIOError:
@@ -145,7 +145,11 @@ class Layout(Blobs):
         try:
             index = read_json((self.folder / "index.json").read_bytes())
             entries = [(str(entry["digest"]), entry.get("annotations") or {}) for entry in index["manifests"]]
-            return {digest: annotations.get(_REPRODUCIBLE) == "true" for digest, annotations in entries}
+            return {
+                digest: annotations.get(_REPRODUCIBLE) == "true"
+                for digest, annotations in entries
+                if DIGEST.fullmatch(digest)
+            }
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
 

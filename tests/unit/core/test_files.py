@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.core.files import freed_by, linked, remove_folder, replacing, write_text
+from torchbake.core.files import files_below, freed_by, linked, remove_folder, replacing, write_text
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
     (first / "engine's").write_bytes(bytes(4000))
     (kept / "blob").hardlink_to(first / "engine's")
     (first / "link").symlink_to(kept / "blob")
-    assert freed_by(first, second, tmp_path / "none") == (21, 300, 0)
-    assert freed_by(second, first) == (0, 321)
+    assert freed_by(*map(files_below, (first, second, tmp_path / "none"))) == (21, 300, 0)
+    assert freed_by(*map(files_below, (second, first))) == (0, 321)

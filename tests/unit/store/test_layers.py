@@ -1,9 +1,12 @@
 """The store of packed layers: what counts as kept, and what killed, damaged and simultaneous runs leave."""
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -131,3 +134,89 @@ def test_one_key_is_one_runs_at_a_time_and_another_need_not_wait(store: LayerSto
         order.append("the first")
     second.join(10)
     assert order == ["the first", "the second"]
+
+
+# --- what is removed
+
+
+def keep_of_size(store: LayerStore, name: str, size: int, used: float) -> str:
+    data, key = name.encode() * size, sha256(name.encode())
+    blob = Blob(digest=sha256(data), size=len(data), media_type="tar+zstd")
+    layer = Layer(blob=blob, diff_id=sha256(b"archive"))
+    with store.turn(key) as work:
+        (work / "layer").write_bytes(data)
+        names = (f"{name}_x-1.0.dist-info/METADATA",)
+        store.add(key, Packed(layer=layer, names=names), {blob.digest: work / "layer"})
+    os.utime(store.folder / "wheels" / f"{key[7:]}.json", (used, used))
+    return key
+
+
+def names(store: LayerStore) -> list[str]:
+    return [entry.name for entry in store.entries()]
+
+
+def test_the_layers_that_were_used_longest_ago_go_first(store: LayerStore) -> None:
+    now = time.time()
+    oldest, *_ = [keep_of_size(store, name, 1000, now - 99 + number) for number, name in enumerate("abcd")]
+    assert names(store) == ["d-x 1.0", "c-x 1.0", "b-x 1.0", "a-x 1.0"]
+    assert store.tidy(4000) == 0
+    assert store.find(oldest)  # which is a use
+    surplus = store.surplus(2999)
+    size = sum(path.stat().st_size for path in surplus)
+    assert store.tidy(2999) == size > 2000
+    assert names(store) == ["a-x 1.0", "d-x 1.0"]
+    assert not any(path.exists() for path in surplus)
+    assert store.tidy(0) > 2000
+    assert (names(store), store.files()) == ([], [])
+
+
+def test_a_blob_of_two_layers_stays_as_long_as_one_needs_it(store: LayerStore) -> None:
+    keep(store)
+    keep(store, OTHER)
+    os.utime(store.folder / "wheels" / f"{OTHER[7:]}.json", (1, 1))
+    keep_of_size(store, "a", 100, 2)
+    store.tidy(len(DATA) + len(HEADERS))
+    assert [entry.key for entry in store.entries()] == [KEY]
+    assert store.find(KEY) == packed()
+
+
+def test_a_clock_that_was_set_back_makes_no_layer_stay_for_ever(store: LayerStore) -> None:
+    now = time.time()
+    keep_of_size(store, "a", 1000, now + 10**7)  # packed while the clock was wrong
+    keep_of_size(store, "b", 1000, now - 10**7)
+    used = keep_of_size(store, "c", 1000, now + 10**7)
+    assert [entry.used for entry in store.entries() if entry.name != "b-x 1.0"] == [None, None]
+    assert store.find(used)
+    store.tidy(2000)
+    assert names(store) == ["c-x 1.0", "b-x 1.0"]
+
+
+def test_nothing_is_removed_while_a_build_uses_the_store(store: LayerStore) -> None:
+    keep(store)
+    for using in (store.in_use(), store.turn(OTHER)):
+        with using:
+            assert store.tidy(0) == 0
+            assert store.find(KEY)
+    assert store.tidy(0) > 0
+
+
+def test_what_lost_a_blob_is_dropped_with_the_others(store: LayerStore) -> None:
+    keep(store)
+    keep_of_size(store, "a", 1000, 1)
+    store.path(sha256(DATA)).unlink()
+    store.tidy(999)
+    assert [path.name for path in (store.folder / "wheels").iterdir()] == []
+
+
+def test_a_store_that_cannot_be_written_can_be_read(store: LayerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(store)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("utime", "open", "mkdir"):
+        monkeypatch.setattr(os, name, refuse)
+    with store.in_use():
+        assert store.find(KEY) == packed()
+    with pytest.raises(OSError, match="Read-only"), store.turn(OTHER):
+        pass
