@@ -22,7 +22,7 @@ from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
 from torchbake.oci.compression import Compression
 from torchbake.oci.labels import ID, LABEL, labels_in
-from torchbake.oci.manifest import DIGEST, MANIFEST, Blob, Manifest, UnsoundError
+from torchbake.oci.manifest import DIGEST, MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.tar_member import member
 from torchbake.store.blobs import WORK, Blobs, Entry, locked
 
@@ -36,10 +36,7 @@ class Layout(Blobs):
     def find(self, digest: str) -> Manifest | None:
         """Return the manifest of an image if it and all its blobs are sound."""
         manifest = self._manifest(digest)
-        try:
-            return manifest if manifest and all(map(self.holds, manifest.blobs)) else None
-        except UnsoundError:
-            return None
+        return manifest if manifest and all(map(self.holds, manifest.blobs)) else None
 
     def write(self, manifest: Manifest, config: bytes) -> None:
         """Write an image's manifest and config; its layers come from elsewhere."""
@@ -119,21 +116,22 @@ class Layout(Blobs):
             self._list(listed)
 
     def _entry(self, digest: str) -> Entry:
-        manifest, name, blobs = self._manifest(digest), "", tuple[Blob, ...]()
-        with contextlib.suppress(OSError, ValueError, UnsoundError):
-            blobs = manifest.blobs if manifest else ()
-            config = read_json(self.path(manifest.config.digest).read_bytes()) if manifest else {}
-            name = labels_in(config).get(ID, "")
-        own = Blob(digest=digest, size=len(manifest.data) if manifest else 0)
-        return Entry(key=digest, name=name, blobs=(own, *blobs))
+        manifest = self._manifest(digest)
+        if manifest is None:
+            return Entry(key=digest, name="", blobs=(Blob(digest=digest, size=0),))
+        own, name = Blob(digest=digest, size=len(manifest.data)), ""
+        with contextlib.suppress(OSError, ValueError):
+            config = self.path(manifest.config.digest).read_bytes()
+            name = labels_in(read_json(config)).get(ID, "") if sha256(config) == manifest.config.digest else ""
+        return Entry(key=digest, name=name, blobs=(own, *manifest.blobs))
 
     def _manifest(self, digest: str) -> Manifest | None:
-        """Return a manifest if it has its digest."""
+        """Return a manifest if it has its digest and can be read."""
         try:
             manifest = Manifest(data=self.path(digest).read_bytes(), media_type=MANIFEST)
-        except OSError:
+            return manifest if manifest.digest == digest and manifest.blobs else None
+        except (OSError, UnsoundError):
             return None
-        return manifest if manifest.digest == digest else None
 
     def _needed(self, digests: Iterable[str]) -> set[str]:
         """The digests of all blobs of those images that are here."""

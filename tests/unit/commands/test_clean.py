@@ -22,8 +22,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "matrix.yaml").write_text(SMALL)
     for name, size in {
         "cache/layers/blobs/sha256/a": 1000, ".torchbake/stand-ins/a/b": 10, ".torchbake/layout/blobs/sha256/c": 500,
-        ".torchbake/exports/blobs/sha256/d": 30, ".torchbake/layers/blobs/sha256/f": 200, ".torchbake/runs/one/d.log": 7,
-        ".torchbake/bases/debian12.json": 3, "reports/e": 5,
+        ".torchbake/exports/blobs/sha256/d": 30, ".torchbake/layers/blobs/sha256/f": 200,
+        ".torchbake/runs/one/d.log": 7, ".torchbake/bases/debian12.json": 3, "reports/e": 5,
     }.items():  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

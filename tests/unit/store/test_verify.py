@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.layouts import archive, blobs_of, damage, file, put
-from tests.unit.store.writers import DATA, keep, packed, sha256, stores
+from tests.unit.layouts import archive, blobs_of, damage, file, put, sha256
+from tests.unit.store.writers import DATA, keep, packed, stores
 from torchbake.errors import StorageError
 from torchbake.oci.labels import ID
 from torchbake.store.blobs import Blobs
@@ -48,13 +48,14 @@ def test_a_file_of_both_stores_is_hashed_once(both: tuple[LayerStore, Layout]) -
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_flipped_bit_is_found(both: tuple[LayerStore, Layout], *, seen: bool) -> None:
     layers, images = both
-    paths = dict.fromkeys(layers.files(), "bytecode of nvidia") | dict.fromkeys(images.files(), "image-1")
-    for path, name in paths.items():
+    names = {"bytecode of nvidia", "image-1", images.entries()[0].key}  # the last if its manifest or config is damaged
+    for path in (*layers.files(), *images.files()):
         whole = path.read_bytes()
         damage(path, seen=seen)
         (one,) = [one for one in found(both).damages if one.what == "damaged"]
         assert (one.digest, one.file) == (f"sha256:{path.name}", str(path))
-        assert one.needed_by == (name,) or path.name == images.entries()[0].key[7:] or not one.needed_by[0]
+        assert len(one.needed_by) == 1
+        assert names.issuperset(one.needed_by)
         path.write_bytes(whole)
     assert found(both).damages == ()
 
@@ -73,14 +74,13 @@ def test_a_blob_that_is_cut_or_gone_is_found(both: tuple[LayerStore, Layout]) ->
 
 def test_damaged_blobs_are_removed_and_the_store_is_sound(both: tuple[LayerStore, Layout]) -> None:
     layers, images = both
-    sound = keep(layers, sha256(b"another key"), b"another layer")
+    keep(layers, sha256(b"another key"), b"another layer")
     for path in (layers.path(sha256(DATA)), images.files()[0]):
         damage(path, seen=False)
     remove_damaged(both)
     assert found(both).damages == ()
     assert layers.find(KEY) is None
     assert (len(layers.entries()), images.entries()) == (1, [])
-    assert sound is None
     keep(layers, KEY)
     assert layers.find(KEY) == packed(DATA)
 
