@@ -39,8 +39,8 @@ class Arguments:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "action", choices=("ls", "verify"),
-        help="ls: the layers of wheels, of all projects, and the images of this one; verify: hash every blob",
+        "action", nargs="?", choices=("ls", "verify"), default="ls",
+        help="ls (default): the layers of wheels, of all projects, and this project's images; verify: hash every blob",
     )  # fmt: skip
     parser.add_argument(
         "--remove-damaged", action="store_true", help="verify: remove what is damaged; the next build makes it again"

@@ -87,6 +87,6 @@ def test_damage_is_named_and_stays_until_it_is_to_be_removed(
     assert store(tmp_path, "verify") == 0
 
 
-@pytest.mark.parametrize("words", [(), ("list",), ("ls", "--remove-damaged")])
+@pytest.mark.parametrize("words", [("list",), ("ls", "--remove-damaged"), ("--remove-damaged",)])
 def test_what_makes_no_sense_is_refused(words: tuple[str, ...], layers: LayerStore, tmp_path: Path) -> None:
     assert store(tmp_path, *words) == UsageError.exit_code
