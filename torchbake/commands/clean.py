@@ -45,7 +45,7 @@ class Freed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """Files to remove. If they are of a ``store``, nobody may use it meanwhile."""
+    """Files to remove. Files of a ``store`` stay if another process uses it."""
 
     what: str
     folder: Path

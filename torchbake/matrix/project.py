@@ -36,7 +36,7 @@ class Project:
 
     @property
     def layout(self) -> Path:
-        """Where images are kept as they were built: one OCI image layout for all."""
+        """The folder of built images: one OCI image layout for all."""
         return layout_of(self.root)
 
     @property

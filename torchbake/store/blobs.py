@@ -28,7 +28,7 @@ from torchbake.oci.manifest import Blob
 WORK = ".work-"  # begins the names of folders that belong to one run
 _SEALED = 0  # nanoseconds since 1970
 _READ_ONLY = 0o444
-# What killed runs leave: their folders, files that were written beside others, locks of keys.
+# Killed runs leave folders, unfinished records and indexes, and locks of keys.
 _LEFT = (f"{WORK}*", ".index.json.*", ".oci-layout.*", "wheels/.*", "locks/*")
 _NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -129,7 +129,7 @@ class Blobs:
         _seal(self.path(digest))
 
     def _unneeded(self, needed: set[str]) -> list[Path]:
-        """Return the files of all other blobs, and of those that a killed run was writing."""
+        """Return the files of all other blobs, with the unfinished files of killed runs."""
         files = self.blobs.iterdir() if self.blobs.is_dir() else ()
         return [path for path in files if f"sha256:{path.name}" not in needed]
 

@@ -1,6 +1,6 @@
 """Built images: one OCI image layout for all images of a project, so that a layer is there once.
 
-What is tested, published and signed is read from here; nothing is packed twice. The format is the OCI image
+Tests, releases and signatures are of the bytes here; nothing is packed twice. The format is the OCI image
 specification's: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
 
@@ -69,7 +69,7 @@ class Layout(Blobs):
 
     @contextlib.contextmanager
     def written(self) -> Iterator[Path]:
-        """Make a folder for the exports of one run, and remove it at the end. Nobody tidies meanwhile."""
+        """Make a folder for the exports of one run, and remove it at the end. Until then nothing here is removed."""
         own = partial(tempfile.TemporaryDirectory, prefix=WORK, ignore_cleanup_errors=True)
         with locked(self.folder / ".lock", fcntl.LOCK_SH), own(dir=self.folder) as folder:
             yield Path(folder)
@@ -134,7 +134,7 @@ class Layout(Blobs):
             return None
 
     def _needed(self, digests: Iterable[str]) -> set[str]:
-        """The digests of all blobs of those images that are here."""
+        """Return the digests of all blobs of the images that are here."""
         manifests = [manifest for manifest in map(self.find, digests) if manifest]
         return {digest for found in manifests for digest in (found.digest, *(blob.digest for blob in found.blobs))}
 

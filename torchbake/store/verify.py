@@ -1,4 +1,4 @@
-"""Hash every blob of a store, name those that are damaged, and remove them."""
+"""Hash every blob of a store, name damaged blobs, and remove them."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ class Damage:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What `verify` hashed, each file once, and what is wrong."""
+    """The number and size of the files that `verify` hashed, each once, and the damages."""
 
     blobs: int
     bytes: int

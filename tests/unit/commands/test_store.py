@@ -1,4 +1,4 @@
-"""What `store` shows and verifies, with its exit codes. No engine is asked: unit tests have none."""
+"""The output and exit codes of `store`. It asks no engine: unit tests have none."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What both stores do with blobs: sound ones are sealed, changed ones are hashed, and files of locks come and go."""
+"""Blobs of both stores: seals, changes, locks, killed writers, and writers that want the same layer."""
 
 import fcntl
 import json
