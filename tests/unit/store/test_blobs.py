@@ -59,8 +59,11 @@ def test_who_waited_for_a_lock_takes_the_new_file(tmp_path: Path) -> None:
     def wait() -> None:
         with locked(path, fcntl.LOCK_EX, remove=True):
             held.append("second")
-            with pytest.raises(BlockingIOError), locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                pass
+            try:
+                with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    held.append("third")
+            except BlockingIOError:
+                held.append("refused")
 
     with locked(path, fcntl.LOCK_EX, remove=True):
         thread = threading.Thread(target=wait)
@@ -68,7 +71,7 @@ def test_who_waited_for_a_lock_takes_the_new_file(tmp_path: Path) -> None:
         time.sleep(0.1)
         held.append("first")
     thread.join(10)
-    assert held == ["first", "second"]
+    assert held == ["first", "second", "refused"]
     assert not path.exists()
 
 

@@ -290,8 +290,11 @@ def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
     left = layout.folder / ".work-killed/target/ingest/1/data"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half a layer")
+    for name in (".index.json.a1b2", ".oci-layout.a1b2", "blobs/sha256/.a1b2"):
+        (layout.folder / name).write_bytes(b"half a file")
     layout.tidy([kept])
-    assert not (layout.folder / ".work-killed").exists()
+    assert {path.name for path in layout.folder.glob(".*")} == {".lock"}
+    assert set(layout.blobs.iterdir()) == set(layout.files())
     assert layout.find(kept)
 
 
