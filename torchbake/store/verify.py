@@ -9,7 +9,7 @@ from typing import Literal
 
 from torchbake.core.digest import file_digest
 from torchbake.errors import StorageError
-from torchbake.store.blobs import Blobs
+from torchbake.store.blobs import Blobs, Entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> Verified:
     damages, size = list[Damage](), 0
     for store in stores:
         with store.in_use() if store.folder.is_dir() else contextlib.nullcontext():
+            entries = store.entries()
             for path in store.files():
                 with contextlib.suppress(FileNotFoundError):  # replaced by a build
                     status = path.stat()
@@ -46,9 +47,9 @@ def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> Verified:
                         sound[inode] = _digest(path)
                         size += status.st_size
                     if sound[inode] != f"sha256:{path.name}":
-                        damages.append(_damage(store, path, "damaged"))
-            needed = {blob.digest: store.path(blob.digest) for entry in store.entries() for blob in entry.blobs}
-            damages += [_damage(store, path, "missing") for path in needed.values() if not path.exists()]
+                        damages.append(_damage(entries, path, "damaged"))
+            needed = {blob.digest: store.path(blob.digest) for entry in entries for blob in entry.blobs}
+            damages += [_damage(entries, path, "missing") for path in needed.values() if not path.exists()]
     return Verified(blobs=len(sound), bytes=size, damages=tuple(damages))
 
 
@@ -72,9 +73,9 @@ def remove_damaged(stores: Sequence[Blobs]) -> None:
             ) from None
 
 
-def _damage(store: Blobs, path: Path, what: Literal["damaged", "missing"]) -> Damage:
+def _damage(entries: Sequence[Entry], path: Path, what: Literal["damaged", "missing"]) -> Damage:
     digest = f"sha256:{path.name}"
-    users = {entry.name or entry.key for entry in store.entries() if any(one.digest == digest for one in entry.blobs)}
+    users = {entry.name or entry.key for entry in entries if any(one.digest == digest for one in entry.blobs)}
     return Damage(digest=digest, file=str(path), what=what, needed_by=tuple(sorted(users)))
 
 
