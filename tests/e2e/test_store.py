@@ -54,6 +54,7 @@ def test_a_full_disk_leaves_a_sound_store(disk: Path) -> None:
     assert 1 < count < len(sizes)
     with pytest.raises(OSError, match="No space left"), layout.written() as exports:
         put(Layout(folder=exports / "a"), archive(file("a", os.urandom(ROOM))))
+    assert [*disk.glob("*/.work-*")] == []
     code, shown, _ = store(disk, "verify")
     assert (code, shown["blobs"], shown["damages"]) == (0, count, [])
     assert layers.tidy(300_000) > 0
@@ -64,6 +65,7 @@ def test_a_full_disk_leaves_a_sound_store(disk: Path) -> None:
 def test_a_read_only_store_is_read_and_nothing_else(disk: Path) -> None:
     layers = LayerStore(folder=disk / "layers")
     keep(layers, KEY)
+    os.utime(layers.path(sha256(DATA)))  # as a copy of a store has other times
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with layers.in_use():
         assert layers.find(KEY) == packed(DATA)
