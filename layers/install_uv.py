@@ -1,4 +1,4 @@
-"""Install uv into a folder: from the wheel that the host handed over, else by pip.
+"""Install uv into a folder: from the wheel that the host handed over, else by pip. A link to pip is put beside it.
 
     python install_uv.py LOCK WHEELS TARGET
 
@@ -20,6 +20,8 @@ PROGRAM = ".data/scripts/uv"  # https://packaging.python.org/en/latest/specifica
 
 def main(lock: str, wheels: str, target: str) -> None:
     """Raises SystemExit where a locked wheel has no program, or where there is neither a wheel nor a pip."""
+    for found in pips()[:1]:
+        Path(target).with_name("pip.whl").symlink_to(found)  # by which `python -m wheels layers` fetches
     wheel = handed_over(Path(lock).read_text(), Path(wheels))
     if wheel:
         unpack(wheel, Path(target, "bin/uv"))
@@ -47,9 +49,14 @@ def unpack(wheel: Path, program: Path) -> None:
     program.chmod(0o755)
 
 
+def pips() -> "list[Path]":
+    """The wheels of pip that this Python brings."""
+    return [wheel for folder in FOLDERS if folder for wheel in sorted(Path(folder).glob("pip-*.whl"))]
+
+
 def pip(*words: str) -> None:
     """Run it in this process, which it ends."""
-    found = [wheel for folder in FOLDERS if folder for wheel in sorted(Path(folder).glob("pip-*.whl"))]
+    found = pips()
     if not found:
         sys.exit(f"{sys.executable} brings no pip: ensurepip has no wheel of it. Install the package that has.")
     os.environ["PIP_ROOT_USER_ACTION"] = "ignore"

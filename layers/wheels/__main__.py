@@ -14,16 +14,23 @@ cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
 """
 
 import argparse
+import re
 import shutil
 import sys
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from .install import install
+from .contents import WheelError, contents_of
+from .install import download, install
 from .links import beside_links, cuda_links
 from .lock import split_lock
-from .tree import INTERPRETER, bytecode_alone, compile_bytecode, normalise, separate
-from .trim import read_trim, trim
+from .tree import bytecode_alone, compile_bytecode, normalise, write_files
+from .trim import Drop, read_trim, trim
 
+CACHE = Path("/root/.cache/wheels")
 LAYERS = Path("/layers")
 HEADERS = Path("/headers")
 QUICK = Path(__file__).with_name("torchbake_start.py")
@@ -39,18 +46,27 @@ def _command_split(args: argparse.Namespace) -> None:
 
 
 def _command_layers(args: argparse.Namespace) -> None:
-    staging = Path("/staging")
-    for folder in (staging, LAYERS, HEADERS):
+    for folder in (LAYERS, HEADERS):
         folder.mkdir()
-    install(args.lock, args.index, "--python", INTERPRETER, "--target", str(staging))
-    trim(staging, read_trim(args.trim), HEADERS)
-    separate(staging, LAYERS)
+    rules, wheels = read_trim(args.trim), download(args.lock, args.index, CACHE)
+    with ThreadPoolExecutor() as pool:  # zlib lets other threads run
+        list(pool.map(partial(_lay_out, rules), wheels))
     for layer in sorted(LAYERS.iterdir()):
         if not layer.name.startswith("nvidia-"):
             compile_bytecode(layer, args.root)
         normalise(layer)
     normalise(HEADERS)
-    shutil.rmtree(staging)
+
+
+def _lay_out(rules: Sequence[Drop], path: Path) -> None:
+    name = re.sub(r"[-_.]+", "-", path.name.split("-")[0]).lower()
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            contents = contents_of(wheel, rules)
+            write_files(wheel, contents.layer, LAYERS / name)
+            write_files(wheel, contents.headers, HEADERS)
+    except (WheelError, zipfile.BadZipFile) as error:
+        sys.exit(f"{path.name} cannot be laid out: {error}.")
 
 
 def _command_site(args: argparse.Namespace) -> None:

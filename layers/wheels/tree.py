@@ -1,43 +1,30 @@
-"""Installed files as layers: one folder a wheel, bytecode, and the same times, owners and modes for the same wheels."""
+"""Folders as layers: a wheel's files, bytecode, and the same times, owners and modes for the same wheels."""
 
 import compileall
+import io
 import os
 import shutil
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from .records import record_row, records, write_rows
+from .contents import File
 
-INTERPRETER = "/opt/venv/bin/python"
+_CHUNK = 2**20
 EPOCH = 315532800  # 1980-01-01, the oldest time that a zip file can say
 
 
-def separate(root: Path, layers: Path) -> None:
-    """Move each wheel's files into a folder of its own. A file of two wheels goes to both."""
-    for name, _, rows in records(root):
-        for row in rows:
-            source, target = root / row[0], layers / name / row[0]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_file():
-                shutil.copy2(source, target) if source.name == "__init__.py" else source.rename(target)
-
-
-def set_interpreter(root: Path, before: str) -> None:
-    """Let programs that were installed for the interpreter ``before`` be run by the image's own."""
-    for _, record, rows in records(root):
-        programs = [row[0] for row in rows if row[0].startswith("bin/") and _set_interpreter(root / row[0], before)]
-        stay = [row for row in rows if row[0] not in programs]
-        write_rows(record, [*stay, *(record_row(root, name) for name in programs)])
-
-
-def _set_interpreter(program: Path, before: str) -> bool:
-    """Whether it is a script of that interpreter. uv writes a path that is too long for the kernel as the shell's."""
-    text = program.read_bytes()
-    for head in (f"#!{before}\n", f"#!/bin/sh\n'''exec' '{before}' \"$0\" \"$@\"\n' '''\n"):
-        if text.startswith(head.encode()):
-            program.write_bytes(f"#!{INTERPRETER}\n".encode() + text[len(head.encode()) :])
-            return True
-    return False
+def write_files(wheel: zipfile.ZipFile, files: Mapping[str, File], folder: Path) -> None:
+    """Write files of a wheel below a folder, which is made if it is missing. `normalise` sets their times."""
+    for name, file in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = file.content
+        source = io.BytesIO(content) if isinstance(content, bytes) else wheel.open(content)
+        with source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+        path.chmod(file.mode)
 
 
 def compile_bytecode(root: Path, final: Path) -> None:

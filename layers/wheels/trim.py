@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .records import record_row, records, write_rows
+from .records import record_row, records, sorted_rows
 from .strip import stripped
 
 
@@ -57,7 +57,7 @@ def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[s
 def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
     """Trim the files below ``root``, and the RECORDs with them, so that those stay true."""
     saved: dict[str, list[int]] = {}
-    for _, record, rows in records(root):
+    for record, rows in records(root):
         stay, go = trim_rows(rows, rules)
         # A RECORD may name a file twice, and one of two wheels is gone with the first.
         there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
@@ -70,7 +70,7 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
             count[0] += size - ((root / name).stat().st_size if rule.to == "strip" else 0)
             count[1] += 1
         if go:
-            write_rows(record, stay)
+            record.write_text(sorted_rows(stay), newline="")
     for rule_name, (size, files) in saved.items():
         print(f"trim: {rule_name}: {size / 1e6:.1f} MB in {files} files")
 

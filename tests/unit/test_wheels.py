@@ -24,11 +24,12 @@ from layers.wheels.links import cuda_links
 from layers.wheels.lock import split_lock
 from layers.wheels.records import record_row, records
 from layers.wheels.strip import stripped
-from layers.wheels.tree import EPOCH, normalise, separate
+from layers.wheels.tree import EPOCH, normalise
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
 from tests.libraries import library
 from tests.unit.conftest import cuda_pins, image, lock_for, pin
+from tests.wheels import write_wheel
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
@@ -62,7 +63,7 @@ def tree(root: Path) -> set[str]:
 
 
 def recorded(root: Path) -> dict[str, list[str]]:
-    return {row[0]: row[1:] for _, _, rows in records(root) for row in rows if "dist-info" not in row[0]}
+    return {row[0]: row[1:] for _, rows in records(root) for row in rows if "dist-info" not in row[0]}
 
 
 def assert_records_are_true(root: Path) -> None:
@@ -232,19 +233,8 @@ def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) ->
     installed(tmp_path, "thing", "thing/a.py", cache)
     trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert not (tmp_path / cache).exists()
-    named = {row[0] for _, _, rows in records(tmp_path) for row in rows}
+    named = {row[0] for _, rows in records(tmp_path) for row in rows}
     assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
-
-
-def test_each_wheel_gets_a_folder_of_its_own_under_its_normalised_name(tmp_path: Path) -> None:
-    installed(tmp_path / "root", "nvidia_cublas_cu12", "nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12")
-    installed(tmp_path / "root", "nvidia_cudnn_cu12", "nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9")
-    separate(tmp_path / "root", tmp_path / "layers")
-    cublas, cudnn = tmp_path / "layers/nvidia-cublas-cu12", tmp_path / "layers/nvidia-cudnn-cu12"
-    assert tree(cublas) == {"nvidia/__init__.py", "nvidia/cublas/lib/libcublas.so.12"}
-    assert tree(cudnn) == {"nvidia/__init__.py", "nvidia/cudnn/lib/libcudnn.so.9"}
-    assert_records_are_true(cublas)
-    assert_records_are_true(cudnn)
 
 
 def test_times_and_modes_are_constant(tmp_path: Path) -> None:
@@ -292,28 +282,27 @@ def test_the_cuda_home_command_makes_links(tmp_path: Path) -> None:
 
 @pytest.fixture
 def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The root of a build's file system, in which uv installs a wheel with a stub, a test and a header."""
+    """The root of a build's file system: two wheels that were fetched, and a uv that installs one, each with a stub, a
+    module and a header.
+    """
 
-    def below(*parts: str | Path) -> Path:
-        whole = Path(*parts)
-        return tmp_path / whole.relative_to("/") if str(whole) in ("/staging", "/layers", "/headers") else whole
-
-    def uv(command: list[str], **_: Any) -> SimpleNamespace:
-        root = Path(command[command.index("--target") + 1]) if "--target" in command else site_of(tmp_path)
-        nvidia = ("nvidia/__init__.py", "nvidia/thing/lib/libthing.so", "nvidia/thing/include/thing.h")
-        installed(root, "nvidia_thing", *nvidia)
-        installed(root, "thing", "thing/__init__.py", "thing/__init__.pyi", "thing/include/a.h")
-        for module in root.rglob("*.py"):
-            module.write_text("x = 1\n")
+    def uv(_: list[str], **__: Any) -> SimpleNamespace:
+        installed(site_of(tmp_path), "thing", "thing/__init__.py", "thing/__init__.pyi", "thing/include/a.h")
+        (site_of(tmp_path) / "thing/__init__.py").write_text("x = 1\n")
         return SimpleNamespace(returncode=0)
 
+    module, header = b"x = 1\n", b"#pragma once\n"
+    nvidia = {"nvidia/__init__.py": module, "nvidia/thing/lib/libthing.so": b"", "nvidia/thing/include/thing.h": header}
+    write_wheel(tmp_path / "fetched", "nvidia_Thing", "1.0", nvidia)
+    thing = {"thing/__init__.py": module, "thing/__init__.pyi": b"", "thing/include/a.h": header}
+    write_wheel(tmp_path / "fetched", "thing", "1.0", thing)
     compile_dir: Any = compileall.compile_dir
 
     def alone(*folder: Path, **options: Any) -> bool:
         """In this process: several are for a build."""
         return bool(compile_dir(*folder, **{**options, "workers": 1}))
 
-    monkeypatch.setattr(wheels, "Path", below)
+    monkeypatch.setattr(wheels, "download", lambda *_: sorted((tmp_path / "fetched").iterdir()))
     monkeypatch.setattr(wheels, "LAYERS", tmp_path / "layers")
     monkeypatch.setattr(wheels, "HEADERS", tmp_path / "headers")
     monkeypatch.setattr(subprocess, "run", uv)
@@ -343,7 +332,6 @@ def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bo
     kept = {"thing/thing/__init__.py", *nvidia}
     assert found == (kept if trim else kept | dropped)
     assert tree(builder / "headers") == ({"thing/include/a.h", "nvidia/thing/include/thing.h"} if trim else set())
-    assert not (builder / "staging").exists()
 
 
 def test_the_layers_of_a_build_have_bytecode_of_python_alone_and_constant_times(builder: Path) -> None:
@@ -376,7 +364,7 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
         assert (site / f"{module}.py").exists()
         assert list(site.glob(f"__pycache__/{module}.*.pyc")), "each start of Python imports it"
     assert {path.stat().st_mtime for path in (builder / "venv").rglob("*")} == {EPOCH}
-    rows = {row[0] for _, _, rows in records(site) for row in rows}
+    rows = {row[0] for _, rows in records(site) for row in rows}
     assert ("thing/__init__.pyi" in rows) != trim
 
 

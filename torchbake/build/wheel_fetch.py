@@ -3,37 +3,46 @@
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 import requests
+import urllib3
+from requests.adapters import HTTPAdapter
 
 from torchbake.build.index_page import hash_of, links_of, read_page
 from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
 from torchbake.core.digest import file_digest
 from torchbake.core.files import replacing
 from torchbake.core.memory import spare_memory
-from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
+from torchbake.errors import BuildError
+from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_login
 from torchbake.lock.lockfile import Pin
 
 _CHUNK = 2**20
+_LOGIN = re.compile(r"//\S*@")
 _PLENTY = 8  # times what is kept in memory: several are, and files that are read again want to be there too
 _ANY_PYTHON = "3.11"
 _PATIENCE = (10, 60)  # seconds to connect, and between two bytes
+_ATTEMPTS = 3  # to fetch an archive; a second passes before the next
 _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A locked wheel's archive: a ``file`` of this host's, or at an address (``url``), with its hash in the lock."""
+    """A locked wheel's archive: a ``file`` of this host's, or at an address (``url``).
 
-    digest: str
+    ``hashes`` are of the lock: its own, or all that it may have if its index does not say which.
+    """
+
+    hashes: tuple[str, ...]
     file: Path | None = None
     url: str = ""
 
@@ -43,25 +52,43 @@ class Archive:
         return self.file.name if self.file else unquote(urlsplit(self.url).path.rpartition("/")[2])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """An archive that is here and has a hash of the lock: its ``digest``. ``name`` is the wheel's file name."""
+
+    name: str
+    path: Path
+    digest: str
+
+
+def not_found(pin: Pin) -> BuildError:
+    """The error for a wheel that no source gives."""
+    return BuildError(
+        f"{pin.name} {pin.version}: no folder and no index of this host gives a wheel with a hash of the lock.",
+        hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps what is needed.",
+    )
+
+
 def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> Archive | None:
     """The archive of a wheel that fits ``python``, not fetched yet; None where nobody may have one.
 
-    It is a file of a folder of this host's, or one that pip's indexes or else ``indexes`` name with its hash.
-    Raises HostConfigError for a page of an index that is too large.
+    It is a file of a folder of this host's, or one that a page of pip's find-links, pip's indexes or else ``indexes``
+    name. Raises HostConfigError for a page of an index that is too large.
     """
     found = find_wheel(pin, pip.local_folders, python)
     if found:
-        return Archive(file=found[0], digest=found[1])
-    if pip.trusted_hosts:  # hosts without a certificate that holds are left to who knows their rules
-        return None
-    own = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls)
+        return Archive(file=found[0], hashes=(found[1],))
+    places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
+    pages = [
+        *filter(is_remote, pip.find_links),
+        *(f"{url.rstrip('/')}/{pin.name}/" for url in filter(is_remote, places)),
+    ]
     with _session(pip) as session:
-        for index in filter(is_remote, (*own, *indexes)):
+        for address in pages:
             with contextlib.suppress(requests.RequestException, OSError):
-                address = f"{index.rstrip('/')}/{pin.name}/"
                 with session.get(address, headers=_PAGE, timeout=_PATIENCE, stream=True) as answer:
                     answer.raise_for_status()
-                    page = read_page(answer.iter_content(_CHUNK), address)
+                    page = read_page(answer.iter_content(_CHUNK), without_login(address))
                 if best := best_archive(page, answer.url, pin, python):
                     return best
     return None
@@ -70,26 +97,42 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
 @contextlib.contextmanager
 def fetched(
     archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event, spare: Callable[[], int] = spare_memory
-) -> Iterator[Path | None]:
-    """The archive as a file: this host's, or ``target``; None where what comes is something else.
+) -> Iterator[Fetched]:
+    """The archive as a file: this host's, or ``target``.
 
     It is read once and goes, so it is kept in memory where there is plenty, and ``target`` is a link to it.
-    Raises KeyboardInterrupt once ``stopping`` is set.
+    Raises BuildError for an archive that cannot be fetched, or has another hash; KeyboardInterrupt once ``stopping`` is
+    set.
     """
-    if archive.file:  # an index's page may say the hash of a file that was replaced since
-        yield archive.file if file_digest(archive.file) == archive.digest else None
-        return
     with contextlib.ExitStack() as kept:
-        whole = False
-        with (
-            contextlib.suppress(requests.RequestException, OSError),
-            _session(pip) as session,
-            session.get(archive.url, stream=True, timeout=_PATIENCE) as answer,
-        ):
-            answer.raise_for_status()
-            file = kept.enter_context(_new_file(target, int(answer.headers.get("Content-Length", 0)), spare))
-            whole = _written(answer, file, stopping) == archive.digest
-        yield target if whole else None
+
+        def new_file(size: int) -> IO[bytes]:
+            target.unlink(missing_ok=True)
+            return kept.enter_context(_new_file(target, size, spare))
+
+        if archive.file:  # an index's page may say the hash of a file that was replaced since
+            path, digest = archive.file, file_digest(archive.file)
+        else:
+            path, digest = target, _download(archive, pip, stopping, new_file)
+        if digest not in archive.hashes:
+            raise BuildError(
+                f"{archive.name}: {without_login(archive.url) or archive.file} has another hash than the lock.",
+                hint="An index may have damaged or replaced it. Name another index, or lock again with --upgrade.",
+            )
+        yield Fetched(name=archive.name, path=path, digest=digest)
+
+
+def _download(archive: Archive, pip: PipConfig, stopping: threading.Event, new_file: Callable[[int], IO[bytes]]) -> str:
+    """Fetch an archive into a new file, which is given the size that is to be expected, and return its digest."""
+    for attempt in range(_ATTEMPTS):
+        stopping.wait(attempt)
+        try:
+            with _session(pip) as session, session.get(archive.url, stream=True, timeout=_PATIENCE) as answer:
+                answer.raise_for_status()
+                return _written(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
+        except (requests.RequestException, OSError) as error:
+            reason = _LOGIN.sub("//", str(error))
+    raise BuildError(f"{archive.name} cannot be fetched: {reason}.")
 
 
 def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str], None]) -> bool:
@@ -112,12 +155,12 @@ def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str],
 
 def _keep(archive: Archive, pip: PipConfig, folder: Path) -> None:
     with (
+        contextlib.suppress(BuildError),
         tempfile.TemporaryDirectory() as beside,
-        fetched(archive, pip, Path(beside, archive.name), threading.Event()) as file,
+        fetched(archive, pip, Path(beside, archive.name), threading.Event()) as found,
+        replacing(folder / archive.name) as new,
     ):
-        if file:
-            with replacing(folder / archive.name) as new:
-                shutil.copyfile(file, new)
+        shutil.copyfile(found.path, new)
 
 
 def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
@@ -128,30 +171,44 @@ def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
     return file
 
 
+class _Unverified(HTTPAdapter):
+    """For hosts that pip's `trusted-host` names: their certificates are not checked."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
+        return super().send(request, *args, **{**words, "verify": False})
+
+
 def _session(pip: PipConfig) -> requests.Session:
     session = requests.Session()
     session.verify = pip.cert or True
     session.proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else {}
+    for host in pip.trusted_hosts:  # a host without a port is trusted on all
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        for end in ("/",) if urlsplit(f"//{host}").port else ("/", ":"):
+            session.mount(f"https://{host}{end}", _Unverified())
     return session
 
 
 def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
-    """The archive of the wheel that fits best, of those that a page of an index gives one of the pin's hashes.
+    """The archive of the wheel that fits best, of those to which a page of an index (``own``) links.
 
-    None where there is none, or two are as good.
+    A link gives one of the pin's hashes, or none; of two that fit alike the first by name is taken. None where there is
+    no such link.
     """
-    fitting: dict[Rank, list[Archive]] = {}
-    for rank, archive in _fitting(page, own, pin, python):
-        fitting.setdefault(rank, []).append(archive)
-    best = fitting[max(fitting)] if fitting else []
-    return best[0] if len(best) == 1 else None
+    fitting = sorted(_fitting(page, own, pin, python), key=lambda one: one[1].url)
+    return max(fitting, key=lambda one: (one[0], len(one[1].hashes) == 1))[1] if fitting else None
 
 
 def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, Archive]]:
+    index = urlsplit(own)
     for address in links_of(page, own):
         rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
-        if rank is not None and digest in pin.hashes:
-            yield rank, Archive(digest=digest, url=address._replace(fragment="").geturl())
+        if rank is not None and (not digest or digest in pin.hashes):
+            # As pip does: the login of the index is for all links to its host.
+            if (address.scheme, address.netloc) == (index.scheme, index.netloc.rpartition("@")[2]):
+                address = address._replace(netloc=index.netloc)  # noqa: PLW2901
+            url = address._replace(fragment="").geturl()
+            yield rank, Archive(hashes=(digest,) if digest else pin.hashes, url=url)
 
 
 def _written(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from torchbake.build.wheel_fetch import Archive, fetched, find_archive
+from torchbake.build.wheel_fetch import Fetched, fetched, find_archive, not_found
 from torchbake.build.wheelhouse import rank_of
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -36,10 +36,10 @@ class WheelRecords:
 
     folder: Path
 
-    def keep(self, archive: Archive, wheel: Path) -> Hashes:
-        """Keep the RECORD of ``wheel``, a file that has the hash of ``archive``. Raises BuildError if it has none."""
-        hashes = read_record(wheel, archive.name)
-        write_text(self._path(archive.digest), json.dumps({"wheel": archive.name, "files": hashes}) + "\n")
+    def keep(self, wheel: Fetched) -> Hashes:
+        """Keep the RECORD of an archive. Raises BuildError if it has none."""
+        hashes = read_record(wheel.path, wheel.name)
+        write_text(self._path(wheel.digest), json.dumps({"wheel": wheel.name, "files": hashes}) + "\n")
         return hashes
 
     def find(self, pin: Pin, python: str) -> Hashes | None:
@@ -58,18 +58,14 @@ class WheelRecords:
         if found := self.find(pin, python):
             return found
         archive = find_archive(pin, pip, python, indexes)
-        if archive:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (
-                tempfile.TemporaryDirectory(prefix=".fetching-", dir=self.folder) as folder,
-                fetched(archive, pip, Path(folder, "wheel.whl"), stopping) as wheel,
-            ):
-                if wheel:
-                    return self.keep(archive, wheel)
-        raise BuildError(
-            f"{pin.name} {pin.version}: no folder and no index of this host gives a wheel with a hash of the lock.",
-            hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps what is needed.",
-        )
+        if archive is None:
+            raise not_found(pin)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix=".fetching-", dir=self.folder) as folder,
+            fetched(archive, pip, Path(folder, "wheel.whl"), stopping) as wheel,
+        ):
+            return self.keep(wheel)
 
     def _path(self, digest: str) -> Path:
         return self.folder / f"{digest.removeprefix('sha256:')}.json"

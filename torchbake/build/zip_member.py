@@ -13,11 +13,10 @@ from isal import isal_zlib
 _HEADER = 30  # bytes of a file's own header, before its name and what is extra
 _CHUNK = 2**20
 _PACKED = 2**18  # of a chunk: inflated it is seldom more than one, of which a rest would be copied
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
-    """What a file holds, one at a time of an archive; its method is one of METHODS. Where the archive ends, it ends.
+    """What a file holds, one at a time of an archive; it is stored or deflated. Where the archive ends, it ends.
 
     To read it gives at most as many bytes as were asked for, and fewer before the end too.
     """

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import requests
+from requests.adapters import HTTPAdapter
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive, best_archive, fetched, find_archive, keep
-from torchbake.errors import HostConfigError
+from torchbake.build.wheel_fetch import Archive, _session, best_archive, fetched, find_archive, keep
+from torchbake.errors import BuildError, HostConfigError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -30,7 +31,7 @@ def page(**platforms: str) -> str:
 def test_the_platform_that_uv_prefers_comes_first() -> None:
     found = best_archive(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
     address = f"https://index.example/files/nvidia_cublas_cu12-12.8.4.1-py3-none-{SINCE}.whl"
-    assert found == Archive(digest=f"sha256:{OTHER}", url=address)
+    assert found == Archive(hashes=(f"sha256:{OTHER}",), url=address)
 
 
 @pytest.mark.parametrize("builds", [("", "-3"), ("-2", "-10"), ("", "-1a")])
@@ -43,16 +44,49 @@ def test_of_two_that_fit_alike_the_later_build_is_taken(builds: tuple[str, str])
     for text in ("\n".join(links), "\n".join(links[::-1])):
         found = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
         assert found
-        assert found.digest == f"sha256:{OTHER}"
+        assert found.hashes == (f"sha256:{OTHER}",)
 
 
 @pytest.mark.parametrize(
     "text",
-    [page(c=SINCE), page(a="win_amd64"), page(a=SINCE, b=SINCE), page(a=SINCE).replace("#sha256", "#md5"), ""],
-    ids=["another hash", "another platform", "two that are as good", "no hash", "nothing"],
+    [page(c=SINCE), page(a="win_amd64"), ""],
+    ids=["another hash", "another platform", "nothing"],
 )
-def test_what_is_not_clear_has_no_address(text: str) -> None:
+def test_what_does_not_fit_has_no_address(text: str) -> None:
     assert best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11") is None
+
+
+def test_an_index_without_hashes_gives_a_wheel_that_must_have_one_of_the_locks() -> None:
+    own = "https://index.example/simple/nvidia-cublas-cu12/"
+    found = best_archive(page(a=SINCE).replace("#sha256", "#md5"), own, PIN, "3.11")
+    assert found
+    assert found.hashes == PIN.hashes
+    both = page(a=SINCE).replace("#sha256", "#md5") + page(b=SINCE)
+    found = best_archive(both, own, PIN, "3.11")
+    assert found
+    assert found.hashes == (f"sha256:{OTHER}",), "of two that fit alike the one whose hash is known"
+
+
+def test_of_two_files_that_fit_alike_the_first_by_name_is_taken() -> None:
+    platforms = ["manylinux_2_17_x86_64.manylinux2014_x86_64", "manylinux2014_x86_64.manylinux_2_17_x86_64"]
+    for order in (platforms, platforms[::-1]):
+        text = "\n".join(page(**{"a" if one == min(platforms) else "b": one}) for one in order)
+        found = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+        assert found
+        assert min(platforms) in found.url
+
+
+def test_the_login_of_an_index_is_for_links_to_its_host_alone() -> None:
+    for link, address in {
+        "x/": "https://me:secret@index.example/simple/x/",
+        "https://index.example/x/": "https://me:secret@index.example/x/",
+        "https://files.example/x/": "https://files.example/x/",
+        "http://index.example/x/": "http://index.example/x/",
+    }.items():
+        text = page(a=SINCE).replace("../../files/", link)
+        found = best_archive(text, "https://me:secret@index.example/simple/", PIN, "3.11")
+        assert found
+        assert found.url.rpartition("/")[0] + "/" == address
 
 
 def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -61,13 +95,13 @@ def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> 
     pip, target = PipConfig(find_links=(str(tmp_path),)), tmp_path / "wheel.whl"
     found = find_archive(pin, pip, "3.11")
     assert found
-    assert found.digest in pin.hashes
+    assert found.hashes == pin.hashes
     with fetched(found, pip, target, threading.Event()) as wheel:
-        assert wheel == found.file != target
+        assert (wheel.path, wheel.digest) == (found.file, pin.hashes[0])
     assert found.file
     found.file.write_bytes(b"another file")
-    with fetched(found, pip, target, threading.Event()) as wheel:
-        assert wheel is None
+    with pytest.raises(BuildError, match="has another hash"), fetched(found, pip, target, threading.Event()):
+        pass
 
 
 class Index:
@@ -76,11 +110,15 @@ class Index:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(folder, PIN.name, PIN.version, {}),))
         (self.wheel,) = folder.glob("*.whl")
-        self.served, self.fetched, self.padding = self.wheel.read_bytes(), 0, 0
+        self.served, self.fetched, self.padding, self.failures = self.wheel.read_bytes(), 0, 0, 0
+        self.asked = list[str]()
         monkeypatch.setattr(requests.Session, "get", lambda _, url, **words: self._answer(url, words))
 
     def _answer(self, url: str, words: Mapping[str, object]) -> requests.Response:
+        self.asked.append(url)
         self.fetched += url.endswith(".whl")
+        if url.endswith(".whl") and self.fetched <= self.failures:
+            raise requests.ConnectionError(f"no answer of {url}")
         answer = requests.Response()
         link = f'<a href="{self.wheel.name}#{self.pin.hashes[0].replace(":", "=")}">it</a>'
         answer.status_code, answer.url = 200, url
@@ -128,3 +166,54 @@ def test_a_folder_that_is_none_is_done_without(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "file").write_text("")
     assert not keep([index.pin], PipConfig(), tmp_path / "file/kept", print)
     assert index.fetched == 0
+
+
+def test_a_download_that_breaks_off_is_tried_again_three_times_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, stopping = Index(tmp_path / "index", monkeypatch), threading.Event()
+    monkeypatch.setattr(stopping, "wait", lambda _: False)
+    pip = PipConfig(index_url="https://me:secret@index.example/simple")
+    archive = find_archive(index.pin, pip, "3.11")
+    assert archive
+    index.failures = 2
+    with fetched(archive, pip, tmp_path / "wheel", stopping) as found:
+        assert found.path.read_bytes() == index.served
+    index.fetched, index.failures = 0, 9
+    with pytest.raises(BuildError) as caught, fetched(archive, pip, tmp_path / "wheel", stopping):
+        pass
+    assert index.fetched == 3
+    assert str(caught.value).startswith(f"{index.wheel.name} cannot be fetched: no answer of https://index.example/")
+
+
+def test_pages_of_find_links_are_asked_first_and_alone_with_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, pages = Index(tmp_path / "index", monkeypatch), ("https://wheels.example/all.html",)
+    other = Pin(name=PIN.name, version="99", hashes=PIN.hashes)
+    places = [*pages, f"https://pypi.org/simple/{PIN.name}/", f"https://more.example/{PIN.name}/"]
+    for no_index, expected in ((False, places), (True, list(pages))):
+        pip = PipConfig(find_links=pages, no_index=no_index)
+        assert find_archive(other, pip, "3.11", ["https://more.example"]) is None
+        assert index.asked == expected
+        index.asked.clear()
+    found = find_archive(index.pin, PipConfig(find_links=pages, no_index=True), "3.11")
+    assert found
+    assert found.url == f"https://wheels.example/{index.wheel.name}"
+
+
+def test_certificates_of_trusted_hosts_alone_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = dict[str, object]()
+    monkeypatch.setattr(HTTPAdapter, "send", lambda _, request, **words: checked.update({request.url: words["verify"]}))
+    pip = PipConfig(trusted_hosts=("any.example", "one.example:8443"))
+    with _session(pip) as session:
+        for host in ("any.example", "any.example:444", "one.example:8443", "one.example", "any.example.org"):
+            url = f"https://{host}/"
+            session.get_adapter(url).send(requests.Request("GET", url).prepare(), verify=True)
+    assert checked == {
+        "https://any.example/": False,
+        "https://any.example:444/": False,
+        "https://one.example:8443/": False,
+        "https://one.example/": True,
+        "https://any.example.org/": True,
+    }

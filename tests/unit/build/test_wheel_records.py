@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive
+from torchbake.build.wheel_fetch import Fetched
 from torchbake.build.wheel_records import Hashes, WheelRecords
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
@@ -80,7 +80,7 @@ def test_another_archive_than_the_locks_gives_no_hashes(records: WheelRecords, w
     pin = pin_of(wheels)
     with zipfile.ZipFile(wheel_in(wheels), "a") as altered:
         altered.writestr("more", "")
-    with pytest.raises(BuildError, match=f"{NAME} {VERSION}"):
+    with pytest.raises(BuildError, match="no folder and no index"):
         found(records, pin, wheels)
     assert records.find(pin, "3.11") is None
 
@@ -96,7 +96,7 @@ def test_each_python_gets_the_record_of_its_own_wheel(records: WheelRecords, tmp
     both = Pin(name=NAME, version=VERSION, hashes=tuple(pin.hashes[0] for pin in pins.values()))
     for tag, pin in pins.items():
         wheel = wheel_in(tmp_path / tag)
-        records.keep(Archive(digest=pin.hashes[0], file=wheel), wheel)
+        records.keep(Fetched(name=wheel.name, path=wheel, digest=pin.hashes[0]))
     assert (records.find(both, "3.11"), records.find(both, "3.13")) == tuple(
         records.find(pin, python) for pin, python in zip(pins.values(), ("3.11", "3.13"), strict=True)
     )
@@ -115,5 +115,5 @@ def test_a_wheel_without_a_record_is_an_error(
             for name, data in content.items():
                 archive.writestr(name, data)
     with pytest.raises(BuildError, match="has no RECORD"):
-        records.keep(Archive(digest="sha256:" + "0" * 64, file=wheel), wheel)
+        records.keep(Fetched(name=wheel.name, path=wheel, digest="sha256:" + "0" * 64))
     assert not records.folder.exists()
