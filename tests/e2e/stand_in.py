@@ -8,7 +8,7 @@ _FILES = {
     "torch/__init__.py": "import types\n__version__ = '2.13.0+cpu'\nversion = types.SimpleNamespace(cuda=None)\n",
     f"{_INFO}/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n",
     f"{_INFO}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    f"{_INFO}/RECORD": "",
+    f"{_INFO}/RECORD": f"torch/__init__.py,,\n{_INFO}/METADATA,,\n{_INFO}/WHEEL,,\n{_INFO}/RECORD,,\n",
 }
 
 

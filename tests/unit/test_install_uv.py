@@ -68,6 +68,7 @@ def test_the_wheel_that_was_handed_over_is_unpacked(builder: Builder) -> None:
     program = builder.target / "bin/uv"
     assert program.read_bytes() == b"\x7fELF uv"
     assert program.stat().st_mode & 0o777 == 0o755
+    assert (builder.target.parent / "pip.whl").readlink() == builder.pips / "pip-1-py3-none-any.whl"
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -1,4 +1,4 @@
-"""The files that a wheel becomes: the same in a layer's archive and in a folder of a build, as uv would install them."""
+"""The files that a wheel becomes: in a layer's archive the same as in a folder of a build, and as uv installs them."""
 
 import base64
 import csv
@@ -39,7 +39,9 @@ FILES = {
     f"{DATA}/platlib/plat.so": b"",
     f"{DATA}/data/share/doc": b"text",
     f"{DATA}/headers/triton.h": b"#pragma once\n",
-    f"{INFO}/entry_points.txt": b"[console_scripts]\nMyTool = triton.run:Main.main [more]\n[gui_scripts]\ngui=triton:gui\n",
+    f"{INFO}/entry_points.txt": (
+        b"[console_scripts]\nMyTool = triton.run:Main.main [more]\n[gui_scripts]\ngui=triton:gui\n"
+    ),
 }
 PROGRAMS = ("triton/backends/nvidia/bin/ptxas", "triton/backends/nvidia/bin/nvdisasm")
 # Written by uv 0.13.8 for MyTool.
@@ -204,5 +206,5 @@ def test_a_build_ends_with_the_wheel_and_the_file_that_cannot_be_laid_out(
 def test_a_wheel_that_is_compressed_otherwise_is_refused(wheel: Path) -> None:
     with zipfile.ZipFile(wheel, "a", zipfile.ZIP_LZMA) as archive:
         archive.writestr("triton/more.py", b"")
-    with pytest.raises(WheelError, match="triton/more.py is encrypted, or compressed"):
+    with pytest.raises(WheelError, match=r"triton/more\.py is encrypted, or compressed"):
         laid_out(wheel)

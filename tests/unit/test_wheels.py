@@ -3,9 +3,11 @@
 import base64
 import compileall
 import csv
+import ensurepip
 import hashlib
 import os
 import re
+import shutil
 import stat
 import subprocess
 import tomllib
@@ -488,9 +490,11 @@ class Installer:
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
         self.asked: list[tuple[list[str], dict[str, str]]] = []
+        self.told: list[str] = []
 
-    def __call__(self, command: list[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
+    def __call__(self, command: list[str], *, env: dict[str, str], input: str = "", **_: Any) -> SimpleNamespace:
         self.asked.append((command, env))
+        self.told.append(input)
         return SimpleNamespace(returncode=self.codes.pop(0), stderr="torch was not found")
 
 
@@ -542,6 +546,62 @@ def test_wheels_that_are_nowhere_name_the_index_and_what_to_set(installing: Call
     assert "set TORCHBAKE_INDEX_CPU" in said
     assert "torch was not found" in said
     assert "cret" not in said
+
+
+class Pip:
+    """The pip that Python brings, as in a builder: it finds wheels in a folder of the host, and asks no index."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (wheel,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+        (folder / "pip.whl").symlink_to(wheel)
+        self.lock, self.wheels, self.cache = folder / "torch.lock", folder / "wheels", folder / "cache"
+        monkeypatch.setattr(installs, "PIP", folder / "pip.whl")
+        monkeypatch.setattr(installs, "WHEELS", self.wheels)
+        for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}.items():
+            monkeypatch.setenv(name, value)
+
+    def locked(self, *hashes: str) -> "Pip":
+        self.lock.write_text("".join(["torch==2.13.0", *(f" --hash={digest}" for digest in hashes), "\n"]))
+        return self
+
+    def download(self) -> list[str]:
+        return [path.name for path in installs.download(self.lock, (), self.cache)]
+
+
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_processes: None) -> Pip:
+    return Pip(tmp_path, monkeypatch)
+
+
+def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip) -> None:
+    digest = write_wheel(pip.wheels, "torch", "2.13.0", {"torch/__init__.py": b""})
+    write_wheel(pip.wheels, "torch", "2.13.0+cpu", {"torch/__init__.py": b""})  # sorts above it
+    assert pip.locked(digest).download() == ["torch-2.13.0-py3-none-manylinux2014_x86_64.whl"]
+    (kept,) = pip.cache.rglob("*.whl")
+    os.utime(kept, (EPOCH, EPOCH))
+    assert pip.download() == [kept.name]
+    assert kept.stat().st_mtime == EPOCH
+    shutil.copy(kept, kept.with_name("torch-2.13.0-py3-none-any.whl"))  # pip's choice of another day
+    assert pip.download() == [kept.name]
+
+
+def test_an_index_of_the_host_is_no_argument_of_pip(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
+    installer, secret = Installer(1, 0), "https://me:secret@mirror.example/cpu"
+    monkeypatch.setattr(subprocess, "run", installer)
+    monkeypatch.setattr(installs, "INDEXES_SECRET", pip.lock.with_name("indexes"))
+    installs.INDEXES_SECRET.write_text(secret)
+    text = pip.locked("sha256:" + "0" * 64).lock.read_text().replace("==", "===")
+    assert installs.download(pip.lock, RENDERED, pip.cache) == []
+    assert installer.told == [text, f"--extra-index-url {secret}\n{text}"]
+    assert "secret" not in str(installer.asked)
+    assert {"--require-hashes", "--no-deps"} <= {*installer.asked[0][0]}
+
+
+def test_a_python_without_pip_is_told_what_to_install(pip: Pip) -> None:
+    installs.PIP.unlink()
+    with pytest.raises(SystemExit) as ended:
+        pip.locked("sha256:" + "0" * 64).download()
+    assert "brings no pip" in str(ended.value)
 
 
 @pytest.mark.parametrize("line", ["--index-url http://evil", "x @ https://evil/x.whl", "x==1 --hash=y", "-r y", "x"])

@@ -37,7 +37,7 @@ RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
     && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 
-# --- builder: uv, which installs the wheels; nothing of it reaches the image. It is made beside the stage above.
+# --- builder: uv and pip, which get the wheels; nothing of it reaches the image. It is made beside the stage above.
 FROM interpreter AS builder
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
@@ -56,8 +56,8 @@ RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/whee
 
 # --- nvidia: CUDA's libraries, as torch's wheels ask for them
 FROM builder AS nvidia
-RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
-    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=cache,id=torchbake-wheels-nvidia,target=/root/.cache/wheels,sharing=locked \
     --mount=type=bind,from=locks,source=/locks/nvidia.lock,target=/locks/nvidia.lock \
     --mount=type=bind,from=wheels,source=/nvidia,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
@@ -66,8 +66,8 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
 
 # --- torch: torch itself, and triton with it
 FROM builder AS torch
-RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
-    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=cache,id=torchbake-wheels-torch,target=/root/.cache/wheels,sharing=locked \
     --mount=type=bind,from=locks,source=/locks/torch.lock,target=/locks/torch.lock \
     --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
     --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \

@@ -1,0 +1,62 @@
+"""An image that is built from its Dockerfile by hand has the files of the one that torchbake builds."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CPU, ROOT, images_of, torchbake
+from torchbake.build.wheelhouse import stage_wheels
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.lock.image_lock import read_lock
+from torchbake.lock.needs import wheels_by_stage
+from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import ImageSpec
+
+pytestmark = pytest.mark.build
+
+BY_HAND = "torchbake-test/by-hand/pytorch"
+# Type, mode, owner, time, link and name of each entry, and the hash of each file.
+LIST = """
+find /pytorch /opt -printf '%y %m %U:%G %T@ %l %p\\n' | sort -k 6
+find /pytorch /opt -type f -print0 | sort -z | xargs -0 sha256sum
+"""
+
+
+@contextmanager
+def words_of_this_host(folder: Path) -> Iterator[list[str]]:
+    """What `docker build` needs on this host: docs/air-gapped.md, "By hand"."""
+    spec = next(spec for spec in load_project(ROOT / "matrix.yaml").expansion.specs if spec.id == CPU)
+    assert isinstance(spec, ImageSpec)
+    pip, base = read_pip_config(), json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())
+    contexts = {}
+    if base["source"] != "registry":
+        contexts[base["image"]] = f"oci-layout://{ROOT}/.torchbake/bases/debian12@{base['digest']}"
+    stages = {"builder": (), **wheels_by_stage(spec, read_lock(ROOT, spec))}
+    if wheels := stage_wheels(stages, pip.local_folders, spec.base.python, folder):
+        contexts["wheels"] = str(wheels)
+    with secret_files(pip, read_apt_config(), [spec]) as files:
+        yield [
+            *(f"--secret=id={name},src={path}" for name, path in files[CPU].items()),
+            *(f"--build-context={name}={context}" for name, context in contexts.items()),
+            *(f"--build-arg={name}" for name in proxy_variables()),
+        ]
+
+
+def test_an_image_built_by_hand_has_the_same_files(run: Callable[..., str], tmp_path: Path) -> None:
+    done = torchbake("build", CPU, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    with words_of_this_host(tmp_path) as words:
+        command = ["docker", "build", "-f", f"images/{CPU}/Dockerfile", "-t", BY_HAND, *words, "."]
+        by_hand = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert by_hand.returncode == 0, by_hand.stderr
+    ours, theirs = (run(ref, "sh", "-c", LIST).splitlines() for ref in (images_of(done)[CPU]["ref"], BY_HAND))
+    assert sorted({*ours} ^ {*theirs}) == []
+    for name in ("/pytorch/torch/lib/libtorch_cpu.so", "/pytorch/bin/torchrun", "/pytorch/torch/nn/__init__.py"):
+        assert any(line.endswith(f" {name}") for line in ours), name
