@@ -1,4 +1,4 @@
-"""Install uv into a folder: from the wheel that the host handed over, else by pip. A link to pip is put beside it.
+"""Install uv into a folder: from the wheel that the host handed over, else by pip. Put a link to pip next to it.
 
     python install_uv.py LOCK WHEELS TARGET
 

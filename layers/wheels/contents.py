@@ -122,7 +122,7 @@ def _rows_of(
 
 
 def _place(name: str, info: str) -> str:
-    """Where a file of a wheel is installed: one of the .data folder is not where it is in the archive."""
+    """Return the installed name of a file. Files of the .data folder have other names in the archive."""
     stem = info.removesuffix(".dist-info")
     if not name.startswith(f"{stem}.data/"):
         return name
@@ -142,7 +142,7 @@ def _file(name: str, member: zipfile.ZipInfo, read: Callable[[zipfile.ZipInfo], 
 def _added(
     info: str, members: Mapping[str, zipfile.ZipInfo], read: Callable[[zipfile.ZipInfo], bytes]
 ) -> dict[str, File]:
-    """What an installer adds: programs for entry points, and its marks.
+    """Return the files that an installer adds: programs for entry points, and its marks.
 
     The marks are those of uv, which installed these wheels before: so their layers have the digests that they had.
     """
@@ -181,5 +181,5 @@ def _stripped(library: File, read: Callable[[zipfile.ZipInfo], bytes]) -> File:
 
 
 def _row(name: str, file: File | None, rest: Sequence[str] = ()) -> list[str]:
-    """The row of a file; ``rest`` is what the wheel's RECORD says of a member that stays as it is."""
+    """Return the row of a file. ``rest`` is the hash and the size in the wheel's RECORD, for an unaltered member."""
     return data_row(name, file.content) if file and isinstance(file.content, bytes) else [name, *rest]

@@ -62,7 +62,7 @@ def download(lock: Path, index: Sequence[str], folder: Path) -> list[Path]:
 
     def attempt(indexes: Sequence[str], stderr: int | None) -> subprocess.CompletedProcess[str]:
         # As lines of the list: an address may hold a password, and everybody can read the arguments of a process.
-        # `===`, since pip would take 2.13.0+cpu for `==2.13.0` where an index gives no hashes.
+        # `===`: if an index gives no hashes, pip takes 2.13.0+cpu for `==2.13.0`.
         lines = "".join(f"--extra-index-url {index}\n" for index in indexes) + text.replace("==", "===")
         words = [*command, "-r", "/dev/stdin"]
         return subprocess.run(words, env=environment, input=lines, stderr=stderr, text=True, check=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def records(root: Path) -> Iterator[tuple[Path, list[list[str]]]]:
-    """Each installed wheel: its RECORD and the rows of that."""
+    """Yield the RECORD of each installed wheel, and its rows."""
     for record in sorted(root.glob("*.dist-info/RECORD")):
         with record.open(newline="") as file:
             yield record, list(csv.reader(file))

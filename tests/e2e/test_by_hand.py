@@ -1,4 +1,4 @@
-"""An image that is built from its Dockerfile by hand has the files of the one that torchbake builds."""
+"""`docker build` of a rendered Dockerfile gives the same files as torchbake."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ find /pytorch /opt -type f -print0 | sort -z | xargs -0 sha256sum
 
 @contextmanager
 def words_of_this_host(folder: Path) -> Iterator[list[str]]:
-    """What `docker build` needs on this host: docs/air-gapped.md, "By hand"."""
+    """Yield the options of `docker build` for this host, as docs/air-gapped.md names them."""
     spec = next(spec for spec in load_project(ROOT / "matrix.yaml").expansion.specs if spec.id == CPU)
     assert isinstance(spec, ImageSpec)
     pip, base = read_pip_config(), json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())

@@ -124,7 +124,7 @@ def test_archives_and_folders_have_the_same_files(
 
 
 def laid_out(path: Path, *, trim: bool = True) -> dict[str, tuple[bytes, bool]]:
-    """What the files of a layer hold, and whether they are executable."""
+    """Return the content of each file of a layer, and whether it is executable."""
     with zipfile.ZipFile(path) as wheel:
         layer = contents_of(wheel, read_trim(TOOLKIT / "layers/trim.toml" if trim else None)).layer
         read = {name: file.content for name, file in layer.items()}

@@ -39,7 +39,7 @@ _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 class Archive:
     """A locked wheel's archive: a ``file`` of this host's, or at an address (``url``).
 
-    ``hashes`` are of the lock: its own, or all that it may have if its index does not say which.
+    ``hashes`` are of the lock: the archive's own hash, or every possible hash if its index gives none.
     """
 
     hashes: tuple[str, ...]
@@ -190,7 +190,7 @@ def _session(pip: PipConfig) -> requests.Session:
 
 
 def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
-    """The archive of the wheel that fits best, of those to which a page of an index (``own``) links.
+    """Return the archive of the best wheel to which a page of an index links; ``own`` is the address of the page.
 
     A link gives one of the pin's hashes, or none; of two that fit alike the first by name is taken. None where there is
     no such link.

@@ -1,7 +1,7 @@
 """One locked wheel as a layer: laid out and trimmed by the same code as inside a build, and packed.
 
-What a build writes four times (unpacked, copied, archived, unpacked again) is written once here: a wheel goes from its
-archive to the layer's in one stream.
+A build writes each file four times (unpacked, copied, archived, unpacked again). The packer writes it once: a wheel
+goes from its archive to the layer's in one stream.
 """
 
 import json

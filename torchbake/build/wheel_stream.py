@@ -1,8 +1,8 @@
-"""A wheel's layer in one stream, from its archive, with no files in between. It is a process of its own.
+"""A program that writes a wheel's layer in one stream, from the wheel's archive, with no files in between.
 
     python -m torchbake.build.wheel_stream JOB     # in an empty folder
 
-`layers/wheels` says which files the layer has, here and inside a build alike.
+`layers/wheels` decides which files the layer has, here and inside a build.
 """
 
 import io
