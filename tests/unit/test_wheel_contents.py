@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from torchbake.build.layer_store import LayerStore, Packed
 
 from layers.wheels import __main__ as wheels
 from layers.wheels.contents import WheelError, contents_of
@@ -23,6 +22,7 @@ from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
+from torchbake.store.layers import LayerStore, Packed
 
 Tree = dict[str, tuple[int, float, bytes | None]]  # mode, time and content (None: a folder) by name
 INFO, DATA = "triton-3.0.dist-info", "triton-3.0.data"
