@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchbake.engine.export import Content
+from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.oci.tag_names import PROVENANCE, SBOM
 from torchbake.registry.artifact import IMAGE_CONFIG, Artifact
 from torchbake.release.attestations import SBOM_TYPE
 from torchbake.release.candidate import Supply
-from torchbake.release.provenance import MEDIA_TYPE, provenance_text
+from torchbake.release.provenance import provenance_text
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tests.e2e.test_publish import Killed, in_child
 from tests.small import Small
 from torchbake.checks.verdict import Outcome
 from torchbake.errors import RegistryError
+from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.manifest import INDEX, Manifest
 from torchbake.oci.reference import Repository
 from torchbake.registry.artifact import IMAGE_CONFIG, Artifact, put_artifact
@@ -27,7 +28,6 @@ from torchbake.registry.transport import Transport
 from torchbake.release.attestations import SBOM_TYPE
 from torchbake.release.candidate import Candidate, Published
 from torchbake.release.promote import shift
-from torchbake.release.provenance import MEDIA_TYPE
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import ARTIFACT
 from torchbake.validate.judge import Promise

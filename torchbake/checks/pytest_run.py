@@ -74,7 +74,8 @@ class Options:
         made without a GPU is not an answer any more once there is one.
         """
         waived = (f"waive {check}={reason}" for check, reason in sorted(self.waivers.items()))
-        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else []), *waived
+        part = (f"{word}={glob}" for word, globs in (("only", self.only), ("skip", self.skip)) for glob in globs)
+        return f"nodes={self.nodes}", f"nproc={self.nproc}", *([f"gpu={gpu}"] if gpu else []), *part, *waived
 
 
 @dataclass(frozen=True, kw_only=True)

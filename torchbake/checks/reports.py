@@ -9,6 +9,7 @@ from typing import Any
 
 from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown, not_run, plain, table
+from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, counts
 from torchbake.core.digest import short_digest
 from torchbake.core.files import write_text
@@ -73,7 +74,7 @@ class Reports:
     def find(self, name: str, digest: str) -> Verdict | None:
         """The whole verdict of an image, if there is one that can be read."""
         try:
-            return Verdict.model_validate_json(self.path(name, digest).read_bytes())
+            return read_statement(self.path(name, digest).read_bytes())
         except (OSError, ValueError):  # none, or of another version of the toolkit: the checks run again
             return None
 
@@ -82,7 +83,7 @@ class Reports:
         path = self.path(name, verdict.digest, partial=partial)
         write_text(path.with_suffix(".md"), markdown(verdict, labels, partial=partial))
         write_text(path.with_suffix(".xml"), junit(name, verdict))
-        write_text(path, verdict.model_dump_json(indent=2) + "\n")  # last: where it is, the others are
+        write_text(path, statement_text(verdict))  # last: where it is, the others are
         return path.with_suffix(".md")
 
     def summarise(self, tested: Sequence[Tested]) -> Path:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from torchbake.build.own_inputs import own_inputs
+from torchbake.checks.verdict import Verdict
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.lock.image_lock import lock_text
@@ -30,6 +31,15 @@ def suite_digest(project: Project, spec: Spec | None, options: Iterable[str], *,
 def promise_digest(project: Project, spec: Spec) -> str:
     """``sha256:…`` over what the matrix promises of an image, its waivers too: what a verdict was asked about."""
     return digest(_promises(project, spec))
+
+
+def outdated(project: Project, spec: Spec, verdict: Verdict) -> str:
+    """Return why a verdict is not one of today's suite on today's matrix, or an empty text."""
+    if verdict.promise != promise_digest(project, spec):
+        return "the matrix promises something else of it, or waives other checks, than when it was tested"
+    if verdict.suite != suite_digest(project, spec, verdict.how):
+        return "it was tested by other checks than today's: they or the toolkit have changed since"
+    return ""
 
 
 def _promises(project: Project, spec: Spec | None) -> Iterator[str]:

@@ -68,8 +68,9 @@ class Verdict(BaseModel):
     """All checks of one image, made by one suite.
 
     ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none), ``digest`` the image's in
-    the engine. ``suite`` is the digest of everything else that decides the outcome, ``promise`` that of what the matrix
-    promises alone (empty: nothing), ``how`` the options in the suite digest, ``gpu`` the mode of the GPU checks.
+    the engine, ``config`` its config's (empty: not looked up). ``suite`` is the digest of everything else that decides
+    the outcome, ``promise`` that of what the matrix promises alone (empty: nothing), ``how`` the options in the suite
+    digest, ``gpu`` the mode of the GPU checks.
     ``started`` is UTC in ISO 8601.
     """
 
@@ -78,6 +79,7 @@ class Verdict(BaseModel):
     image: str
     id: str
     digest: str
+    config: str = ""
     suite: str
     promise: str = ""
     how: tuple[str, ...] = ()
@@ -90,6 +92,18 @@ class Verdict(BaseModel):
     @property
     def outcome(self) -> Outcome:
         return outcome_of(self.checks)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that computed: the names of the GPUs, as torch gives them; or ``cpu``."""
+        names = {str(check.figures["gpu"]) for check in self.checks if "gpu" in check.figures}
+        return tuple(sorted(names)) or ("cpu",)
+
+    @property
+    def partial(self) -> bool:
+        """Whether a part of the checks was asked for."""
+        return any(word.startswith(("only=", "skip=")) for word in self.how)
 
     @property
     def minute(self) -> str:
@@ -117,6 +131,29 @@ def outcome_of(checks: Iterable[CheckResult]) -> Outcome:
     if Outcome.FAILED in outcomes:
         return Outcome.FAILED
     return Outcome.PASSED if Outcome.PASSED in outcomes else Outcome.NOT_RUN
+
+
+_WORST_FIRST = (Outcome.FAILED, Outcome.WAIVED, Outcome.PASSED, Outcome.NOT_RUN)
+
+
+def merge(verdicts: Iterable[Verdict]) -> Verdict:
+    """Merge verdicts of one image by one suite. Each check ends in its worst outcome; ``not-run`` gives way to all.
+
+    Other fields are those of the verdict with the most checks, of these the latest. The order of ``verdicts`` does not
+    matter. Raises ValueError if there is none.
+    """
+    ordered = sorted(verdicts, key=lambda one: (-len(one.checks), one.started, one.model_dump_json()))
+    if not ordered:
+        raise ValueError("no verdicts to merge")
+    checks: dict[str, CheckResult] = {}
+    for check in (check for verdict in ordered for check in verdict.checks):
+        known = checks.setdefault(check.id, check)
+        if _WORST_FIRST.index(check.outcome) < _WORST_FIRST.index(known.outcome):
+            checks[check.id] = check
+    first = ordered[0]
+    return first.model_copy(
+        update={"checks": tuple(checks.values()), "seconds": round(sum(one.seconds for one in ordered), 2)}
+    )
 
 
 def counts(checks: Iterable[CheckResult]) -> dict[Outcome, int]:

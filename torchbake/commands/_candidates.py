@@ -1,15 +1,16 @@
 """What may be released: an image of the engine that was tested as it is, with the verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.build.source_date import untrue_label
 from torchbake.checks.expected import missing_checks
 from torchbake.checks.reports import Reports
-from torchbake.checks.suite_digest import promise_digest, suite_digest
-from torchbake.checks.verdict import Outcome, Verdict, counts
+from torchbake.checks.suite_digest import outdated
+from torchbake.checks.verdict import Outcome, Verdict, counts, merge
 from torchbake.commands._selection import lock_of
+from torchbake.commands._verdicts import SignedVerdicts
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
@@ -21,10 +22,15 @@ _SHOWN = 5  # checks that a message names
 
 
 def candidate_of(
-    preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str]
+    preparation: Preparation,
+    spec: Spec,
+    images: Mapping[str, Image],
+    waivers: Mapping[str, str],
+    others: SignedVerdicts | None = None,
 ) -> Candidate:
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
 
+    ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
     """
     project = preparation.project
@@ -33,14 +39,17 @@ def candidate_of(
     image = images.get(ref_of(spec, tags))
     if image is None:
         raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
-    verdict = Reports(folder=project.root / "reports").find(spec.id, image.digest)
-    if verdict is None or verdict.digest != image.digest:
-        raise CheckError(f"{spec.id} has not been tested since it was built.", hint=f"nox -s test -- {spec.id}")
+    own = Reports(folder=project.root / "reports").find(spec.id, image.digest)
+    own = own if own and own.digest == image.digest else None
+    signed = others.of(project, spec, image) if others else []
+    if own is None and not signed:
+        where = f", and {others.folder} has no verdict on it" if others else ""
+        raise CheckError(f"{spec.id} has not been tested since it was built{where}.", hint=f"nox -s test -- {spec.id}")
     if old := preparation.why_old(spec, image):
         raise CheckError(f"{spec.id} is out of date: {old}.", hint=f"nox -s build test -- {spec.id}")
     if untrue := untrue_label(project.root, image.labels):
         raise CheckError(f"{spec.id} is out of date: {untrue}.", hint=f"nox -s build test -- {spec.id}")
-    _check_whole(project, spec, verdict)
+    verdict = _whole(project, spec, own, signed)
     failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
@@ -54,17 +63,16 @@ def candidate_of(
     )
 
 
-def _check_whole(project: Project, spec: Spec, verdict: Verdict) -> None:
-    """Raise CheckError unless a verdict is on what the matrix promises today, and of all checks of today's suite."""
-    if verdict.promise != promise_digest(project, spec):
-        reason = "the matrix promises something else of it, or waives other checks, than when it was tested"
+def _whole(project: Project, spec: Spec, own: Verdict | None, signed: Sequence[Verdict]) -> Verdict:
+    """Merge the verdicts on what the matrix promises today, by today's suite. Raises CheckError if they lack checks."""
+    reason = outdated(project, spec, own) if own else ""
+    if reason and not signed:
         raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
-    if verdict.suite != suite_digest(project, spec, verdict.how):
-        reason = "was tested by other checks than today's: they or the toolkit have changed since"
-        raise CheckError(f"{spec.id} {reason}.", hint=f"nox -s test -- {spec.id}")
+    verdict = merge([*signed, *([own] if own and not reason else [])])
     if missing := missing_checks(verdict, spec):
         reason = f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_SHOWN])}"
         raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
+    return verdict
 
 
 def _judgement(verdict: Verdict) -> Judgement:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from torchbake.errors import SignatureError, UsageError
 from torchbake.registry.cosign import UNASKED, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
 
+_TWO_WAYS = "--key and --keyless are two ways to sign."
+_INSTALL = "Install cosign: docs/supply-chain.md"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verifying:
@@ -24,6 +27,22 @@ class Signing(Verifying):
     """What `add_signing` gives."""
 
     keyless: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSigning:
+    """What `add_file_signing` gives."""
+
+    key: str
+    keyless: bool
+    no_transparency_log: bool
+
+
+def add_file_signing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("signatures of verdicts, by cosign")
+    group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
+    group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
+    _add_log(group)
 
 
 def add_signing(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +67,7 @@ def add_verifying(parser: argparse.ArgumentParser) -> None:
 def signer_of(args: Signing) -> Signer:
     """Raises UsageError for options that contradict each other, and SignatureError where one must sign and cannot."""
     if args.key and args.keyless:
-        raise UsageError("--key and --keyless are two ways to sign.", hint="Give one of them.")
+        raise UsageError(_TWO_WAYS, hint="Give one of them.")
     trust = _trust(args)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not args.key and not args.keyless:
@@ -58,6 +77,35 @@ def signer_of(args: Signing) -> Signer:
     if isinstance(cosign, Idle):
         return _idle(args, cosign.skip_reason)
     return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
+
+
+def file_signer_of(args: FileSigning) -> CosignSigner | None:
+    """Who signs files; None if no key is given and not `--keyless`. Raises UsageError and SignatureError."""
+    if args.key and args.keyless:
+        raise UsageError(_TWO_WAYS, hint="Give one of them.")
+    if not args.key and not args.keyless:
+        return None
+    cosign = find_cosign(plain=False, log=not args.no_transparency_log)
+    if isinstance(cosign, Idle):
+        raise SignatureError(f"The verdicts cannot be signed: {cosign.skip_reason}.", hint=_INSTALL)
+    return CosignSigner(cosign=cosign, key=args.key)
+
+
+def file_trust_of(args: Signing, key: str) -> CosignSigner:
+    """Who verifies files: by ``key``, else by the key or the identity of the command's own signatures.
+
+    Raises UsageError if none of these is given, and SignatureError if cosign is not installed.
+    """
+    trust = Trust(key=key) if key else _trust(args)
+    if not trust:
+        raise UsageError(
+            "A verdict of another machine counts only if its signature verifies.",
+            hint="Name the key that signed it: --verdict-key cosign.pub",
+        )
+    cosign = find_cosign(plain=False, log=not args.no_transparency_log)
+    if isinstance(cosign, Idle):
+        raise SignatureError(f"The verdicts cannot be verified: {cosign.skip_reason}.", hint=_INSTALL)
+    return CosignSigner(cosign=cosign, key=trust.key, trust=trust)
 
 
 def mover_of(args: Signing, signer: Signer) -> Signer:
@@ -70,7 +118,7 @@ def mover_of(args: Signing, signer: Signer) -> Signer:
 def _unverifiable(reason: str) -> SignatureError:
     return SignatureError(
         f"The release that tags would move to cannot be verified: {reason}.",
-        hint="Install cosign: docs/supply-chain.md",
+        hint=_INSTALL,
     )
 
 
@@ -110,7 +158,11 @@ def _idle(args: Verifying, reason: str) -> Idle:
 
 
 def _add_common(group: "argparse._ArgumentGroup", required: str) -> None:
+    _add_log(group)
+    group.add_argument("--require-signature", action="store_true", help=required)
+
+
+def _add_log(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--no-transparency-log", action="store_true", help="leave the public transparency log out (closed networks)"
     )
-    group.add_argument("--require-signature", action="store_true", help=required)

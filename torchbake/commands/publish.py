@@ -21,19 +21,20 @@ from torchbake.commands._options import (
 )
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import Signing, add_signing, signer_of
+from torchbake.commands._signing import Signing, add_signing, file_trust_of, signer_of
 from torchbake.commands._step_summary import append_table
+from torchbake.commands._verdicts import SignedVerdicts, check_folder
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
-from torchbake.engine.export import EngineSource, LayoutSource
-from torchbake.errors import PublishError, sentence_of
+from torchbake.engine.export import EngineSource, LayoutSource, config_digest
+from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
-from torchbake.registry.cosign import Signer
+from torchbake.registry.cosign import CosignSigner, Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import Decision
@@ -47,6 +48,7 @@ EXAMPLES = (
     "nox -s publish -- cuda12 --registry ghcr.io/acme",
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
     "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
+    "nox -s publish -- cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
     "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
@@ -83,6 +85,8 @@ class Arguments(Signing):
     shard: tuple[int, int] | None
     registry: str
     waive: tuple[str, ...]
+    verdicts: Path | None
+    verdict_key: str
     keep_rolling: bool
     benchmark: Path | None
     dry_run: bool
@@ -95,6 +99,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shard(parser)
     add_registry(parser)
     add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
+    parser.add_argument(
+        "--verdicts", type=Path, metavar="DIR",
+        help="signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below",
+    )  # fmt: skip
+    parser.add_argument(
+        "--verdict-key", default="", metavar="KEY",
+        help="trust verdicts that this public key verifies (default: the key of --key, or --identity)",
+    )  # fmt: skip
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -116,18 +128,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
-    waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
+    waivers, signer, trust = parse_waivers(args.waive), signer_of(args), _trust(args)
+    engine = connect()
     require(engine.capabilities, Need.CHECK)  # only what was tested is published
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     layout = Layout(folder=project.layout)
     if not all(layout.find(image.digest) for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
+    others = None
+    if args.verdicts and trust:
+        others = SignedVerdicts(folder=args.verdicts, trust=trust, config=partial(config_digest, engine, layout))
     source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,
-            candidate=partial(candidate_of, preparation, spec, images, waivers),
+            candidate=partial(candidate_of, preparation, spec, images, waivers, others),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),
@@ -154,6 +170,16 @@ def run(args: Arguments) -> int:
             f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
         )
     return 0
+
+
+def _trust(args: Arguments) -> CosignSigner | None:
+    """Who verifies verdicts; None if none are given. Raises UsageError and SignatureError."""
+    if args.verdicts is None:
+        if args.verdict_key:
+            raise UsageError("--verdict-key verifies verdicts of other machines.", hint="Give --verdicts DIR with it.")
+        return None
+    check_folder(args.verdicts)
+    return file_trust_of(args, args.verdict_key)
 
 
 def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:

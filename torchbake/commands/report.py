@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.build.prepare import Preparation
+from torchbake.checks.verdict import Verdict
 from torchbake.commands._options import add_format, add_registry, add_selectors
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
+from torchbake.commands._verdicts import check_folder, read_verdicts
 from torchbake.core.files import write_text
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError
@@ -23,6 +25,7 @@ EXAMPLES = (
     "nox -s report",
     "nox -s report -- cuda12 --output cuda12.html",
     "nox -s report -- --registry ghcr.io/acme",
+    "nox -s report -- --verdicts verdicts",
     "nox -s report -- --format json | jq -r '.images[] | select(.presence == \"absent\").id'",
 )
 PAGE = Path("reports/index.html")
@@ -34,6 +37,7 @@ class Arguments:
     selectors: tuple[str, ...]
     registry: str | None
     plain_http: bool
+    verdicts: Path | None
     output: Path | None
     format: Literal["html", "json"]
 
@@ -41,6 +45,10 @@ class Arguments:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selectors(parser)
     add_registry(parser, required=False, text="also tell what is released there: ghcr.io/acme")
+    parser.add_argument(
+        "--verdicts", type=Path, metavar="DIR",
+        help="also verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below; not verified",
+    )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
     )
@@ -50,9 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Arguments) -> int:
     selectors = args.selectors or ("all",)
     project, selection = load_selection(args.matrix, selectors)
+    shards = _shards(args.verdicts)
     preparation = Preparation.to_ask(project, console.say)
     engine, problem = _engine()
-    inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem)
+    inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem, shards=shards)
     registries = {}
     if args.registry:
         where = {spec.repository: repository_of(args.registry, spec) for spec in selection.specs}
@@ -67,6 +76,14 @@ def run(args: Arguments) -> int:
     )
     _write(catalogue, args.format, args.output, project.root / PAGE)
     return 0
+
+
+def _shards(folder: Path | None) -> list[Verdict]:
+    """The verdicts of other machines. Raises UsageError without such a folder, and CheckError for a damaged file."""
+    if folder is None:
+        return []
+    check_folder(folder)
+    return [file.verdict for file in read_verdicts(folder)]
 
 
 def _engine() -> tuple[Engine | None, str]:

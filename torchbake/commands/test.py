@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from torchbake.build.prepare import Preparation
@@ -18,15 +19,20 @@ from torchbake.checks.waivers import idle, parse_waivers
 from torchbake.commands._cases import Case, find_cases
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
 from torchbake.commands._selection import load_selection
+from torchbake.commands._signing import FileSigning, add_file_signing, file_signer_of
+from torchbake.commands._verdicts import check_target, write_verdicts
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import Engine, connect
+from torchbake.engine.export import config_digest
 from torchbake.engine.gpu import MODES
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.project import Project, load_project, run_folder
 from torchbake.matrix.spec import Spec
+from torchbake.registry.cosign import CosignSigner
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -35,12 +41,13 @@ EXAMPLES = (
     "nox -s test -- 2.13.0 --nodes 3 --nproc 2",
     "nox -s test -- cpu --only 'files.*' --only 'users.*'",
     "nox -s test -- --image registry.example.com/team/pytorch:latest",
-    "nox -s test -- all --format json > verdicts.json",
+    "nox -s test -- cuda12 --gpu require --write-verdict verdicts --key cosign.key",
+    "nox -s test -- all --format json > results.json",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(FileSigning):
     matrix: Path
     selectors: tuple[str, ...]
     shard: tuple[int, int] | None
@@ -55,6 +62,7 @@ class Arguments:
     timeout: int
     force: bool
     dry_run: bool
+    write_verdict: Path | None
     format: Format
 
 
@@ -85,7 +93,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="check again what has passed already")
     parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
+    parser.add_argument(
+        "--write-verdict", type=Path, metavar="PATH",
+        help="also write each verdict as a file, for another machine: a folder, or for one image FILE.json",
+    )  # fmt: skip
     add_format(parser)
+    add_file_signing(parser)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +177,9 @@ def run(args: Arguments) -> int:
     project, specs = _selection(args)
     engine = connect()
     require(engine.capabilities, Need.CHECK)
-    cases = find_cases(project, specs, args.image, engine)
+    signer, cases = _signer(args), find_cases(project, specs, args.image, engine)
+    if args.write_verdict:
+        check_target(args.write_verdict, [case.name for case in cases])
     with interruptible():
         tester = Tester(
             project=project,
@@ -183,11 +198,21 @@ def run(args: Arguments) -> int:
     said = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
     results = [replace(known[name], warning="; ".join(filter(None, words))) for name, words in said.items()]
     page = tester.reports.summarise(results)
+    if args.write_verdict:
+        config = partial(config_digest, engine, Layout(folder=project.layout))
+        write_verdicts(args.write_verdict, results, config, signer)
     if args.format == "json":
         console.show_json(as_json(results))
     else:
         show_run(results)
     return _conclude(results, page)
+
+
+def _signer(args: Arguments) -> CosignSigner | None:
+    """Who signs the verdicts, if anybody. Raises UsageError and SignatureError."""
+    if args.write_verdict is None and (args.key or args.keyless):
+        raise UsageError("--key and --keyless sign the files of --write-verdict.", hint="Give --write-verdict PATH.")
+    return file_signer_of(args)
 
 
 def _conclude(results: Sequence[Tested], page: Path) -> int:

@@ -1,6 +1,7 @@
 """An image's compressed content: the bytes that were built and tested, and no others."""
 
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,18 @@ class EngineSource:
         if media_type == INDEX:
             raise EngineError(f"{digest} is an index of several images.", hint="Build it again: nox -s build")
         return Content(manifest=Manifest(data=data, media_type=media_type), folder=folder)
+
+
+def config_digest(engine: Engine, layout: Layout, digest: str) -> str:
+    """Return the digest of an image's config, which is the same however its layers are compressed. Raises EngineError.
+
+    The containerd store does not report it: an image that is not in a layout is read as a whole.
+    """
+    if not engine.containerd_store:
+        return digest
+    source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
+    with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
+        return source.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, wanted: Callable[[str], bool]) -> None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from torchbake.core.files import replacing
 from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.errors import SignatureError
 from torchbake.oci.reference import Repository
@@ -171,6 +172,22 @@ class CosignSigner:
                         f"{repository}@{digest} was signed, but the signature does not verify: {problem.sentence}"
                     )
 
+    def sign_file(self, path: Path) -> Path:
+        """Sign a file, and verify that; return the signature beside it. Raises SignatureError."""
+        arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *(["--key", self.key] * bool(self.key))]
+        signature = signature_of(path)
+        with replacing(signature) as bundle:
+            self.cosign.run("sign-blob", *arguments, "--bundle", str(bundle), str(path))
+        with self._verifier() as verifier:
+            if problem := verifier.file_problem(path):
+                raise SignatureError(f"{path} was signed, but the signature does not verify: {problem.sentence}")
+        return signature
+
+    def file_problem(self, path: Path) -> Problem | None:
+        """Why a file's signature does not hold, or cannot be verified; None when it holds."""
+        with self._verifier() as verifier:
+            return verifier.file_problem(path)
+
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
         with self._verifier() as verifier:
             return not any(verifier.problem(repository, digest) for digest in digests)
@@ -227,6 +244,26 @@ class CosignVerifier:
                 return Problem(reason=f"signed, but not by {self.trust}" + (f" ({why})" if why else ""))
             return replace(problem_of(error), unknown=True)
         return None
+
+    def file_problem(self, path: Path) -> Problem | None:
+        """Why a file's signature does not hold, or cannot be verified; None when it holds."""
+        signature = signature_of(path)
+        if not signature.is_file():
+            return Problem(reason=f"not signed: there is no {signature.name} beside it")
+        arguments = [*self.trust.arguments, *([] if self.cosign.log else ["--insecure-ignore-tlog=true"])]
+        try:
+            self.cosign.run("verify-blob", *arguments, "--bundle", str(signature), str(path))
+        except SignatureError as error:
+            return Problem(
+                reason=f"its signature does not verify by {self.trust} ({error.message.rstrip('.')})",
+                remedy=error.hint or "",
+            )
+        return None
+
+
+def signature_of(path: Path) -> Path:
+    """Where the signature of a file is, as cosign's bundle."""
+    return path.with_name(f"{path.name}.bundle")
 
 
 def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:

@@ -4,12 +4,13 @@ from functools import partial
 from pathlib import Path
 
 from torchbake.engine.export import Content, Source
+from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.labels import VERSION_LABEL, labels_in
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import PROVENANCE, SBOM
 from torchbake.registry.artifact import Artifact
 from torchbake.release.candidate import Supply
-from torchbake.release.provenance import MEDIA_TYPE, provenance_text
+from torchbake.release.provenance import provenance_text
 from torchbake.sbom.image_scan import sbom_of, unread
 
 SBOM_TYPE = "application/vnd.cyclonedx+json"

@@ -8,10 +8,10 @@ It is what the builder says of itself, on the machine that built: SLSA build lev
 import json
 from collections.abc import Mapping
 
+from torchbake.oci.in_toto import resource, statement
 from torchbake.oci.labels import ID, INPUTS, LABEL
 
-MEDIA_TYPE = "application/vnd.in-toto+json"
-STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "https://github.com/torchbake/torchbake/blob/main/docs/supply-chain.md#build-type-v1"
 BUILDER = "https://github.com/torchbake/torchbake"
 _OCI = "org.opencontainers.image"
@@ -20,28 +20,23 @@ _DIRTY = "-dirty"
 
 def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
     """The statement of an image: its name, its manifest's digest and its labels. The same for the same image."""
-    statement = {
-        "_type": STATEMENT,
-        "subject": [{"name": name, "digest": _digest(digest)}],
-        "predicateType": PREDICATE,
-        "predicate": {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {"image": labels.get(ID, ""), "source": labels.get(f"{_OCI}.source", "")},
-                "internalParameters": {
-                    "inputs": labels.get(INPUTS, ""),
-                    "versions": {
-                        key.removeprefix(f"{LABEL}."): value
-                        for key, value in sorted(labels.items())
-                        if key.startswith(f"{LABEL}.") and key not in (ID, INPUTS)
-                    },
+    predicate = {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {"image": labels.get(ID, ""), "source": labels.get(f"{_OCI}.source", "")},
+            "internalParameters": {
+                "inputs": labels.get(INPUTS, ""),
+                "versions": {
+                    key.removeprefix(f"{LABEL}."): value
+                    for key, value in sorted(labels.items())
+                    if key.startswith(f"{LABEL}.") and key not in (ID, INPUTS)
                 },
-                "resolvedDependencies": _dependencies(labels),
             },
-            "runDetails": {"builder": {"id": BUILDER}},
+            "resolvedDependencies": _dependencies(labels),
         },
+        "runDetails": {"builder": {"id": BUILDER}},
     }
-    return json.dumps(statement, indent=2) + "\n"
+    return json.dumps(statement([resource(name, digest)], PREDICATE, predicate), indent=2) + "\n"
 
 
 def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
@@ -56,10 +51,5 @@ def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
         found.append(source | ({"annotations": {"changedSince": True}} if revision.endswith(_DIRTY) else {}))
     if labels.get(f"{_OCI}.base.digest"):
         name = labels.get(f"{_OCI}.base.name") or "bootstrapped from Debian packages"
-        found.append({"name": name, "digest": _digest(labels[f"{_OCI}.base.digest"])})
+        found.append(resource(name, labels[f"{_OCI}.base.digest"]))
     return found
-
-
-def _digest(digest: str) -> dict[str, str]:
-    algorithm, _, value = digest.partition(":")
-    return {algorithm: value}

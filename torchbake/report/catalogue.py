@@ -184,7 +184,8 @@ def _summary(entries: Sequence[Entry], known: Known) -> Summary:
     in_registry = [entry.in_registry for entry in entries if entry.in_registry]
     present = [entry.presence for entry in entries if entry.presence not in ("absent", "unknown")]
     checked = [entry.checked.outcome for entry in entries if entry.checked]
-    asked = bool(known.registry) or not known.engine  # a verdict belongs to a digest, which one of the two tells
+    # A verdict belongs to a digest, which the engine or the registry tells; a verdict of another machine names it.
+    asked = bool(known.registry or known.verdicts) or not known.engine
     return Summary(
         images=len(entries),
         present=None if known.engine else len(present),

@@ -1,14 +1,16 @@
 """What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.reports import Reports
-from torchbake.checks.verdict import Verdict
+from torchbake.checks.suite_digest import outdated
+from torchbake.checks.verdict import Verdict, merge
 from torchbake.core.json_text import read_json
 from torchbake.core.parallel import side_by_side
 from torchbake.engine.client import Engine, answering
@@ -34,12 +36,16 @@ _SIDE_BY_SIDE = 8  # images that a registry is asked about
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Reads what is known of a project's images. ``engine`` is None, and ``problem`` says why, where none answers."""
+    """Reads what is known of a project's images. ``engine`` is None, and ``problem`` says why, where none answers.
+
+    ``shards`` are verdicts of other machines.
+    """
 
     project: Project
     preparation: Preparation
     engine: Engine | None
     problem: str = ""
+    shards: Sequence[Verdict] = ()
 
     def known(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> Known:
         """Everything. ``registries`` are by the specs' repository; none: no registry is asked.
@@ -79,14 +85,36 @@ class Inventory:
     def _verdicts(
         self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
     ) -> dict[str, Verdict]:
-        """Those of the very images that are there: the engine's, else the released one."""
+        """Those of the very images that are there: the engine's, else the released one. Where neither is there, those
+        of other machines."""
         reports, verdicts = Reports(folder=self.project.root / "reports"), {}
         for spec in specs:
             image = present.get(spec.id) or released.get(spec.id)
-            verdict = reports.find(spec.id, image.digest) if image else None
-            if verdict and image and verdict.digest == image.digest:
+            found = [one for one in self.shards if one.id == spec.id]
+            if image:
+                own = reports.find(spec.id, image.digest)
+                found = [one for one in [*found, *filter(None, [own])] if image.digest in (one.digest, one.config)]
+            if verdict := combine(found, partial(self._is_current, spec)):
                 verdicts[spec.id] = verdict
         return verdicts
+
+    def _is_current(self, spec: Spec, verdict: Verdict) -> bool:
+        with suppress(LockError):
+            return not outdated(self.project, spec, verdict)
+        return False
+
+
+def combine(verdicts: Sequence[Verdict], is_current: Callable[[Verdict], bool]) -> Verdict | None:
+    """Return the verdict to show of one row, or None if a part of the checks ran at most.
+
+    Verdicts by today's suite are merged, those on the image that was tested last. Without one it is the latest.
+    """
+    if len(verdicts) > 1:
+        current = [one for one in verdicts if is_current(one)]
+        last = max(current or verdicts, key=lambda one: one.started)
+        names = {last.digest, last.config} - {""}
+        verdicts = [one for one in current if names & {one.digest, one.config}] or [last]
+    return None if all(one.partial for one in verdicts) else merge(verdicts)
 
 
 def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:

@@ -9,8 +9,9 @@ from typing import Any
 
 from torchbake.core.json_text import read_json
 from torchbake.core.problem import Problem, unknown
+from torchbake.oci.in_toto import STATEMENT
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
-from torchbake.release.provenance import PREDICATE, STATEMENT
+from torchbake.release.provenance import PREDICATE
 from torchbake.release.record import Record
 from torchbake.validate.facts import Attached, Revision, Shelf, Signatures, short
 

@@ -1,0 +1,114 @@
+"""Verdicts as files: written by the machine that tested, and read by the one that publishes or reports."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchbake.checks.reports import Tested, file_name
+from torchbake.checks.statement import read_statement, statement_text
+from torchbake.checks.suite_digest import outdated
+from torchbake.checks.verdict import Verdict
+from torchbake.core.files import write_text
+from torchbake.engine.image import Image
+from torchbake.errors import CheckError, UsageError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.registry.cosign import CosignSigner, signature_of
+from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictFile:
+    """A file, and the verdict that it says it is."""
+
+    path: Path
+    verdict: Verdict
+
+
+def check_target(target: Path, names: Sequence[str]) -> None:
+    """Raise UsageError unless the verdicts of these images can be written to a file or a folder."""
+    if _is_file(target) and len(names) > 1:
+        raise UsageError(f"{target} is one file, for the verdicts of {len(names)} images.", hint="Name a folder.")
+    if target.is_file() and not _is_file(target):
+        raise UsageError(
+            f"{target} is a file whose name does not end in .json.", hint="Name a folder, or a .json file."
+        )
+
+
+def write_verdicts(
+    target: Path, tested: Iterable[Tested], config: Callable[[str], str], signer: CosignSigner | None
+) -> None:
+    """Write the verdict of each image that has one; ``config`` finds the digest of an image's config.
+
+    Raises EngineError, OSError and SignatureError.
+    """
+    for one in tested:
+        if one.verdict is None:
+            continue
+        path = target if _is_file(target) else target / f"{file_name(one.name)}.json"
+        signature_of(path).unlink(missing_ok=True)  # of the file that is replaced now
+        verdict = one.verdict.model_copy(update={"config": config(one.verdict.digest)})
+        write_text(path, statement_text(verdict))
+        words = f"signed: {signer.sign_file(path).name}" if signer else "not signed; publish takes signed ones alone"
+        console.say(f"{one.name}: its verdict is {path} ({words})")
+
+
+def read_verdicts(folder: Path) -> tuple[VerdictFile, ...]:
+    """Read all ``*.json`` in a folder and those below it. Raises CheckError for a file that is no verdict."""
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            found.append(VerdictFile(path=path, verdict=read_statement(path.read_bytes())))
+        except ValueError as error:
+            raise CheckError(
+                f"{path} is not a verdict: {error}.", hint="Fetch it again, or remove it and test the image again."
+            ) from None
+    return tuple(found)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UsageError unless there is such a folder."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"--verdicts {folder}: there is no such folder.", hint="`nox -s test -- … --write-verdict DIR` makes one."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedVerdicts:
+    """The verdicts in ``folder`` that other machines made and that ``trust`` verifies.
+
+    ``config`` finds the digest of the config of an image that this engine has.
+    """
+
+    folder: Path
+    trust: CosignSigner
+    config: Callable[[str], str]
+
+    def of(self, project: Project, spec: Spec, image: Image) -> list[Verdict]:
+        """The verdicts on an image. Raises CheckError if a file that names its row does not count, and says why."""
+        files = [file for file in self._files if file.verdict.id == spec.id]
+        again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
+        for file in files:
+            if problem := self.trust.file_problem(file.path):
+                raise CheckError(f"{spec.id}: {file.path} is refused: {problem.reason}.", hint=problem.remedy or again)
+            if not self._is_about(file.verdict, image):
+                names = f"{file.verdict.digest}, not of {image.digest}"
+                raise CheckError(f"{spec.id}: {file.path} is of another image: {names}.", hint=again)
+            if reason := outdated(project, spec, file.verdict):
+                raise CheckError(f"{spec.id}: {file.path} does not count: {reason}.", hint=again)
+        return [file.verdict for file in files]
+
+    @cached_property
+    def _files(self) -> tuple[VerdictFile, ...]:
+        return read_verdicts(self.folder)
+
+    def _is_about(self, verdict: Verdict, image: Image) -> bool:
+        """Manifests differ with the compression and the engine's store; then the config decides."""
+        names = {verdict.digest, verdict.config}
+        return image.digest in names or self.config(image.digest) in names
+
+
+def _is_file(target: Path) -> bool:
+    return target.suffix == ".json" and not target.is_dir()
