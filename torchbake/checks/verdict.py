@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, computed_field
 
 from torchbake.core.problem import Problem
 
+DERIVED = "derived"  # the word in `Verdict.how`
+
 
 class Outcome(StrEnum):
     """``not-run`` is neither of the others: a check that could not run proves nothing.
@@ -104,6 +106,11 @@ class Verdict(BaseModel):
     def partial(self) -> bool:
         """Whether a part of the checks was asked for."""
         return any(word.startswith(("only=", "skip=")) for word in self.how)
+
+    @property
+    def derived(self) -> bool:
+        """Whether the image is FROM the image of the row ``id``, and not that image."""
+        return DERIVED in self.how
 
     @property
     def minute(self) -> str:

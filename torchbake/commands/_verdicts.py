@@ -88,7 +88,7 @@ class SignedVerdicts:
 
     def of(self, project: Project, spec: Spec, image: Image) -> list[Verdict]:
         """The verdicts on an image. Raises CheckError if a file that names its row does not count, and says why."""
-        files = [file for file in self._files if file.verdict.id == spec.id]
+        files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
         again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
         for file in files:
             if problem := self.trust.file_problem(file.path):

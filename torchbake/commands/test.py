@@ -14,7 +14,7 @@ from torchbake.checks.reports import Reports, Tested, absent, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS, promise_digest, suite_digest
 from torchbake.checks.tables import show_run
-from torchbake.checks.verdict import Outcome, Verdict
+from torchbake.checks.verdict import DERIVED, Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
 from torchbake.commands._cases import Case, find_cases
 from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
@@ -169,7 +169,7 @@ class Tester:
         )
 
     def _decisive(self, case: Case) -> tuple[str, ...]:
-        derived = ("derived",) if case.origin else ()
+        derived = (DERIVED,) if case.origin else ()
         return (*self.options.decisive(self.gpus.get(case.name, "")), *derived)
 
 

@@ -90,7 +90,7 @@ class Inventory:
         reports, verdicts = Reports(folder=self.project.root / "reports"), {}
         for spec in specs:
             image = present.get(spec.id) or released.get(spec.id)
-            found = [one for one in self.shards if one.id == spec.id]
+            found = [one for one in self.shards if one.id == spec.id and not one.derived]
             if image:
                 own = reports.find(spec.id, image.digest)
                 found = [one for one in [*found, *filter(None, [own])] if image.digest in (one.digest, one.config)]

@@ -15,6 +15,7 @@ from torchbake.checks.verdict import (
     causes,
     counts,
     dump_results,
+    merge,
     outcome_of,
     read_results,
     remedies,
@@ -161,3 +162,37 @@ def test_results_that_are_none_are_refused(text: str) -> None:
 def test_the_minute_of_a_verdict_and_the_figures_of_a_check_are_texts() -> None:
     assert verdict().minute == "2026-11-21 07:48 UTC"
     assert check(figures={"b": "ü", "a": 1}).measured == '{"a": 1, "b": "ü"}'
+
+
+def test_merging_keeps_the_worst_outcome_and_not_run_gives_way() -> None:
+    waived = Outcome.WAIVED
+    rank = [NOT_RUN, PASSED, waived, FAILED]
+    for length in (1, 2, 3):
+        for ended in itertools.product(Outcome, repeat=length):
+            merged = merge(verdict(check(outcome=outcome), started=f"2026-11-2{n}") for n, outcome in enumerate(ended))
+            assert merged.checks[0].outcome is max(ended, key=rank.index), ended
+
+
+def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
+    gpu = check("smoke.nccl", figures={"gpu": "H100"})
+    on_cpu = verdict(check(), check("smoke.nccl", NOT_RUN, "no GPU"), check("users.root"), how=("gpu=none",))
+    on_gpu = verdict(check(outcome=FAILED, reason="setuid"), gpu, how=("gpu=cdi", "only=smoke.*"), seconds=1.25)
+    later = verdict(check("smoke.more"), started="2026-11-22T00:00:00+00:00")
+    merged = {merge(order).model_dump_json() for order in itertools.permutations([on_cpu, on_gpu, later])}
+    assert len(merged) == 1
+    one = merge([on_gpu, later, on_cpu])
+    found = {each.id: each.outcome for each in one.checks}
+    assert found == {"files.setuid": FAILED, "smoke.nccl": PASSED, "users.root": PASSED, "smoke.more": PASSED}
+    assert one.outcome is FAILED
+    assert (one.devices, one.how, one.seconds, one.partial) == (("H100",), ("gpu=none",), 10.25, False)
+
+
+def test_no_verdict_is_the_merge_of_none() -> None:
+    with pytest.raises(ValueError, match="no verdicts"):
+        merge([])
+
+
+def test_a_verdict_says_what_it_is_of_and_what_computed() -> None:
+    assert verdict().devices == ("cpu",)
+    assert [verdict(how=(word,)).partial for word in ("only=a.*", "skip=a.*", "gpu=cdi")] == [True, True, False]
+    assert [verdict(how=(word,)).derived for word in ("derived", "nodes=2")] == [True, False]

@@ -17,6 +17,7 @@ from torchbake import cli
 from torchbake.checks import gpu as gpu_rule
 from torchbake.checks.pytest_run import Ended, Options, Suite, Target, checks_of
 from torchbake.checks.reports import Reports
+from torchbake.checks.statement import read_statement
 from torchbake.checks.suite_digest import suite_digest, suite_files
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
 from torchbake.commands import test as command
@@ -42,6 +43,8 @@ class FakeEngine:
     """An engine that holds what it is given, under its tags and under its digest."""
 
     capabilities = Capabilities(address=DEFAULT, version="26.1.5", store="containerd", driver="overlayfs")
+
+    containerd_store = False
 
     def __init__(self, *tags: str) -> None:
         self._image = Image(digest=DIGEST, tags=tags, labels={}, size_bytes=1)
@@ -567,3 +570,38 @@ def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
     assert sorted(names) == ["2026-11-21T07-50-58", *(f"2026-11-21T07-50-58-{number:02}" for number in range(2, 13))]
     assert later.is_dir()
     assert later.name > max(names)
+
+
+def test_a_verdict_is_written_to_a_folder_or_a_file(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams, tmp_path: Path
+) -> None:
+    made = kept(check())
+    folder, file = tmp_path / "verdicts/gpu", tmp_path / "one.json"
+    for target, path in ((folder, folder / f"{CPU}.json"), (file, file)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f"{path.name}.bundle").write_text("the signature of an older one")
+        assert run(small, CPU, "--write-verdict", str(target)) == 0
+        assert read_statement(path.read_bytes()) == made.model_copy(update={"config": DIGEST})
+        assert not path.with_name(f"{path.name}.bundle").exists()
+        assert "not signed" in capsys.readouterr().err
+    assert run(small, CPU, DEVEL, "--write-verdict", str(folder)) == 13  # one is not in the engine
+    assert [path.name for path in folder.iterdir()] == [f"{CPU}.json"]
+
+
+def test_what_cannot_be_written_or_signed_is_refused_first(
+    small: Project, kept: Callable[..., Verdict], capsys: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(check())
+    file = tmp_path / "one.json"
+    (tmp_path / "text").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))  # without cosign
+    for words_, code, reason in (
+        ((CPU, DEVEL, "--write-verdict", str(file)), 2, "one file, for the verdicts of 2 images"),
+        ((CPU, "--write-verdict", str(tmp_path / "text")), 2, "does not end in .json"),
+        ((CPU, "--key", "cosign.key"), 2, "--write-verdict"),
+        ((CPU, "--write-verdict", str(file), "--key", "cosign.key", "--keyless"), 2, "two ways to sign"),
+        ((CPU, "--write-verdict", str(file), "--key", "cosign.key"), 18, "cosign is not installed"),
+    ):
+        assert run(small, *words_) == code, words_
+        assert reason in " ".join(capsys.readouterr().err.split()), words_
+        assert not file.exists()
