@@ -93,7 +93,7 @@ class HostConfigError(TorchbakeError):
 
 class CheckError(TorchbakeError):
     exit_code = 13
-    meaning = "an image failed a check, or a check that must run did not"
+    meaning = "an image failed a check, or a check that must run did not; or a file is not a verdict"
 
 
 class RegistryError(TorchbakeError):

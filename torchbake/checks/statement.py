@@ -2,8 +2,8 @@
 
 https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md
 
-The predicate has an extension field, named by a URI as the specification asks, with the whole verdict. What else
-the statement says is derived from that.
+The predicate has an extension field, named by a URI as the specification asks, with the whole verdict. All other fields
+are derived from it.
 """
 
 import json

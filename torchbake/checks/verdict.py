@@ -69,10 +69,10 @@ class CheckResult(BaseModel):
 class Verdict(BaseModel):
     """All checks of one image, made by one suite.
 
-    ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none), ``digest`` the image's in
-    the engine, ``config`` its config's (empty: not looked up). ``suite`` is the digest of everything else that decides
-    the outcome, ``promise`` that of what the matrix promises alone (empty: nothing), ``how`` the options in the suite
-    digest, ``gpu`` the mode of the GPU checks.
+    ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none). ``digest`` is the image's in
+    the engine, ``config`` that of its config (empty: not looked up). ``suite`` is the digest of everything else that
+    decides the outcome, ``promise`` that of what the matrix promises alone (empty: nothing), ``how`` the options in the
+    suite digest, ``gpu`` the mode of the GPU checks.
     ``started`` is UTC in ISO 8601.
     """
 
@@ -104,12 +104,12 @@ class Verdict(BaseModel):
 
     @property
     def partial(self) -> bool:
-        """Whether a part of the checks was asked for."""
+        """True if only a part of the checks was asked for."""
         return any(word.startswith(("only=", "skip=")) for word in self.how)
 
     @property
     def derived(self) -> bool:
-        """Whether the image is FROM the image of the row ``id``, and not that image."""
+        """True if the image is FROM the image of the row ``id``."""
         return DERIVED in self.how
 
     @property

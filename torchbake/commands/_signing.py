@@ -31,7 +31,7 @@ class Signing(Verifying):
 
 @dataclass(frozen=True, kw_only=True)
 class FileSigning:
-    """What `add_file_signing` gives."""
+    """The options of `add_file_signing`."""
 
     key: str
     keyless: bool
@@ -80,7 +80,7 @@ def signer_of(args: Signing) -> Signer:
 
 
 def file_signer_of(args: FileSigning) -> CosignSigner | None:
-    """Who signs files; None if no key is given and not `--keyless`. Raises UsageError and SignatureError."""
+    """Return the signer of files; None without a key and `--keyless`. Raises UsageError and SignatureError."""
     if args.key and args.keyless:
         raise UsageError(_TWO_WAYS, hint="Give one of them.")
     if not args.key and not args.keyless:
@@ -92,7 +92,7 @@ def file_signer_of(args: FileSigning) -> CosignSigner | None:
 
 
 def file_trust_of(args: Signing, key: str) -> CosignSigner:
-    """Who verifies files: by ``key``, else by the key or the identity of the command's own signatures.
+    """Return the verifier of files: by ``key``, else by the key or the identity of the command's own signatures.
 
     Raises UsageError if none of these is given, and SignatureError if cosign is not installed.
     """

@@ -1,4 +1,4 @@
-"""Verdicts as files: written by the machine that tested, and read by the one that publishes or reports."""
+"""Verdicts as files: `test` writes them on one machine, `publish` and `report` read them on another."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

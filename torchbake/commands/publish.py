@@ -173,7 +173,7 @@ def run(args: Arguments) -> int:
 
 
 def _trust(args: Arguments) -> CosignSigner | None:
-    """Who verifies verdicts; None if none are given. Raises UsageError and SignatureError."""
+    """Return the verifier of verdicts, or None if none are given. Raises UsageError and SignatureError."""
     if args.verdicts is None:
         if args.verdict_key:
             raise UsageError("--verdict-key verifies verdicts of other machines.", hint="Give --verdicts DIR with it.")

@@ -209,7 +209,7 @@ def run(args: Arguments) -> int:
 
 
 def _signer(args: Arguments) -> CosignSigner | None:
-    """Who signs the verdicts, if anybody. Raises UsageError and SignatureError."""
+    """Return the signer of the verdicts, if there is one. Raises UsageError and SignatureError."""
     if args.write_verdict is None and (args.key or args.keyless):
         raise UsageError("--key and --keyless sign the files of --write-verdict.", hint="Give --write-verdict PATH.")
     return file_signer_of(args)

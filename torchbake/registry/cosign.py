@@ -173,7 +173,7 @@ class CosignSigner:
                     )
 
     def sign_file(self, path: Path) -> Path:
-        """Sign a file, and verify that; return the signature beside it. Raises SignatureError."""
+        """Sign a file, verify the signature, and return its path. Raises SignatureError."""
         arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *(["--key", self.key] * bool(self.key))]
         signature = signature_of(path)
         with replacing(signature) as bundle:
@@ -262,7 +262,7 @@ class CosignVerifier:
 
 
 def signature_of(path: Path) -> Path:
-    """Where the signature of a file is, as cosign's bundle."""
+    """Return the path of a file's signature, a bundle of cosign."""
     return path.with_name(f"{path.name}.bundle")
 
 

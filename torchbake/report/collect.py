@@ -85,8 +85,8 @@ class Inventory:
     def _verdicts(
         self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
     ) -> dict[str, Verdict]:
-        """Those of the very images that are there: the engine's, else the released one. Where neither is there, those
-        of other machines."""
+        """The verdicts on the images of the engine, else on the released ones. If neither has an image, the verdicts
+        of other machines count, whichever image they are on."""
         reports, verdicts = Reports(folder=self.project.root / "reports"), {}
         for spec in specs:
             image = present.get(spec.id) or released.get(spec.id)

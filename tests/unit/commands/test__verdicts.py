@@ -31,7 +31,7 @@ DIGEST, OTHER, CONFIG = (f"sha256:{digit * 64}" for digit in "123")
 
 
 class Trust:
-    """Trusts every file that has a signature beside it."""
+    """Trust each file that has a signature."""
 
     def file_problem(self, path: Path) -> Problem | None:
         return None if path.with_name(f"{path.name}.bundle").exists() else Problem(reason="not signed")
@@ -81,7 +81,7 @@ class Site:
 
 @pytest.fixture
 def lacking() -> list[str]:
-    """Which of today's checks a verdict must have; another process would list them."""
+    """The checks that a verdict must have. Without this fixture another process would list them."""
     return ["files.setuid"]
 
 

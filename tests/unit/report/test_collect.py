@@ -1,4 +1,4 @@
-"""Which verdict a report shows of an image that several machines have tested."""
+"""The verdict that a report shows of an image that several machines have tested."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ A, B, CONFIG = (f"sha256:{digit * 64}" for digit in "abc")
 
 
 def shown(*verdicts: Verdict) -> Verdict | None:
-    """What is shown, whatever the order."""
+    """The verdict that is shown, the same in each order."""
     orders: list[Sequence[Verdict]] = list(itertools.permutations(verdicts))
     found = [combine(order, lambda one: one.suite != OLD) for order in orders]
     assert all(one == found[0] for one in found)

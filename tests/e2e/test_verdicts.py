@@ -1,0 +1,214 @@
+"""An image that is tested in one clone of a project is published from another, with real signatures."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e import registries, test_signature
+from tests.e2e.conftest import INIT, ROOT, Completed, images_of, torchbake
+from tests.e2e.test_signature import Keys
+from torchbake.checks.statement import read_statement, statement_text
+from torchbake.checks.verdict import Outcome, Verdict
+from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import repository_of
+from torchbake.matrix.project import load_project
+from torchbake.registry.cosign import Cosign, CosignSigner
+from torchbake.release.record import Record, read_record
+
+pytestmark = pytest.mark.release
+
+cosign, ours, theirs = test_signature.cosign, test_signature.ours, test_signature.theirs  # fixtures
+known_secrets = test_signature.known_secrets
+ROWS = "init: {volume-permissions: {version: 1.0.0, base: debian12}}\n"
+NO_LOG = "--no-transparency-log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Two clones of a project: images are tested in one, and published from the other. Both use one engine."""
+
+    tester: Path
+    publisher: Path
+    registry: str
+    signer: CosignSigner
+    public: str
+    built: str
+
+    @property
+    def verdicts(self) -> Path:
+        """The folder that travels."""
+        return self.publisher.parent.parent / "verdicts"
+
+    @property
+    def file(self) -> Path:
+        return self.verdicts / f"{INIT}.json"
+
+    def test(self, *words: str) -> None:
+        """Test the image, write the verdict, and forget it in the clone that tested."""
+        key = ("--key", self.signer.key, NO_LOG, "--write-verdict", str(self.verdicts))
+        done = torchbake("test", INIT, "--matrix", str(self.tester), *key, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        shutil.rmtree(self.tester.parent / "reports")
+
+    def change(self, **changes: Any) -> Verdict:
+        """Write another verdict in the file's place, signed."""
+        changed = read_statement(self.file.read_bytes()).model_copy(update=changes)
+        self.file.write_text(statement_text(changed))
+        self.signer.sign_file(self.file)
+        return changed
+
+    def publish(self, *words: str, key: str = "") -> tuple[int, str]:
+        """Publish with the verdicts; the exit code and the problem of the image."""
+        trust = () if "--verdicts" in words else ("--verdicts", str(self.verdicts), "--verdict-key", key or self.public)
+        where = ("--registry", f"{self.registry}/team", "--format", "json")
+        done = torchbake("publish", INIT, "--matrix", str(self.publisher), *where, *trust, NO_LOG, *words)
+        return done.returncode, str(json.loads(done.stdout)["images"][0]["problem"]) if done.stdout else done.stderr
+
+
+@pytest.fixture
+def site(
+    project: Callable[..., Path], tmp_path: Path, ours: Keys, cosign: Path, request: pytest.FixtureRequest
+) -> Iterator[Site]:
+    name = request.node.name.removeprefix("test_").replace("_", "-")
+    tester = project(ROWS, repository=f"torchbake-test/{name}/pytorch")
+    done = torchbake("build", INIT, "--matrix", str(tester), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    publisher = tmp_path / "clone" / tester.name
+    with registries.registry(ROOT / ".torchbake/tools", tmp_path / "registry") as running:
+        publisher.parent.mkdir()
+        shutil.copy(tester, publisher)
+        yield Site(
+            tester=tester,
+            publisher=publisher,
+            registry=running.host,
+            signer=CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=ours.private),
+            public=ours.public,
+            built=str(images_of(done)[INIT]["digest"]),
+        )
+
+
+def test_published_from_another_clone(site: Site) -> None:
+    site.test()
+    made = read_statement(site.file.read_bytes())
+    assert (made.id, made.digest, made.outcome) == (INIT, site.built, Outcome.PASSED)
+    assert made.config.startswith("sha256:")
+    assert made.config != made.digest
+    done = torchbake("publish", INIT, "--matrix", str(site.publisher), "--registry", f"{site.registry}/team")
+    assert (done.returncode, "has not been tested since it was built" in done.stdout) == (16, True)
+    assert site.publish() == (0, "")
+    record = record_of(site)
+    assert record.verdict
+    assert (record.digest, record.verdict.outcome) == (site.built, Outcome.PASSED)
+    assert record.verdict.counts["passed"] == len(made.of(Outcome.PASSED))
+
+
+def record_of(site: Site) -> Record:
+    """The record of the release."""
+    project = load_project(site.publisher)
+    repository = repository_of(f"{site.registry}/team", project.expansion.specs[0])
+    record = read_record(registry_of(repository, plain_http=False), f"{project.tags[INIT][0]}-r0")
+    assert record
+    return record
+
+
+def test_refused_files(site: Site, theirs: Keys) -> None:
+    site.test()
+    good, bundle = site.file.read_text(), site.file.with_name(f"{site.file.name}.bundle")
+    signature = bundle.read_text()
+
+    def refused(reason: str, **options: str) -> None:
+        code, problem = site.publish(**options)
+        assert (code, reason in problem, str(site.file) in problem) == (16, True, True), problem
+        site.file.write_text(good)
+        bundle.write_text(signature)
+
+    refused("signature does not verify", key=theirs.public)
+    bundle.unlink()
+    refused("not signed")
+    bundle.write_text("{}")
+    refused("signature does not verify")
+    site.file.write_text(good.replace('"seconds"', '"second"', 1))
+    refused("is not a verdict")
+    site.file.write_text(statement_text(read_statement(good.encode()).model_copy(update={"seconds": 0.5})))
+    refused("signature does not verify")
+    site.change(digest=f"sha256:{'0' * 64}", config=f"sha256:{'1' * 64}")
+    refused("is of another image")
+    site.change(suite=f"sha256:{'0' * 64}")
+    refused("tested by other checks than today's")
+    assert site.publish() == (0, "")
+
+
+def test_a_part_or_a_failure(site: Site) -> None:
+    site.test("--only", "files.*")
+    code, problem = site.publish()
+    assert (code, "of today's checks" in problem) == (16, True), problem
+    site.test()
+    checks = read_statement(site.file.read_bytes()).checks
+    failed = checks[0].model_copy(update={"outcome": Outcome.FAILED, "reason": "as the test says"})
+    site.change(checks=(failed, *checks[1:]))
+    assert site.publish() == (
+        16,
+        f"{INIT} did not pass: {failed.id}. Correct it, or waive it and say why: --waive CHECK=REASON",
+    )
+    site.change(checks=checks)
+    assert site.publish("--dry-run") == (0, "")
+
+
+def test_another_build(site: Site) -> None:
+    """The image was built again after its test: the verdict is of the one before."""
+    site.test()
+    for matrix in (site.tester, site.publisher):
+        matrix.write_text(
+            matrix.read_text().replace("version: 1.0.0", "version: 1.0.0, labels: {com.acme.team: vision}")
+        )
+    done = torchbake("build", INIT, "--matrix", str(site.publisher))
+    assert done.returncode == 0, done.stderr
+    code, problem = site.publish()
+    assert (code, f"{site.file} is of another image: {site.built}" in problem) == (16, True), problem
+
+
+def test_options_that_verify_nothing(site: Site) -> None:
+    site.test()
+    code, said = site.publish("--verdicts", str(site.verdicts))
+    assert (code, "--verdict-key cosign.pub" in said) == (2, True), said
+    code, said = site.publish("--verdicts", f"{site.verdicts}-none", "--verdict-key", site.public)
+    assert (code, "no such folder" in said) == (2, True), said
+    # The key that signs the release is a key that the user names.
+    assert site.publish("--verdicts", str(site.verdicts), "--key", site.signer.key, "--dry-run") == (0, "")
+
+
+def report(site: Site, *words: str) -> Completed:
+    """A report without an engine."""
+    nowhere = {"DOCKER_HOST": f"unix://{site.verdicts}/none.sock"}
+    return torchbake("report", "--matrix", str(site.publisher), "--verdicts", str(site.verdicts), *words, env=nowhere)
+
+
+def test_shards_in_one_report(site: Site) -> None:
+    site.test()
+    whole = read_statement(site.file.read_bytes())
+
+    def checked() -> dict[str, Any]:
+        (image,) = json.loads(report(site, "--format", "json").stdout)["images"]
+        return dict(image["checked"])
+
+    counts = checked()["counts"]
+    assert (counts["passed"], counts["failed"]) == (len(whole.of(Outcome.PASSED)), 0)
+    first = whole.of(Outcome.PASSED)[0]
+    for outcome, passed, failed in ((Outcome.NOT_RUN, 0, 0), (Outcome.FAILED, -1, 1)):
+        other = first.model_copy(update={"outcome": outcome, "reason": "as the test says"})
+        shard = whole.model_copy(update={"checks": tuple(other if one == first else one for one in whole.checks)})
+        (site.verdicts / "shard").mkdir(exist_ok=True)
+        (site.verdicts / "shard/2.json").write_text(statement_text(shard))
+        merged = checked()["counts"]
+        assert (merged["passed"] - counts["passed"], merged["failed"]) == (passed, failed), outcome
+    assert report(site).returncode == 0
+    page = site.publisher.parent / "reports/index.html"
+    assert "as the test says" in page.read_text()
+    (site.verdicts / "shard/2.json").write_text("{}")
+    done = report(site)
+    assert (done.returncode, "shard/2.json is not a verdict" in done.stderr) == (13, True)
