@@ -1,5 +1,6 @@
 """Verdicts as files: `test` writes them on one machine, `publish` and `report` read them on another."""
 
+import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from torchbake.checks.reports import Tested, file_name
 from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict
+from torchbake.commands._signing import Signing, file_trust_of
 from torchbake.core.files import write_text
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, UsageError
@@ -16,6 +18,25 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.registry.cosign import CosignSigner, signature_of
 from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithVerdicts(Signing):
+    """The options of `add_verdicts`, and of the signatures of the command."""
+
+    verdicts: Path | None
+    verdict_key: str
+
+
+def add_verdicts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verdicts", type=Path, metavar="DIR",
+        help="signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below",
+    )  # fmt: skip
+    parser.add_argument(
+        "--verdict-key", default="", metavar="KEY",
+        help="trust verdicts that this public key verifies (default: the key of --key, or --identity)",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +129,16 @@ class SignedVerdicts:
         """Manifests differ with the compression and the engine's store; then the config decides."""
         names = {verdict.digest, verdict.config}
         return image.digest in names or self.config(image.digest) in names
+
+
+def signed_verdicts(args: WithVerdicts, config: Callable[[str], str]) -> SignedVerdicts | None:
+    """Return the verdicts that the options name, if any. Raises UsageError, and SignatureError without cosign."""
+    if args.verdicts is None:
+        if args.verdict_key:
+            raise UsageError("--verdict-key verifies verdicts of other machines.", hint="Give --verdicts DIR with it.")
+        return None
+    check_folder(args.verdicts)
+    return SignedVerdicts(folder=args.verdicts, trust=file_trust_of(args, args.verdict_key), config=config)
 
 
 def _is_file(target: Path) -> bool:

@@ -21,20 +21,20 @@ from torchbake.commands._options import (
 )
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import Signing, add_signing, file_trust_of, signer_of
+from torchbake.commands._signing import add_signing, signer_of
 from torchbake.commands._step_summary import append_table
-from torchbake.commands._verdicts import SignedVerdicts, check_folder
+from torchbake.commands._verdicts import WithVerdicts, add_verdicts, signed_verdicts
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
 from torchbake.engine.export import EngineSource, LayoutSource, config_digest
-from torchbake.errors import PublishError, UsageError, sentence_of
+from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
-from torchbake.registry.cosign import CosignSigner, Signer
+from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import Decision
@@ -79,14 +79,12 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Signing):
+class Arguments(WithVerdicts):
     matrix: Path
     selectors: tuple[str, ...]
     shard: tuple[int, int] | None
     registry: str
     waive: tuple[str, ...]
-    verdicts: Path | None
-    verdict_key: str
     keep_rolling: bool
     benchmark: Path | None
     dry_run: bool
@@ -99,14 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shard(parser)
     add_registry(parser)
     add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
-    parser.add_argument(
-        "--verdicts", type=Path, metavar="DIR",
-        help="signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verdict-key", default="", metavar="KEY",
-        help="trust verdicts that this public key verifies (default: the key of --key, or --identity)",
-    )  # fmt: skip
+    add_verdicts(parser)
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -128,22 +119,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
-    waivers, signer, trust = parse_waivers(args.waive), signer_of(args), _trust(args)
-    engine = connect()
+    waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
     require(engine.capabilities, Need.CHECK)  # only what was tested is published
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     layout = Layout(folder=project.layout)
+    verdicts = signed_verdicts(args, partial(config_digest, engine, layout))
     if not all(layout.find(image.digest) for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    others = None
-    if args.verdicts and trust:
-        others = SignedVerdicts(folder=args.verdicts, trust=trust, config=partial(config_digest, engine, layout))
     source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
     due = [
         Due(
             spec=spec,
-            candidate=partial(candidate_of, preparation, spec, images, waivers, others),
+            candidate=partial(candidate_of, preparation, spec, images, waivers, verdicts),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),
@@ -164,22 +152,16 @@ def run(args: Arguments) -> int:
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
     _show(ended, args.format, dry=args.dry_run)
     append_table(_HEAD, [_row(image, dry=args.dry_run) for image in ended])
+    return _conclude(ended)
+
+
+def _conclude(ended: Sequence[Ended]) -> int:
     bad = [image.id for image in ended if image.problem]
     if bad:
         raise PublishError(
             f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
         )
     return 0
-
-
-def _trust(args: Arguments) -> CosignSigner | None:
-    """Return the verifier of verdicts, or None if none are given. Raises UsageError and SignatureError."""
-    if args.verdicts is None:
-        if args.verdict_key:
-            raise UsageError("--verdict-key verifies verdicts of other machines.", hint="Give --verdicts DIR with it.")
-        return None
-    check_folder(args.verdicts)
-    return file_trust_of(args, args.verdict_key)
 
 
 def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
