@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+from torchbake.checks.statement import read_statement, statement_text
 from torchbake.errors import StorageError
 
 pytestmark = pytest.mark.build
@@ -59,14 +60,17 @@ def test_state_that_was_edited_releases_nothing(project: Project, registry: str)
 
     assert problem() == ""
     (verdict,) = (file for file in (path.parent / "reports" / INIT).glob("*.json"))
-    kept = json.loads(verdict.read_text())
+    text = verdict.read_text()
+    kept = read_statement(text.encode())
     for change, reason in (
-        ({"checks": kept["checks"][1:]}, f"lacks 1 of today's checks: {kept['checks'][0]['id']}"),
+        ({"checks": kept.checks[1:]}, f"lacks 1 of today's checks: {kept.checks[0].id}"),
         ({"suite": "sha256:another"}, "was tested by other checks than today's"),
     ):
-        verdict.write_text(json.dumps(kept | change))
+        verdict.write_text(statement_text(kept.model_copy(update=change)))
         assert reason in problem()
-    verdict.write_text(json.dumps(kept))
+    verdict.write_text(text.replace(kept.checks[0].id, "files.other", 1))  # the two halves differ
+    assert "has not been tested" in problem()
+    verdict.write_text(text)
     commit(path.parent)
     assert "org.opencontainers.image.revision is empty" in problem()
     again = images_of(torchbake("build", *words))[INIT]

@@ -24,6 +24,8 @@ def test_a_verdict_reads_back_from_its_statement() -> None:
         verdict(check(figures={"gpu": "H100", "ü": [1.5, None]})),
     ):
         assert read_statement(statement_text(one).encode()) == one
+    odd = read_statement(statement_text(verdict(check(figures={"gbs": float("nan"), "all": (1, 2)}))).encode())
+    assert odd.checks[0].figures == {"gbs": None, "all": [1, 2]}
 
 
 def test_the_statement_names_image_suite_and_tests() -> None:

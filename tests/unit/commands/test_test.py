@@ -220,6 +220,12 @@ def test_a_verdict_without_one_of_todays_checks_is_no_answer(
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
+def test_a_part_of_the_checks_is_marked_in_the_verdict(kept: Callable[..., Verdict]) -> None:
+    for options, partial in (({}, False), ({"only": ("smoke.*", "a.*")}, True), ({"skip": ("a.*",)}, True)):
+        made = Options(**options)  # type: ignore[arg-type]
+        assert kept(check(), options=made, how=made.decisive()).partial == made.partial == partial
+
+
 def test_a_partial_verdict_is_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
     kept(check(), options=Options(only=("files.*",)))
     assert steps(small, capsys, CPU) == {CPU: "test"}
