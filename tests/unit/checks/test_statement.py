@@ -59,7 +59,7 @@ def test_the_result_is_passed_only_if_nothing_is_wrong() -> None:
 
 
 def test_a_file_that_says_anything_else_is_refused() -> None:
-    whole = json.loads(statement_text(made(PASSED, FAILED)))
+    whole: dict[str, Any] = json.loads(statement_text(made(PASSED, FAILED)))
     predicate = whole["predicate"]
 
     def with_verdict(**changes: Any) -> dict[str, Any]:

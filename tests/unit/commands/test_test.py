@@ -222,7 +222,7 @@ def test_a_verdict_without_one_of_todays_checks_is_no_answer(
 
 def test_a_part_of_the_checks_is_marked_in_the_verdict(kept: Callable[..., Verdict]) -> None:
     for options, partial in (({}, False), ({"only": ("smoke.*", "a.*")}, True), ({"skip": ("a.*",)}, True)):
-        made = Options(**options)  # type: ignore[arg-type]
+        made = Options(**options)
         assert kept(check(), options=made, how=made.decisive()).partial == made.partial == partial
 
 
