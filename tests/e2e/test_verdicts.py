@@ -24,7 +24,10 @@ pytestmark = pytest.mark.release
 
 cosign, ours, theirs = test_signature.cosign, test_signature.ours, test_signature.theirs  # fixtures
 known_secrets = test_signature.known_secrets
-ROWS = "init: {volume-permissions: {version: 1.0.0, base: debian12}}\n"
+ROWS = """\
+rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
+init: {volume-permissions: {version: 1.0.0, base: debian12}}
+"""
 NO_LOG = "--no-transparency-log"
 
 
@@ -110,7 +113,8 @@ def test_published_from_another_clone(site: Site) -> None:
 def record_of(site: Site) -> Record:
     """The record of the release."""
     project = load_project(site.publisher)
-    repository = repository_of(f"{site.registry}/team", project.expansion.specs[0])
+    spec = next(spec for spec in project.expansion.specs if spec.id == INIT)
+    repository = repository_of(f"{site.registry}/team", spec)
     record = read_record(registry_of(repository, plain_http=False), f"{project.tags[INIT][0]}-r0")
     assert record
     return record

@@ -10,7 +10,7 @@ from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Outcome, Verdict, counts, merge
 from torchbake.commands._selection import lock_of
-from torchbake.commands._verdicts import SignedVerdicts
+from torchbake.commands._verdicts import SignedVerdicts, VerdictFile
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
@@ -53,7 +53,7 @@ def candidate_of(
     failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
-            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}.",
+            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}{_named(signed)}.",
             hint="Correct it, or waive it and say why: --waive CHECK=REASON",
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
@@ -63,16 +63,21 @@ def candidate_of(
     )
 
 
-def _whole(project: Project, spec: Spec, own: Verdict | None, signed: Sequence[Verdict]) -> Verdict:
+def _whole(project: Project, spec: Spec, own: Verdict | None, signed: Sequence[VerdictFile]) -> Verdict:
     """Merge the verdicts on what the matrix promises today, by today's suite. Raises CheckError if they lack checks."""
     reason = outdated(project, spec, own) if own else ""
     if reason and not signed:
         raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
-    verdict = merge([*signed, *([own] if own and not reason else [])])
+    verdict = merge([*(file.verdict for file in signed), *([own] if own and not reason else [])])
     if missing := missing_checks(verdict, spec):
-        reason = f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_SHOWN])}"
+        reason = f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_SHOWN])}{_named(signed)}"
         raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
     return verdict
+
+
+def _named(files: Sequence[VerdictFile]) -> str:
+    """The files of a verdict in a message; empty if it is this machine's alone."""
+    return f" (in {', '.join(str(file.path) for file in files)})" if files else ""
 
 
 def _judgement(verdict: Verdict) -> Judgement:

@@ -107,7 +107,7 @@ class SignedVerdicts:
     trust: CosignSigner
     config: Callable[[str], str]
 
-    def of(self, project: Project, spec: Spec, image: Image) -> list[Verdict]:
+    def of(self, project: Project, spec: Spec, image: Image) -> list[VerdictFile]:
         """The verdicts on an image. Raises CheckError if a file that names its row does not count, and says why."""
         files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
         again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
@@ -119,7 +119,7 @@ class SignedVerdicts:
                 raise CheckError(f"{spec.id}: {file.path} is of another image: {names}.", hint=again)
             if reason := outdated(project, spec, file.verdict):
                 raise CheckError(f"{spec.id}: {file.path} does not count: {reason}.", hint=again)
-        return [file.verdict for file in files]
+        return files
 
     @cached_property
     def _files(self) -> tuple[VerdictFile, ...]:
