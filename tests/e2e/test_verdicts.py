@@ -150,15 +150,13 @@ def test_refused_files(site: Site, theirs: Keys) -> None:
 def test_a_part_or_a_failure(site: Site) -> None:
     site.test("--only", "files.*")
     code, problem = site.publish()
-    assert (code, "of today's checks" in problem) == (16, True), problem
+    assert (code, "of today's checks" in problem, str(site.file) in problem) == (16, True, True), problem
     site.test()
     checks = read_statement(site.file.read_bytes()).checks
     failed = checks[0].model_copy(update={"outcome": Outcome.FAILED, "reason": "as the test says"})
     site.change(checks=(failed, *checks[1:]))
-    assert site.publish() == (
-        16,
-        f"{INIT} did not pass: {failed.id}. Correct it, or waive it and say why: --waive CHECK=REASON",
-    )
+    code, problem = site.publish()
+    assert (code, f"did not pass: {failed.id} (in {site.file})." in problem) == (16, True), problem
     site.change(checks=checks)
     assert site.publish("--dry-run") == (0, "")
 

@@ -148,15 +148,15 @@ def test_a_damaged_file_is_refused_whatever_image_it_is_of(site: Site) -> None:
 
 def test_verdicts_are_merged_and_a_failure_wins(site: Site, lacking: list[str]) -> None:
     lacking.append("smoke.nccl")
-    site.write(check("smoke.nccl"), how=("gpu=cdi", "only=smoke.*"))
-    with pytest.raises(CheckError, match=r"lacks 1 of today's checks: files\.setuid"):
+    part = site.write(check("smoke.nccl"), how=("gpu=cdi", "only=smoke.*"))
+    with pytest.raises(CheckError, match=rf"lacks 1 of today's checks: files\.setuid \(in {part}\)"):
         site.candidate()
     site.keep(check(), check("smoke.nccl", NOT_RUN, "no GPU"))
     candidate = site.candidate()
     assert candidate.verdict
     assert (candidate.verdict.counts["passed"], candidate.verdict.not_run) == (2, {})
-    site.write(check(), check("smoke.nccl", FAILED, "wrong sum"), name="other/b.json")
-    with pytest.raises(CheckError, match=r"did not pass: smoke\.nccl"):
+    bad = site.write(check(), check("smoke.nccl", FAILED, "wrong sum"), name="other/b.json")
+    with pytest.raises(CheckError, match=rf"did not pass: smoke\.nccl \(in {part}, {bad}\)"):
         site.candidate()
 
 
