@@ -187,7 +187,9 @@ def test_options_that_verify_nothing(site: Site) -> None:
 def report(site: Site, *words: str) -> Completed:
     """A report without an engine."""
     nowhere = {"DOCKER_HOST": f"unix://{site.verdicts}/none.sock"}
-    return torchbake("report", "--matrix", str(site.publisher), "--verdicts", str(site.verdicts), *words, env=nowhere)
+    return torchbake(
+        "report", INIT, "--matrix", str(site.publisher), "--verdicts", str(site.verdicts), *words, env=nowhere
+    )
 
 
 def test_shards_in_one_report(site: Site) -> None:
