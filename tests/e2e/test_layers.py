@@ -23,6 +23,7 @@ from tests.e2e.waiting import until
 from tests.libraries import library
 from tests.unit.layouts import damage
 from tests.wheels import write_wheel
+from torchbake.errors import UsageError
 
 pytestmark = pytest.mark.build
 
@@ -255,3 +256,13 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     assert blob.read_bytes() == sound
     assert images_of(done)[RUNTIME]["status"] == "built"
     assert len(layers_of(engine, images_of(done)[RUNTIME])) == layers
+
+
+def test_layers_above_the_limit_are_removed_after_a_build(empty: Site, engine: docker.DockerClient) -> None:
+    done = empty.build(RUNTIME, TORCHBAKE_LAYERS_MAX="0")
+    assert done.returncode == 0, done.stderr
+    assert (empty.kept(), empty.blobs()) == ({}, [])
+    assert len(layers_of(engine, images_of(done)[RUNTIME])) > len(NVIDIA)
+    refused = empty.build(DEVEL, TORCHBAKE_LAYERS_MAX="much")
+    assert refused.returncode == UsageError.exit_code
+    assert "TORCHBAKE_LAYERS_MAX" in refused.stderr
