@@ -17,7 +17,10 @@ from torchbake.errors import DamagedError, StorageError, of_os_error
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not-run: to mount a file system needs root")
+pytestmark = [
+    pytest.mark.store,
+    pytest.mark.skipif(os.geteuid() != 0, reason="not-run: to mount a file system needs root"),
+]
 KEY = sha256(b"key")
 ROOM = 2**20
 

@@ -21,11 +21,11 @@ _MAKES_A_LAYER = ("RUN", "COPY", "ADD", "WORKDIR")
 
 def layers_of(dockerfile: str) -> int:
     """How many layers the last stage has, with those of the stages that it is from; a base from elsewhere has one."""
-    stages: dict[str, int] = {}
-    name = ""
+    stages: dict[str, int] = {"": 0}
+    name, below = "", re.findall(r'^ARG BELOW="(\w+)"$', dockerfile, flags=re.MULTILINE)
     for word, rest, _ in instructions(dockerfile):
         if word == "FROM":
-            image, _, name = (part.strip() for part in rest.partition(" AS "))
+            image, _, name = (part.strip() for part in rest.replace("${BELOW}", "".join(below)).partition(" AS "))
             stages[name] = stages.get(image, 0 if image == "scratch" else 1)
         stages[name] += word in _MAKES_A_LAYER
     return stages[name]

@@ -100,10 +100,10 @@ class Layout(Blobs):
             return 0
         try:
             with self.alone():
-                kept = set(kept)
-                freed, listed = self._remove(self._unneeded(self._needed(kept))), self._listed()
+                kept, listed = set(kept), self._listed()
+                # First, so that a killed run leaves no image in the index that has lost a blob.
                 self._list({digest: listed.get(digest, False) for digest in kept})
-                return freed
+                return self._remove(self._unneeded(self._needed(kept)))
         except BlockingIOError:
             return 0
 
