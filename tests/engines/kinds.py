@@ -42,7 +42,6 @@ class Kind:
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     works: tuple[str, ...] = STEPS
-    served_base: bool = False  # it builds only on bases that a registry serves
     rootless: bool = False
     ssh: bool = False
     buildkit: bool = False
@@ -105,8 +104,7 @@ KINDS: Sequence[Kind] = (
     ),
     Kind(
         name="docker-classic", about="Docker 26, classic store (overlay2)", suite="trixie",
-        command=_dockerd(), files=_docker(_CLASSIC), works=("build", "test", "validate"),
-        served_base=True,
+        command=_dockerd(), files=_docker(_CLASSIC), works=("build", "test", "publish", "validate"),
     ),
     Kind(
         name="rootless", about="rootless Docker 26, containerd store", suite="trixie", rootless=True,

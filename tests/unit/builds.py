@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.unit.conftest import SMALL, cpu_pins, lock_for, pin
 from tests.unit.engines import Daemon
-from tests.unit.layouts import archive, file, put
+from tests.unit.layouts import archive, file, put, saved
 from tests.unit.processes import Process
 from torchbake.build.base_image import Base
 from torchbake.build.prepare import Preparation
@@ -131,9 +131,14 @@ class Buildx:
             return put(
                 Layout(folder=Path(output.partition("dest=")[2])), content, config={"config": {"Labels": labels}}
             )
-        digest = sha256(content)
+        steps = [{"created_by": "COPY content / # buildkit"}]
+        told = {"config": {"Labels": labels}, "rootfs": {"diff_ids": [sha256(content)]}, "history": steps}
+        config = json.dumps(told).encode()
+        digest = sha256(config)
         if name not in self.loses:
-            self.daemon.hold(digest, labels=labels)
+            named = output.partition("name=")[2]
+            self.daemon.hold(digest, *([named] if named else []), labels=labels, layers=[sha256(content)])
+            self.daemon.archives[digest] = saved(config, content)
         return digest
 
 

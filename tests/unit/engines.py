@@ -1,5 +1,6 @@
 """A container engine in memory, below the real `Engine`: images with tags, containers that run a function, networks."""
 
+import contextlib
 import io
 import itertools
 import json
@@ -126,6 +127,8 @@ class Daemon:
         self.unusable = ""
         self.pulls: Callable[[str, str], object] | None = None
         self.puts_on: Callable[[Sequence[str]], Sequence[str]] = lambda layers: layers
+        self.archives: dict[str, bytes] = {}  # what `docker save` writes
+        self.loads = 0
         self._numbers = itertools.count(1)
         self.address = DEFAULT
         self._info = {
@@ -187,6 +190,10 @@ class MemoryEngine(Engine):
         name = f"{repository}@{key}" if ":" in key else f"{repository}:{key}"
         self.daemon.hold(key if ":" in key else sha256(key.encode()), name, pulled=True)
 
+    @contextlib.contextmanager
+    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+        yield iter([self.daemon.archives[self.daemon.resolve(digest)]])
+
     def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
         """Takes the archive apart as an engine does; what its index does not describe, or is not whole, is refused."""
         from torchbake.errors import EngineError  # noqa: PLC0415
@@ -201,7 +208,9 @@ class MemoryEngine(Engine):
             assert all(layer["digest"] in blobs for layer in manifest["layers"])
             config = json.loads(blobs[manifest["config"]["digest"]])
             labels, layers = config.get("config", {}).get("Labels", {}), config["rootfs"]["diff_ids"]
-            self.daemon.hold(entry["digest"], labels=labels, layers=self.daemon.puts_on(layers))
+            image = entry["digest"] if self.containerd_store else manifest["config"]["digest"]
+            self.daemon.hold(image, labels=labels, layers=self.daemon.puts_on(layers))
+            self.daemon.loads += 1
         return read_load(self.daemon.says)
 
 

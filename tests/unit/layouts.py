@@ -84,6 +84,31 @@ def damage(path: Path, *, seen: bool = True) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+def saved(config: bytes, *layers: bytes) -> bytes:
+    """Write a classic store's image as `docker save` of Docker 25 and later, layers before their list."""
+    blobs = {f"blobs/sha256/{sha256(data).removeprefix('sha256:')}": data for data in (*layers, config)}
+    *names, name = (f"blobs/sha256/{sha256(data).removeprefix('sha256:')}" for data in (*layers, config))
+    told = json.dumps([{"Config": name, "RepoTags": None, "Layers": names}]).encode()
+    return archive(*(file(*blob) for blob in blobs.items()), file("index.json", b"{}"), file("manifest.json", told))
+
+
+def saved_before_docker_25(config: bytes, *layers: bytes) -> bytes:
+    """Write the same as earlier versions: layers have other names, and a layer that is there twice is a link."""
+    entries, names = list[Entry](), list[str]()
+    for number, layer in enumerate(layers):
+        name = f"{number:064x}/layer.tar"
+        if layer in layers[:number]:
+            target = f"../{names[layers.index(layer)]}"
+            entries.append(file(name, b"", type=tarfile.SYMTYPE, linkname=target))
+        else:
+            entries.append(file(name, layer))
+        entries += [file(f"{number:064x}/VERSION", b"1.0"), file(f"{number:064x}/json", b"{}")]
+        names.append(name)
+    name = f"{sha256(config).removeprefix('sha256:')}.json"
+    told = json.dumps([{"Config": name, "RepoTags": ["acme/pytorch:x"], "Layers": names}]).encode()
+    return archive(*entries, file(name, config), file("manifest.json", told))
+
+
 def sha256(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 

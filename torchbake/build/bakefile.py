@@ -221,4 +221,5 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
         target["cache-to"] = _of_image(options.cache_to, job.spec)
     if options.cache_from:
         target["cache-from"] = _of_image(options.cache_from, job.spec)
-    return target | ({"no-cache": True} if options.no_cache else {}) | ({"pull": True} if options.pull else {})
+    pull = options.pull and job.base.context_in_engine not in job.contexts.values()  # no registry has that
+    return target | ({"no-cache": True} if options.no_cache else {}) | ({"pull": True} if pull else {})

@@ -10,6 +10,7 @@ from typing import Any
 from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, python_file, target_name
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.saved_image import SavedImages
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 
@@ -23,7 +24,7 @@ OnStep = Callable[[Progress, list[Step]], None]
 class Bakery:
     """Runs the builds of one image. ``log`` is where BuildKit's words go; other files are written beside it.
 
-    ``again`` is told why something is built once more.
+    ``again`` is told why something is built once more. With ``saving`` images get out of the engine by `docker save`.
     """
 
     builder: Builder
@@ -33,10 +34,16 @@ class Bakery:
     log: Path
     on_step: OnStep
     again: Callable[[str], None]
+    saving: SavedImages | None = None
 
     def image(self, job: Job) -> Outcome:
         """Build an image as the options say."""
-        file = bake_file([job], self.options, self.root, {job.spec.id: self.secrets})
+        if self.saving:
+            return self.saving.export(job, self.options, self._image)
+        return self._image(job, self.options)
+
+    def _image(self, job: Job, options: Options) -> Outcome:
+        file = bake_file([job], options, self.root, {job.spec.id: self.secrets})
         return self._built(file, target_name(job.spec), self.log, self.on_step)
 
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:

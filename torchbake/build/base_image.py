@@ -18,7 +18,6 @@ from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
-from torchbake.core.problem import Problem
 from torchbake.engine.address import docker_command
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -32,6 +31,7 @@ from torchbake.ui.tool_environment import environment_of
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead of refusing them
+_IN_ENGINE = "torchbake.invalid/base"  # RFC 2606: no host has such a name
 _VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python, if it is known
 _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)  # what buildx says of a registry that wants a login
 
@@ -51,11 +51,25 @@ class Base:
     python: str = ""
     looked_for: str = ""
 
+    @property
+    def name_in_engine(self) -> tuple[str, str]:
+        """The repository and the tag under which a classic store has a bootstrapped base."""
+        return _IN_ENGINE, self.digest.removeprefix("sha256:")
+
+    @property
+    def context_in_engine(self) -> str:
+        """The context for the Dockerfile's ``FROM`` in a classic store. No registry has the name."""
+        return "docker-image://" + ":".join(self.name_in_engine)
+
     def context(self, state: Path) -> str:
         """What BuildKit takes in place of the Dockerfile's ``FROM``."""
         if self.source == "registry":
             return f"docker-image://{self.image}@{self.digest}"
-        return f"oci-layout://{state.absolute() / 'bases' / self.name}@{self.digest}"
+        return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
+
+    def layout(self, state: Path) -> Path:
+        """The folder of the image layout of a bootstrapped base."""
+        return state / "bases" / self.name
 
 
 def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | None:
@@ -89,20 +103,10 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
     return all(file_digest(layout.path(blob.digest)) == blob.digest for blob in manifest.blobs)
 
 
-def check_usable(spec: BaseSpec, source: str, unusable: Problem | None) -> None:
-    """Raises BaseError for a bootstrapped base, if ``unusable`` says why builds cannot take one."""
-    if source == "bootstrap" and unusable:
-        raise BaseError(f"{spec.name}: {unusable.sentence}")
-
-
-def make_base(
-    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None],
-    unusable: Problem | None = None,
-) -> Base:  # fmt: skip
+def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None]) -> Base:
     """Choose and record a base; of several runs that want it at once, one makes it.
 
-    With ``unusable`` none is bootstrapped. Raises BaseError when no source has it, or when it is not what the matrix
-    says.
+    Raises BaseError when no source has it, or when it is not what the matrix says.
     """
     with _turn(spec, state, say) as others:
         made = find_base(spec, state) if others else None
@@ -112,7 +116,6 @@ def make_base(
         if base:
             look = by_buildkit(spec, base.context(state), apt, say)
         else:
-            check_usable(spec, "bootstrap", unusable)
             base, look = _bootstrapped(spec, state, apt, say)
         if look:
             check_look(spec, look)

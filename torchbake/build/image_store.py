@@ -45,9 +45,10 @@ class Store:
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
+        manifest = self.layout.find(digest) if self.layout else None
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
-            self.loopback.release(digest)
+            self.loopback.release(manifest.digest if manifest else digest)
 
     def tagged(self, digest: str, job: Job) -> Image | None:
         """Set a job's tags and return the image as the engine lists it; None if it does not.
@@ -85,15 +86,31 @@ class Store:
 
         Raises EngineError if the engine cannot use it.
         """
-        if not self.layout:
+        if self.layout:
+            self.layout.take(export, digest, reproducible=self.scanned)
+            self._ensure(self.layout, digest)
+
+    def id_of(self, layout: Layout, digest: str) -> str:
+        """The ID that the engine gives an image of a layout: the digest of its config in Docker's classic store."""
+        manifest = layout.find(digest)
+        return manifest.config.digest if manifest and not self.engine.containerd_store else digest
+
+    def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
+        """Have an image of a layout in the engine under a name, loaded unless it is there. Raises EngineError."""
+        image = self.id_of(layout, digest)
+        if self.engine.find([f"{repository}:{tag}"]) == image:
             return
-        self.layout.take(export, digest, reproducible=self.scanned)
-        there = self.engine.find([digest]) is not None
+        self._ensure(layout, digest)
+        self.engine.tag(image, repository, [tag])
+        self.loopback.release(digest)
+
+    def _ensure(self, layout: Layout, digest: str) -> None:
+        there = self.engine.find([self.id_of(layout, digest)]) is not None
         if there:
             with contextlib.suppress(EngineError):
-                self._check(self.layout, digest)
+                self._check(layout, digest)
                 return
-        self._load(self.layout, digest, keep=there)
+        self._load(layout, digest, keep=there)
 
     def discard(self, digest: str, job: Job) -> None:
         """Take a job's tags away from an image that the engine cannot use, and the image if it has no other name."""
@@ -121,7 +138,7 @@ class Store:
             self.loopback.release(digest)
             if not keep:
                 with contextlib.suppress(EngineError):
-                    self.engine.remove([digest])
+                    self.engine.remove([self.id_of(layout, digest)])
         raise refused
 
     def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
@@ -130,7 +147,8 @@ class Store:
         if manifest is None:
             raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         config = read_json(layout.path(manifest.config.digest).read_bytes())
-        check_image(self.engine, digest, layers=config["rootfs"]["diff_ids"], said=said)
+        image = self.id_of(layout, digest)
+        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""

@@ -7,18 +7,18 @@ from functools import cached_property
 from typing import Any
 
 from torchbake.build.bakefile import Options, exported, output_for, output_to_layout
-from torchbake.build.base_image import Base, check_usable, find_base, make_base
+from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
 from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
+from torchbake.build.saved_image import SavedImages
 from torchbake.build.source_date import content_epoch, created, revision, untrue_label
 from torchbake.build.unchanged import Question
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
-from torchbake.core.problem import Problem
 from torchbake.engine.ahead import Asked
-from torchbake.engine.capability import Need, problems, require
+from torchbake.engine.capability import Need, require, uses_layouts
 from torchbake.engine.client import Engine, builder_driver
 from torchbake.engine.image import Image
 from torchbake.errors import TorchbakeError, UsageError
@@ -98,8 +98,8 @@ class ImageBuild:
         return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
 
     def _building(self, store: Store) -> Store:
-        """The store for images that are built: an engine that keeps layers as they are gets them from a layout."""
-        if store.layout or not store.engine.containerd_store:
+        """The store for images that are built: the engine gets them from a layout."""
+        if store.layout:
             return store
         return replace(store, layout=Layout(folder=self.project.layout), scanned=False)
 
@@ -108,14 +108,11 @@ class ImageBuild:
         bases: dict[str, Base | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
-            unusable = self._unusable  # an unknown builder ends all images
             try:
                 known = None if self.request.pull else find_base(spec, state, hashed=True)
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                if known:
-                    check_usable(spec, known.source, unusable)
-                base = known or make_base(spec, state, self._apt, source="auto", say=console.say, unusable=unusable)
+                base = known or make_base(spec, state, self._apt, source="auto", say=console.say)
                 check_version(spec, base.python)
                 bases[spec.name] = base
             except TorchbakeError as error:
@@ -128,10 +125,9 @@ class ImageBuild:
         return builder_driver(self.request.builder)
 
     @cached_property
-    def _unusable(self) -> Problem | None:
-        """Why builds here cannot take a bootstrapped base; None if they can."""
-        it, need = self.asked.engine.result().capabilities, Need.BOOTSTRAPPED_BASE
-        return next(iter(problems(it, need, driver=self._driver)), None) if problems(it, need) else None
+    def _uses_layouts(self) -> bool:
+        """Return whether the builder reads and writes image layouts."""
+        return uses_layouts(self.asked.engine.result().capabilities, driver=self._driver)
 
     @cached_property
     def _apt(self) -> AptConfig:
@@ -156,11 +152,14 @@ class ImageBuild:
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
         store = self._building(store)
+        saving = None if self._uses_layouts else SavedImages(store=store, state=self.project.state)
+        plan = replace(plan, jobs=[saving.on_engine(job) for job in plan.jobs]) if saving else plan
         request, options = self.request, self._options(store)
         layers, limit = self._layers(), layers_limit()
         build = BuildRun(
-            store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers
-        )
+            store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers,
+            saving=saving,
+        )  # fmt: skip
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
@@ -184,7 +183,7 @@ class ImageBuild:
             raise UsageError(
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
-        into_engine = exported() if store.layout else output_for(driver)
+        into_engine = exported() if self._uses_layouts else output_for(driver)
         return Options(
             output=output_to_layout(request.compression) if request.reproducible else into_engine,
             created=created(root),

@@ -18,12 +18,14 @@ from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
+from torchbake.build.saved_image import SavedImages
 from torchbake.core.parallel import run_all
 from torchbake.engine.image_check import check_image
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -51,13 +53,17 @@ class _Site:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """Where and how a run builds. With ``layers``, a store, those that need no build are packed on this machine."""
+    """Where and how a run builds. With ``layers``, a store, those that need no build are packed on this machine.
+
+    With ``saving`` BuildKit reads and writes no image layouts.
+    """
 
     store: Store
     preparation: Preparation
     builder: str | None
     prune: bool
     layers: LayerStore | None = None
+    saving: SavedImages | None = None
 
     def run(self, plan: Plan, options: Options, apt: AptConfig, folder: Path, *, jobs: int) -> list[Result]:
         """Build every job of the plan; logs and bake files go to ``folder``.
@@ -98,6 +104,7 @@ class BuildRun:
 
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
         """The bake file of a plan, for showing: its secrets are gone by the time it is read."""
+        options = replace(options, exports=None) if self.saving else options
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
 
@@ -106,8 +113,12 @@ class BuildRun:
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
+        if self.saving:
+            self.saving.remove_leftovers()
         for job in jobs:
             try:
+                if self.saving:
+                    self.saving.import_base(job.base)
                 ready.append(self.preparation.with_wheels(job))
             except TorchbakeError as error:
                 failed.append(result_of(job, "failed", error.message))
@@ -155,22 +166,24 @@ class BuildRun:
             log=site.folder / f"{job.spec.id}.log",
             on_step=shown_on(site.shown, job.spec.id),
             again=partial(site.shown.look, job.spec.id),
+            saving=self.saving,
         )
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The image, kept and handed to the engine."""
         shown.look(job.spec.id, "handing it to the engine")
+        image = self.store.id_of(Layout(folder=export), outcome.digests[0])
         try:
             try:
                 self.store.take_in(outcome.digests[0], export)
             except EngineError:
-                self.store.discard(outcome.digests[0], job)
+                self.store.discard(image, job)
                 raise
             shown.look(job.spec.id, "reading what it holds")
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(_text(error),))
-        return outcome
+        return replace(outcome, digests=(image,))
 
     def _checked(self, outcome: Outcome, job: Job) -> Outcome:
         """The outcome of a build that wrote into the engine, as a failure if the engine cannot use the image."""

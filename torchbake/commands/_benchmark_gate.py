@@ -71,7 +71,8 @@ class Gate:
             engine=self.engine, session=session, folder=self.folder, timeout=self.plan.timeout, own=True,
             docker=self.plan.docker,
         )  # fmt: skip
-        a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in (before, candidate.digest))
+        named = (before, candidate.tested or candidate.digest)
+        a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in named)
         able = runnable((a, b), cases, finder.gpu)
         compared = compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), able, session, self.engine)
         demand_speed(compared, quieter="give the plan more num_batches")

@@ -1,6 +1,6 @@
 """What may be released: an image of the engine that was tested as it is, with the verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
@@ -22,13 +22,12 @@ _SHOWN = 5  # checks that a message names
 
 
 def candidate_of(
-    preparation: Preparation,
-    spec: Spec,
-    images: Mapping[str, Image],
-    waivers: Mapping[str, str],
-    others: SignedVerdicts | None = None,
-) -> Candidate:
+    preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str],
+    *, sent: Callable[[str], str], others: SignedVerdicts | None = None,
+) -> Candidate:  # fmt: skip
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
+
+    ``sent`` gives the digest of the manifest of an image by its ID in the engine.
 
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
@@ -59,8 +58,9 @@ def candidate_of(
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
     waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
     return Candidate(
-        id=spec.id, digest=image.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict), waived=waived
-    )
+        id=spec.id, digest=sent(image.digest), labels=image.labels, tags=tags, verdict=_judgement(verdict),
+        waived=waived, tested=image.digest,
+    )  # fmt: skip
 
 
 def _whole(project: Project, spec: Spec, own: Verdict | None, signed: Sequence[VerdictFile]) -> Verdict:

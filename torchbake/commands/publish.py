@@ -29,7 +29,7 @@ from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
-from torchbake.engine.export import EngineSource, LayoutSource, config_digest
+from torchbake.engine.export import config_digest, sent_digest, source_of
 from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
@@ -124,14 +124,14 @@ def run(args: Arguments) -> int:
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     layout = Layout(folder=project.layout)
-    verdicts = signed_verdicts(args, partial(config_digest, engine, layout))
-    if not all(layout.find(image.digest) for image in images.values()):
+    verdicts, source = signed_verdicts(args, partial(config_digest, engine, layout)), source_of(engine, layout)
+    if any(source.find(image.digest) is None for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
+    sent = partial(sent_digest, engine, source)
     due = [
         Due(
             spec=spec,
-            candidate=partial(candidate_of, preparation, spec, images, waivers, verdicts),
+            candidate=partial(candidate_of, preparation, spec, images, waivers, sent=sent, others=verdicts),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),

@@ -1,14 +1,13 @@
 """`reproduce`: two cold builds of an image, and whether they are the same to the byte."""
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.text import Text
 
 from torchbake.build.bakefile import Options
-from torchbake.build.base_image import Base, check_usable, find_base, make_base
+from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
@@ -17,9 +16,8 @@ from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
-from torchbake.core.problem import Problem
 from torchbake.core.signals import interruptible
-from torchbake.engine.capability import Capabilities, Need, problems, require
+from torchbake.engine.capability import Need, require
 from torchbake.engine.client import builder_driver, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
@@ -63,12 +61,13 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     engine = connect()
     require(engine.capabilities, Need.BUILD)
-    unusable = _check(engine.capabilities, {builder_driver(builder) for builder in args.builder or (None,)})
+    for driver in {builder_driver(builder) for builder in args.builder or (None,)}:
+        require(engine.capabilities, Need.REPRODUCE, driver=driver)
     reproduction = _reproduction(args, project)
     # One after the other: builds of one image side by side would share steps, and be one build.
     with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
         results = [
-            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt, unusable)), shown)
+            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt)), shown)
             for spec in selection.specs
         ]
     _show(results, args.format)
@@ -106,20 +105,9 @@ def _reproduction(args: Arguments, project: Project) -> Reproduction:
     )
 
 
-def _check(engine: Capabilities, drivers: Iterable[str]) -> Problem | None:
-    """Why no bootstrapped base can be built on; None if one can. Raises EngineError if nothing can be packed at all."""
-    unusable = []
-    for driver in drivers:
-        require(engine, Need.REPRODUCE, driver=driver)
-        unusable += problems(engine, Need.BOOTSTRAPPED_BASE, driver=driver)
-    return next(iter(unusable), None)
-
-
-def _base(project: Project, spec: Spec, apt: AptConfig, unusable: Problem | None) -> Base:
+def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
     known = find_base(spec.base, project.state)
-    if known:
-        check_usable(spec.base, known.source, unusable)
-    base = known or make_base(spec.base, project.state, apt, source="auto", say=console.say, unusable=unusable)
+    base = known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
     check_version(spec.base, base.python)
     return base
 

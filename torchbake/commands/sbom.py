@@ -13,7 +13,7 @@ from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import connect
-from torchbake.engine.export import EngineSource, LayoutSource, Source
+from torchbake.engine.export import Source, source_of
 from torchbake.engine.image import Image
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.matrix.project import Project
@@ -75,7 +75,7 @@ def run(args: Arguments) -> int:
     engine = connect()
     images, folder = engine.images(), args.output or project.root / "reports"
     with interruptible():
-        source = LayoutSource(layout=Layout(folder=project.layout), otherwise=EngineSource(engine=engine))
+        source = source_of(engine, Layout(folder=project.layout))
         listed = [_list(project, spec, images, source, folder) for spec in selection.specs]
     if args.format == "json":
         console.show_json({"images": [_entry(image, licenses=args.licenses) for image in listed]})

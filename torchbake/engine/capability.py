@@ -36,7 +36,6 @@ class Need(Enum):
 
     BUILD = "build"
     BOOTSTRAP = "bootstrap a base"
-    BOOTSTRAPPED_BASE = "build on a bootstrapped base"
     PACK = "build --reproducible"
     REPRODUCE = "reproduce"
     CHECK = "test"
@@ -108,6 +107,11 @@ def has_containerd_store(info: Mapping[str, Any]) -> bool:
     return any(value == "io.containerd.snapshotter.v1" for _, value in info.get("DriverStatus") or ())
 
 
+def uses_layouts(capabilities: Capabilities, *, driver: str) -> bool:
+    """Return whether a builder reads and writes image layouts. Docker's own cannot with a classic store."""
+    return driver != "docker" or capabilities.containerd_store
+
+
 def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:
     """A name for an engine that no other has. Podman makes a new ID for each answer, but has one folder."""
     return str(info.get("DockerRootDir" if capabilities.kind == "Podman" else "ID") or "")
@@ -121,10 +125,8 @@ def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") 
             found = _against_builds(capabilities)
         case Need.BOOTSTRAP:
             found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
-        case Need.BOOTSTRAPPED_BASE:
-            found = _first(_against_builds(capabilities), _against_bootstrapped(capabilities, driver))
         case Need.PACK | Need.REPRODUCE:
-            found = _first(_against_builds(capabilities), _against_layouts(capabilities, need, driver))
+            found = _first(_against_builds(capabilities), _against_packing(capabilities, driver))
         case Need.CHECK:
             found = _against_checks(capabilities)
         case Need.CONTENT:
@@ -178,18 +180,10 @@ def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
     return itertools.islice(itertools.chain(*found), 1)
 
 
-def _against_bootstrapped(it: Capabilities, driver: str) -> Iterator[Problem]:
-    if driver == "docker" and not it.containerd_store:
-        other = f"make a registry with the base's image reachable; or {_BUILDER}"
-        yield _with_store(it, "takes no base that was bootstrapped", f"{_ITS_STORE}; or {other}.")
-
-
-def _against_layouts(it: Capabilities, need: Need, driver: str) -> Iterator[Problem]:
-    """`reproduce` needs nothing of an engine whose builder is another one; `build` hands it the image to be tested."""
-    packs = need is Need.PACK
-    if not it.containerd_store and (packs or driver == "docker"):
-        remedy = f"{_ITS_STORE}." if packs else f"{_ITS_STORE}; or {_BUILDER}."
-        yield _with_store(it, "keeps no image as it was packed", remedy)
+def _against_packing(it: Capabilities, driver: str) -> Iterator[Problem]:
+    """Only an export sets times of files back (`rewrite-timestamp`)."""
+    if not uses_layouts(it, driver=driver):
+        yield _with_store(it, "exports no image with the times of its files set back", f"{_ITS_STORE}; or {_BUILDER}.")
     elif driver == "docker" and number(it.version) < OLDEST_REPRODUCIBLE:
         yield _too_old(it, "reproducible images need", OLDEST_REPRODUCIBLE)
 
@@ -201,11 +195,8 @@ def _against_checks(it: Capabilities) -> Iterator[Problem]:
 
 
 def _against_content(it: Capabilities) -> Iterator[Problem]:
-    what = "does not keep layers as they are published"
     if it.kind == "Podman":
-        yield _podman(it, what)
-    elif not it.containerd_store:
-        yield _with_store(it, what, f"{_ITS_STORE}, then build the images again.")
+        yield _podman(it, "does not keep layers as they are published")
 
 
 def _with_store(it: Capabilities, what: str, remedy: str) -> Problem:

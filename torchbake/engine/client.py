@@ -167,6 +167,16 @@ class Engine:
             events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
             return read_load(events)
 
+    @contextlib.contextmanager
+    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+        """The archive that `docker save` writes of an image, in pieces."""
+        # A classic store says nothing while it puts the archive together.
+        with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
+            try:
+                yield client.api.get_image(digest, chunk_size=2**20)
+            except ImageNotFound:
+                raise EngineError(f"The engine no longer has {digest}.") from None
+
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
         """Point tags at an image, wherever they pointed before."""
         for tag in tags:

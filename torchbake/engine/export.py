@@ -2,18 +2,21 @@
 
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from torchbake.engine.capability import CONTAINERD_STORE
-from torchbake.engine.client import Engine, answering
+from torchbake.core.json_text import read_json
+from torchbake.engine.client import Engine
 from torchbake.errors import EngineError
+from torchbake.oci.layer_stream import UNREADABLE, unpacked_digest
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest
+from torchbake.store.docker_archive import SavedArchive, known_layers
 from torchbake.store.layout import Layout
 
 _BLOBS = "blobs/sha256/"
+_AGAIN = "Build and test it again: nox -s build test -- ID --no-cache"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always taken
 
 
@@ -62,19 +65,21 @@ class LayoutSource:
     layout: Layout
     otherwise: Source
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def find(self, digest: str) -> Content | None:
+        """The image of the layout."""
         manifest = self.layout.find(digest)
-        if manifest:
-            return Content(manifest=manifest, folder=self.layout.blobs)
-        return self.otherwise.take_out(digest, folder, wanted)
+        return Content(manifest=manifest, folder=self.layout.blobs) if manifest else None
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        return self.find(digest) or self.otherwise.take_out(digest, folder, wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSource:
     """The images of an engine.
 
-    It compressed their layers when they were built; they are taken as they are, so that digests stay. Raises
-    EngineError where the engine keeps no compressed layers.
+    A containerd store compressed their layers when they were built; they are taken as they are, so that digests stay.
+    A classic store keeps layers uncompressed, so they are compressed here.
     """
 
     engine: Engine
@@ -82,13 +87,11 @@ class EngineSource:
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         """Read all that `docker save` writes, which is the whole image."""
         if not self.engine.containerd_store:
-            raise EngineError(
-                "This engine keeps no compressed layers: it would push another image than the one that was tested.",
-                hint=f"{CONTAINERD_STORE} in its daemon.json, and restart it.",
-            )
+            layout = Layout(folder=folder)
+            return Content(manifest=save_image(self.engine, digest, layout), folder=layout.blobs)
         folder.mkdir(parents=True, exist_ok=True)
-        with answering():
-            stream: Any = _Stream(self.engine.client.api.get_image(digest, chunk_size=2**20))
+        with self.engine.saved(digest) as pieces:
+            stream: Any = _Stream(pieces)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for member in archive:
                     _take(archive, member, folder, wanted)
@@ -109,9 +112,61 @@ def config_digest(engine: Engine, layout: Layout, digest: str) -> str:
     """
     if not engine.containerd_store:
         return digest
-    source = LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
     with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
+        source = source_of(engine, layout)
         return source.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
+
+
+def source_of(engine: Engine, layout: Layout) -> LayoutSource:
+    """The source of an engine's images: the layout, else the engine."""
+    return LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
+
+
+def sent_digest(engine: Engine, source: LayoutSource, image: str) -> str:
+    """The digest of the manifest of an image by its ID in the engine.
+
+    An image of a classic store that the layout lacks is saved into it. Raises EngineError and BuildError.
+    """
+    found, layout = source.find(image), source.layout
+    if found or engine.containerd_store:
+        return found.manifest.digest if found else image
+    with layout.written() as folder:
+        manifest = save_image(engine, image, Layout(folder=folder / "saved"), packed=[layout])
+        layout.take(folder / "saved", manifest.digest)
+    return manifest.digest
+
+
+def save_image(engine: Engine, digest: str, layout: Layout, *, packed: Sequence[Layout] = ()) -> Manifest:
+    """Write an image of a classic store into a layout, compressed by zstd, and return its manifest.
+
+    Layers that layouts of ``packed`` have are not compressed again. The new manifest has the config of the engine's
+    image, whose digest is its ID. Raises EngineError and BuildError.
+    """
+    with engine.saved(digest) as pieces:
+        stream: Any = _Stream(pieces)
+        archive = SavedArchive(
+            file=stream, diff_ids=engine.layers(digest), known=known_layers(packed), threads=-1
+        )  # fmt: skip
+        manifest = archive.write(layout)
+    if manifest.config.digest != digest:
+        raise EngineError(f"The engine saved {manifest.config.digest} in place of {digest}.")
+    return manifest
+
+
+def check_tested(content: Content, image: str) -> None:
+    """Check that an image's content is that of a classic store's image by its ID, the digest of its config.
+
+    A config names its layers by the digests of what they unpack to, so all of them are unpacked. Raises EngineError.
+    """
+    if content.manifest.config.digest != image:
+        raise EngineError(f"{image} was tested, and not {content.manifest.config.digest}.")
+    try:
+        diff_ids = read_json(content.path(content.manifest.config).read_bytes())["rootfs"]["diff_ids"]
+        unpacked = [unpacked_digest(content.path(blob)) for blob in content.manifest.layers]
+    except (*UNREADABLE, OSError, ValueError, LookupError, TypeError) as error:
+        raise EngineError(f"{image} cannot be read: {error}.", hint=_AGAIN) from None
+    if unpacked != diff_ids:
+        raise EngineError(f"{image} was tested, and its packed layers are others.", hint=_AGAIN)
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, wanted: Callable[[str], bool]) -> None:

@@ -16,7 +16,7 @@ def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
     """Remove what runs left that were killed before they could clean up; how many containers, networks and volumes.
 
     ``label`` is the one by which they say whose they are, as `owner_label` names it. Names of images that a killed
-    build pulled go too.
+    build pulled or built go too.
     """
     local = is_local(engine)
     if label == OWNER:
@@ -29,8 +29,13 @@ def loopback_path(secret: str) -> str:
     return f"{LOOPBACK}/{owner_label().encode().hex() or '00'}/{secret}"
 
 
+def building_name(secret: str) -> str:
+    """Return a name for an image that this process builds and removes. Nothing is ever pulled under it."""
+    return f"127.0.0.1:1/{loopback_path(secret)}:building"
+
+
 def remove_loopback_names(engine: Engine) -> None:
-    """Remove the names, and images without others, that killed processes pulled from themselves."""
+    """Remove the names, and images without others, that killed processes pulled from themselves or built."""
     local = is_local(engine)
     with answering():
         entries = engine.client.api.images(filters={"reference": _LISTED})

@@ -33,6 +33,7 @@ _FRAME = 2**_WINDOW
 _FAR_MATCH = 16  # bytes, the least that is looked for so far back
 _FAR_BUCKET = 3  # the power of two, places that are kept of one hash
 _PIECE = 2**24  # that one thread compresses
+_AT_ONCE = 2**20  # bytes
 _OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
 # An entry of an archive, and a function that opens its content if it is a file.
 Member: TypeAlias = tuple[tarfile.TarInfo, Callable[[], IO[bytes]] | None]
@@ -44,11 +45,25 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Lay
 
     -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one.
     """
+    return _write_compressed(target, lambda archive: _write_archive(archive, members), threads)
+
+
+def compress_layer(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
+    """Write an archive that exists already, compressed by so many ``threads`` as in `write_layer`."""
+
+    def copy(written: Digested) -> None:
+        while piece := archive.read(_AT_ONCE):
+            written.write(piece)
+
+    return _write_compressed(target, copy, threads)
+
+
+def _write_compressed(target: Path, write: Callable[[Digested], None], threads: int) -> Layer:
     with target.open("wb") as file:
         compressed = Digested(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
             archive = Digested(_Frames(compressor))
-            _write_archive(archive, members)
+            write(archive)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
     return Layer(blob=blob, diff_id=archive.digest)
 

@@ -4,11 +4,13 @@ https://github.com/opencontainers/image-spec/blob/main/layer.md
 """
 
 import gzip
+import hashlib
 import re
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, cast
 
 import zstandard
@@ -36,3 +38,15 @@ def uncompressed(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], stream)
     else:
         yield file
+
+
+def unpacked_digest(path: Path) -> str:
+    """The digest of the tar archive in a layer's file. Raises OSError and one of UNREADABLE."""
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        begin = file.read(LOOK)
+        file.seek(0)
+        with uncompressed(file, begin) as archive:
+            while piece := archive.read(_AT_ONCE):
+                total.update(piece)
+    return f"sha256:{total.hexdigest()}"

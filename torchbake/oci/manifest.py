@@ -14,6 +14,7 @@ from torchbake.core.json_text import read_object
 from torchbake.errors import RegistryError
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -33,6 +34,11 @@ class Blob:
     digest: str
     size: int
     media_type: str = "application/octet-stream"
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """As a manifest has it."""
+        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, kw_only=True)

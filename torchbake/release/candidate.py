@@ -13,7 +13,11 @@ from torchbake.release.record import Judgement
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last."""
+    """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
+
+    ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if it is the same: a classic
+    store's ID is the digest of the config.
+    """
 
     id: str
     digest: str
@@ -21,6 +25,7 @@ class Candidate:
     tags: tuple[str, ...]
     verdict: Judgement | None
     waived: Mapping[str, str] = field(default_factory=dict)
+    tested: str = ""
 
 
 def _nothing(_: Content) -> tuple[Artifact, ...]:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from torchbake.engine.export import Content
+from torchbake.engine.export import Content, check_tested
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.manifest import Blob
 from torchbake.registry.artifact import Artifact, send
@@ -33,6 +33,9 @@ class Delivery:
             )
             if content.manifest.digest != candidate.digest:
                 raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
+            if candidate.tested not in ("", candidate.digest):
+                tell("comparing its layers with the tested ones")
+                check_tested(content, candidate.tested)
             tell("sending layers")
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
                 described = pool.submit(self._describe, content, supply)

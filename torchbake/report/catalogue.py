@@ -49,7 +49,7 @@ def _entry(
 ) -> Entry:
     here, released = known.present.get(spec.id), known.released.get(spec.id)
     verdict = known.verdicts.get(spec.id)
-    same = released is not None and (here is None or here.digest == released.digest)
+    same = released is not None and (here is None or released.is_engines(here))
     compressed = in_registry.total if in_registry and same else here.compressed if here else None
     return Entry(
         id=spec.id,
@@ -118,7 +118,7 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
         digest=released.digest,
         problem=released.problem,
         packages=released.packages,
-        is_engines=here is not None and here.digest == released.digest,
+        is_engines=released.is_engines(here),
     )
     record = released.record
     if record is None:

@@ -160,6 +160,7 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
         return None  # it went since the tags were listed
     release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
+        release = replace(release, config=manifest.config.digest)
         return replace(
             release,
             layers=_layers(registry, manifest, spec),

@@ -25,6 +25,8 @@ class InEngine:
 class InRegistry:
     """An image's newest release, and the record of the one before it.
 
+    ``config`` is the digest of its config, by which a classic store knows it.
+
     ``packages`` is how many its SBOM lists; None: it has none that can be read. ``current``: the image's own tag is at
     it.
     """
@@ -38,6 +40,11 @@ class InRegistry:
     packages: int | None = None
     current: bool = True
     problem: str = ""
+    config: str = ""
+
+    def is_engines(self, here: InEngine | None) -> bool:
+        """Return whether the engine has this very image."""
+        return here is not None and here.digest in (self.digest, self.config)
 
 
 @dataclass(frozen=True, kw_only=True)

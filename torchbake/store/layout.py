@@ -31,10 +31,25 @@ _REPRODUCIBLE = f"{LABEL}.reproducible"  # an annotation in the index
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Blobs):
-    """The layout in ``folder``. Digests are those of manifests unless a method says otherwise."""
+    """The layout in ``folder``. Digests are those of manifests unless a method says otherwise.
+
+    `find`, and all methods that use it, also take the digest of an image's config: the image's ID in Docker's classic
+    store.
+    """
 
     def find(self, digest: str) -> Manifest | None:
         """Return the manifest of an image if it and all its blobs are sound."""
+        return self._whole(digest) or self._of_config(digest)
+
+    def _of_config(self, digest: str) -> Manifest | None:
+        """Return the image with this config; `take` keeps one of each in the index."""
+        return next((manifest for manifest in self._images() if manifest.config.digest == digest), None)
+
+    def _images(self) -> list[Manifest]:
+        """Return the sound images of the index."""
+        return [*filter(None, map(self._whole, sorted(self._listed())))]
+
+    def _whole(self, digest: str) -> Manifest | None:
         manifest = self._manifest(digest)
         return manifest if manifest and all(map(self.holds, manifest.blobs)) else None
 
@@ -45,8 +60,8 @@ class Layout(Blobs):
 
     def lacks(self, digest: str, compression: Compression) -> str:
         """Say why an image must be exported again; empty if it is here, reproducible, and has this compression."""
-        manifest = self.find(digest) if self._listed().get(digest) else None
-        if manifest is None:
+        manifest = self.find(digest)
+        if manifest is None or not self._listed().get(manifest.digest):
             return "not exported reproducibly yet"
         found = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
         return "" if found == {compression} else f"compressed with {' and '.join(sorted(found))}"
@@ -59,9 +74,9 @@ class Layout(Blobs):
         manifest = self.find(digest)
         if manifest is None:
             raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
-        for name, text in _frame({manifest: False}).items():
+        for name, text in (_frame({manifest: False}) | _for_classic_stores(manifest)).items():
             yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
-        for blob in (Blob(digest=digest, size=len(manifest.data)), *manifest.blobs):
+        for blob in (Blob(digest=manifest.digest, size=len(manifest.data)), *manifest.blobs):
             path = self.path(blob.digest)
             with path.open("rb") as file:
                 yield from _member(f"blobs/sha256/{path.name}", file, blob.size)
@@ -74,6 +89,15 @@ class Layout(Blobs):
         with locked(self.folder / ".lock", fcntl.LOCK_SH), own(dir=self.folder) as folder:
             yield Path(folder)
 
+    def layers(self) -> dict[str, Blob]:
+        """Return the packed layers of all images here, by the digests of what they unpack to."""
+        found: dict[str, Blob] = {}
+        for manifest in self._images():
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                config = read_json(self.path(manifest.config.digest).read_bytes())
+                found |= zip(config["rootfs"]["diff_ids"], manifest.layers, strict=True)
+        return found
+
     def lend(self, export: Path) -> None:
         """Put the blobs of all images here into the folder of an export, so that they are not written again."""
         lent = Layout(folder=export)
@@ -83,12 +107,15 @@ class Layout(Blobs):
                 lent.path(digest).hardlink_to(self.path(digest))
 
     def take(self, export: Path, digest: str, *, reproducible: bool = False) -> None:
-        """Move an exported image in here, to be found by its digest."""
+        """Move an exported image in here, to be found by its digest. One of the same config leaves the index."""
         self.blobs.mkdir(parents=True, exist_ok=True)
         for path in Layout(folder=export).blobs.iterdir():
             path.replace(self.blobs / path.name)
         with self._index() as listed:
-            self._list({**listed, digest: reproducible or listed.get(digest, False)})
+            taken = self._whole(digest)
+            same = {one.digest for one in self._images() if taken and one.config == taken.config}
+            others = {digest: listed[digest] for digest in listed.keys() - same}
+            self._list({**others, digest: reproducible or listed.get(digest, False)})
         shutil.rmtree(export)
 
     def tidy(self, kept: Iterable[str]) -> int:
@@ -100,7 +127,7 @@ class Layout(Blobs):
             return 0
         try:
             with self.alone():
-                kept, listed = set(kept), self._listed()
+                kept, listed = {found.digest for digest in kept if (found := self.find(digest))}, self._listed()
                 # First, so that a killed run leaves no image in the index that has lost a blob.
                 self._list({digest: listed.get(digest, False) for digest in kept})
                 return self._remove(self._unneeded(self._needed(kept)))
@@ -175,6 +202,14 @@ def _frame(manifests: Mapping[Manifest, bool]) -> dict[str, str]:
         "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}),
         "index.json": json.dumps({"schemaVersion": 2, "manifests": described}),
     }
+
+
+def _for_classic_stores(manifest: Manifest) -> dict[str, str]:
+    """The file in which `docker load` of a classic store looks for an image: it reads no index."""
+    config, *layers = (
+        f"blobs/sha256/{blob.digest.removeprefix('sha256:')}" for blob in (manifest.config, *manifest.layers)
+    )
+    return {"manifest.json": json.dumps([{"Config": config, "RepoTags": None, "Layers": layers}])}
 
 
 def _member(name: str, file: IO[bytes], size: int) -> Iterator[bytes]:

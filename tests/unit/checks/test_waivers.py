@@ -137,7 +137,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
     images = {ref_of(spec, project.tags[INIT]): image}
     said = {"digest": image.digest, "promise": promise_digest(project, spec), "suite": suite_digest(project, spec, ())}
     Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
-    candidate = candidate_of(Preparation.to_ask(project, print), spec, images, {})
+    candidate = candidate_of(Preparation.to_ask(project, print), spec, images, {}, sent=str)
     assert candidate.waived == WHY
     assert candidate.verdict
     assert candidate.verdict.counts["waived"] == 1

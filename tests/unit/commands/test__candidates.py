@@ -1,6 +1,7 @@
 """What may be released: what was tested as it is, and is what would be built today."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from torchbake.engine.image import Image
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import INPUTS
+from torchbake.release.candidate import Candidate
 
-DIGEST = f"sha256:{'1' * 64}"
+DIGEST, MANIFEST = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 
 
 @pytest.fixture
@@ -34,6 +36,13 @@ HOW = ("nodes=2", "waive a.b=it is so")
 
 def release(project: Project, *, inputs: str = "", promise: str = "", suite: str = "") -> str:
     """The digest that may be released of an image of these inputs, tested for this promise; else today's."""
+    return candidate_for(project, inputs=inputs, promise=promise, suite=suite).digest
+
+
+def candidate_for(
+    project: Project, sent: Callable[[str], str] = str, *, inputs: str = "", promise: str = "", suite: str = ""
+) -> Candidate:
+    """The same with all of it; ``sent`` gives the digest of its manifest."""
     spec = spec_of(project, INIT)
     labels = {INPUTS: inputs or preparation_of(project).job(spec, BASE).inputs}
     images = {ref_of(spec, project.tags[INIT]): Image(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
@@ -43,11 +52,16 @@ def release(project: Project, *, inputs: str = "", promise: str = "", suite: str
     }  # fmt: skip
     reports = Reports(folder=project.root / "reports")
     reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
-    return candidate_of(Preparation.to_ask(project, print), spec, images, {}).digest
+    return candidate_of(Preparation.to_ask(project, print), spec, images, {}, sent=sent)
 
 
 def test_what_is_up_to_date_and_was_tested_may_be_released(project: Project) -> None:
     assert release(project) == DIGEST
+
+
+def test_a_classic_stores_image_has_another_digest_than_the_tested_one(project: Project) -> None:
+    candidate = candidate_for(project, lambda image: {DIGEST: MANIFEST}[image])
+    assert (candidate.digest, candidate.tested) == (MANIFEST, DIGEST)
 
 
 def test_an_image_of_other_files_than_todays_may_not(project: Project) -> None:

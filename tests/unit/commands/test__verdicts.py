@@ -76,7 +76,8 @@ class Site:
             return CONFIG
 
         others = SignedVerdicts(folder=self.folder, trust=cast("CosignSigner", Trust()), config=config)
-        return candidate_of(Preparation.to_ask(self.project, print), spec, images, {}, others if verdicts else None)
+        preparation = Preparation.to_ask(self.project, print)
+        return candidate_of(preparation, spec, images, {}, sent=str, others=others if verdicts else None)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """An image's compressed content is the same, read from what `docker save` writes."""
 
+import contextlib
 import io
 import json
 import random
@@ -9,18 +10,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import zstandard
 from docker import DockerClient
 
 from tests.images.layers import LayersError, read_layers
-from tests.unit.layouts import archive, blobs_of, file, put, sha256
+from tests.unit.layouts import archive, blobs_of, file, put, saved, sha256
 from torchbake.engine.client import Engine
-from torchbake.engine.export import EngineSource
+from torchbake.engine.export import Content, EngineSource, LayoutSource, check_tested, sent_digest
 from torchbake.errors import EngineError
-from torchbake.oci.manifest import INDEX
+from torchbake.oci.manifest import INDEX, Blob, Manifest
 from torchbake.store.layout import Layout
 
 NOISE = random.Random(0).randbytes(5 * 2**20)  # more than what is taken whether it is wanted or not
 LAYERS = (archive(file("opt/small", b"x")), archive(file("opt/large", NOISE)))
+CONFIG = json.dumps({"rootfs": {"diff_ids": [sha256(layer) for layer in LAYERS]}}).encode()
 
 
 class Client:
@@ -36,7 +39,7 @@ class Client:
 
     @property
     def engine(self) -> Engine:
-        return Engine(cast(DockerClient, self))
+        return _Saving(self)
 
     def info(self) -> dict[str, Any]:
         return {"DriverStatus": self.drivers, "DockerRootDir": str(self._root)}
@@ -49,6 +52,20 @@ class Client:
     def _saved(self) -> bytes:
         blobs = [file(f"blobs/sha256/{path.name}", path.read_bytes()) for path in sorted(self.store.blobs.iterdir())]
         return archive(file("oci-layout", b"{}"), *blobs)
+
+
+class _Saving(Engine):
+    """The real one, which makes no other client to save an image."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(cast(DockerClient, client))
+
+    @contextlib.contextmanager
+    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+        yield self.client.api.get_image(digest, chunk_size=2**20)
+
+    def layers(self, digest: str) -> tuple[str, ...]:
+        return tuple(map(sha256, LAYERS))
 
 
 @pytest.fixture
@@ -82,12 +99,60 @@ def test_an_index_is_no_image(client: Client, tmp_path: Path) -> None:
         EngineSource(engine=client.engine).take_out(sha256(index), tmp_path / "out", lambda digest: True)
 
 
-def test_an_engine_without_compressed_layers_is_told_what_to_do(client: Client, tmp_path: Path) -> None:
-    client.drivers = []
-    with pytest.raises(EngineError, match="keeps no compressed layers") as error:
-        EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
-    assert "daemon.json" in (error.value.hint or "")
+@pytest.fixture
+def classic(client: Client) -> Client:
+    """The same with the classic store, which knows the image by its config."""
+    client.drivers, client.archive = [], saved(CONFIG, *LAYERS)
+    client.digest = sha256(CONFIG)
+    return client
+
+
+def test_an_image_of_a_classic_store_is_compressed(classic: Client, tmp_path: Path) -> None:
+    content = EngineSource(engine=classic.engine).take_out(classic.digest, tmp_path / "out", lambda digest: False)
+    assert content.manifest.config.digest == classic.digest
+    assert [blob.media_type.endswith("+zstd") for blob in content.manifest.layers] == [True, True]
+    check_tested(content, classic.digest)
+
+
+def test_a_classic_store_that_saves_another_image_is_an_error(classic: Client, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="in place of"):
+        EngineSource(engine=classic.engine).take_out(sha256(b"asked for"), tmp_path / "out", lambda digest: True)
+
+
+def test_an_image_is_sent_as_it_is_in_a_layout_else_saved_once(classic: Client, tmp_path: Path) -> None:
+    kept = Layout(folder=tmp_path / "kept")
+    source = LayoutSource(layout=kept, otherwise=EngineSource(engine=classic.engine))
+    digests = {sent_digest(classic.engine, source, classic.digest) for _ in range(2)}
+    content = source.find(classic.digest)
+    assert content
+    assert (digests, classic.saves) == ({content.manifest.digest}, 1)
+    client = Client(tmp_path / "containerd")
+    assert sent_digest(client.engine, source, client.digest) == client.digest
     assert client.saves == 0
+
+
+def test_packed_layers_are_those_that_were_tested(classic: Client, tmp_path: Path) -> None:
+    """The digest of a config says nothing of how its layers are packed, so they are unpacked."""
+    layout = Layout(folder=tmp_path)
+    for layers, packing, words in (
+        (LAYERS, "zstd", ""), (LAYERS, "gzip", ""), (LAYERS, ("tar", "zstd"), ""), (LAYERS[::-1], "zstd", "are others"),
+        (LAYERS[:1], "zstd", "are others"), ((LAYERS[0], archive(file("opt/other"))), "zstd", "are others"),
+    ):  # fmt: skip
+        made = layout.find(put(layout, *layers, packing=packing))
+        assert made
+        layout.path(sha256(CONFIG)).write_bytes(CONFIG)
+        described = {**made.content, "config": Blob(digest=sha256(CONFIG), size=len(CONFIG)).descriptor}
+        content = Content(manifest=Manifest(data=json.dumps(described).encode(), media_type=""), folder=layout.blobs)
+        with pytest.raises(EngineError, match=words) if words else contextlib.nullcontext():
+            check_tested(content, classic.digest)
+        with pytest.raises(EngineError, match="was tested, and not"):
+            check_tested(content, sha256(b"another"))
+        for blob in content.manifest.layers:
+            content.path(blob).write_bytes(zstandard.compress(b"damaged")[:-1])
+        with pytest.raises(EngineError):
+            check_tested(content, classic.digest)
+        for path in layout.blobs.iterdir():
+            path.unlink()
 
 
 def test_checks_read_each_layer_once(client: Client, tmp_path: Path) -> None:

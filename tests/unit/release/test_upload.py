@@ -46,8 +46,9 @@ class Post:
         mounts: Collection[str] = (),
         supply: Supply | None = None,
         heard: Heard = lambda *_: None,
+        tested: str = "",
     ) -> Parcel:
-        candidate = Candidate(id="cpu", digest=self.image.digest, labels={}, tags=("cpu",), verdict=None)
+        candidate = Candidate(id="cpu", digest=self.image.digest, labels={}, tags=("cpu",), verdict=None, tested=tested)
         registry = Mounting(self.store, heard=heard)
         registry.others = self.others
         delivery = Delivery(registry, tuple(mounts))
@@ -142,6 +143,16 @@ def test_another_image_than_the_tested_one_is_not_sent(post: Post, monkeypatch: 
     with pytest.raises(EngineError, match=f"the engine hands out {other.digest}"):
         post.send()
     assert post.store.blobs == {}
+
+
+def test_a_classic_stores_image_is_sent_if_its_layers_are_the_tested_ones(post: Post) -> None:
+    config = post.image.config.digest
+    assert post.send(tested=post.image.digest).manifest == post.image
+    post.store.blobs.clear()
+    for tested, words in ((sha256(b"another"), "was tested, and not"), (config, "cannot be read")):
+        with pytest.raises(EngineError, match=words):
+            post.send(tested=tested)
+        assert post.store.blobs == {}
 
 
 def test_a_layer_that_a_registry_had_and_lost_is_told(post: Post) -> None:

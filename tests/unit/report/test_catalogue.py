@@ -1,5 +1,7 @@
 """The catalogue: what is put together, from values alone."""
 
+from dataclasses import replace
+
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.matrix.spec import Spec
@@ -113,6 +115,15 @@ def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None
     assert entries[CUDA.id].compressed == 2_555_000_000 // 3  # the engine's image is another than the released one
     assert entries[INIT.id].compressed == 43_000  # it is the same
     assert entries[CPU.id].release is None
+
+
+def test_a_classic_store_has_a_release_under_the_digest_of_its_config() -> None:
+    released = replace(KNOWN.released[INIT.id], digest=digest("d"), config=digest("c"))
+    for one, same in ((released, True), (replace(released, config=digest("e")), False)):
+        entries = {entry.id: entry for entry in catalogue(replace(KNOWN, released={INIT.id: one})).images}
+        release = entries[INIT.id].release
+        assert release
+        assert (release.is_engines, entries[INIT.id].compressed == 43_000) == (same, same)
 
 
 def test_the_summary_counts_and_tells_what_was_not_asked() -> None:

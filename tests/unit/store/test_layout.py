@@ -97,6 +97,31 @@ def test_what_is_no_manifest_is_not_found(layout: Layout, number: int) -> None:
     assert layout.find(f"sha256:{blobs_of(layout, put(layout, SHARED))[number].name}") is None
 
 
+def test_an_image_is_found_by_the_digest_of_its_config(layout: Layout, tmp_path: Path) -> None:
+    """That is the image's ID in Docker's classic store."""
+    digest, other = (exported(layout, tmp_path / "exports", SHARED, layer) for layer in (OWN, OTHER))
+    for one in (digest, other):
+        found = layout.find(f"sha256:{blobs_of(layout, one)[-1].name}")
+        assert found
+        assert found.digest == one
+    layout.tidy([f"sha256:{blobs_of(layout, other)[-1].name}"])
+    assert (listed(layout), names(layout)) == ([other], all_of(layout, other))
+
+
+def test_of_one_image_packed_twice_the_later_is_found(layout: Layout, tmp_path: Path) -> None:
+    for packing in ("zstd", "gzip", "zstd"):
+        digest = put(Layout(folder=tmp_path / "export"), SHARED, OWN, packing=packing)
+        layout.take(tmp_path / "export", digest)
+        assert layout.lacks(f"sha256:{blobs_of(layout, digest)[-1].name}", packing) == ""
+
+
+def test_packed_layers_are_known_by_what_they_unpack_to(layout: Layout, tmp_path: Path) -> None:
+    digest = exported(layout, tmp_path / "exports", SHARED, OWN)
+    assert [layout.path(layout.layers()[sha256(layer)].digest) for layer in (SHARED, OWN)] == [
+        *blobs_of(layout, digest)[:-1]
+    ]
+
+
 @pytest.mark.parametrize(
     ("packing", "asked", "reason"),
     [
@@ -140,6 +165,9 @@ def test_an_archive_is_a_layout_of_one_image(layout: Layout) -> None:
     digest, other = put(layout, SHARED, OWN), put(layout, SHARED, OTHER)
     files = unpacked(layout, digest)
     assert json.loads(files.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+    (for_classic,) = json.loads(files.pop("manifest.json"))
+    *layers, config = (f"blobs/sha256/{path.name}" for path in blobs_of(layout, digest))
+    assert (for_classic["Config"], for_classic["Layers"]) == (config, layers)
     (entry,) = json.loads(files.pop("index.json"))["manifests"]
     assert (entry["digest"], entry["size"]) == (digest, layout.path(digest).stat().st_size)
     assert {name: sha256(data) for name, data in files.items()} == {
@@ -149,7 +177,7 @@ def test_an_archive_is_a_layout_of_one_image(layout: Layout) -> None:
 
 
 def test_a_layer_that_an_image_has_twice_is_in_its_archive_once(layout: Layout) -> None:
-    assert len(unpacked(layout, put(layout, SHARED, OWN, SHARED))) == 2 + len(("manifest", "config", "SHARED", "OWN"))
+    assert len(unpacked(layout, put(layout, SHARED, OWN, SHARED))) == 3 + len(("manifest", "config", "SHARED", "OWN"))
 
 
 @given(size=st.one_of(st.integers(0, 1100), st.sampled_from([2**20 - 1, 2**20, 2**20 + 1])))

@@ -1,0 +1,81 @@
+"""Images of Docker's classic store as BuildKit would export them, and bootstrapped bases for its builds.
+
+BuildKit reads and writes no image layouts there. So a bootstrapped base is imported under a name of its own, an image
+is built into the engine, and `docker save` gives its layers.
+"""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torchbake.build.bakefile import Job, Options, target_name
+from torchbake.build.base_image import Base
+from torchbake.build.buildx import Outcome
+from torchbake.build.image_store import Store
+from torchbake.engine.export import save_image
+from torchbake.engine.leftovers import building_name, remove_loopback_names
+from torchbake.errors import TorchbakeError
+from torchbake.store.layout import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedImages:
+    """The images and the bases of one run on a classic store. ``state`` is the project's folder of bases and exports.
+
+    Thread-safe.
+    """
+
+    store: Store
+    state: Path
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def export(self, job: Job, options: Options, build: Callable[[Job, Options], Outcome]) -> Outcome:
+        """Build a job's image into the engine, and write it into its folder of the exports as BuildKit would.
+
+        Meanwhile the image has a name of this process, so that the next run removes it if this one is killed.
+        """
+        engine, name = self.store.engine, building_name(secrets.token_hex(16))
+        assert options.exports is not None
+        export = Layout(folder=options.exports / target_name(job.spec))
+        try:
+            outcome = build(job, replace(options, output=f"{options.output},name={name}", exports=None))
+            if not outcome.ok:
+                return outcome
+            found = engine.find([name])
+            if found is None:
+                return replace(outcome, errors=(f"BuildKit built the image, but the engine does not have {name}",))
+            manifest = save_image(engine, found, export, packed=self._packed(job))
+            return replace(outcome, digests=(manifest.digest,))
+        except (TorchbakeError, OSError) as error:
+            said = error.sentence if isinstance(error, TorchbakeError) else str(error)
+            return Outcome(seconds=0, digests=(), errors=(said,), tail=())
+        finally:
+            with contextlib.suppress(TorchbakeError):  # the next run removes it
+                engine.remove([name])
+
+    def _packed(self, job: Job) -> Sequence[Layout]:
+        """Where layers of the image may be packed already."""
+        base = [Layout(folder=job.base.layout(self.state))] if job.base.source == "bootstrap" else []
+        return [*base, *([self.store.layout] if self.store.layout else [])]
+
+    def remove_leftovers(self) -> None:
+        """Remove images that killed builds left."""
+        with contextlib.suppress(TorchbakeError):
+            remove_loopback_names(self.store.engine)
+
+    def on_engine(self, job: Job) -> Job:
+        """The job with its bootstrapped base named as in the engine, where `import_base` puts it. Pure."""
+        if job.base.source != "bootstrap":
+            return job
+        return replace(job, contexts={**job.contexts, job.spec.base.image: job.base.context_in_engine})
+
+    def import_base(self, base: Base) -> None:
+        """Import a bootstrapped base into the engine, unless it is there. Raises EngineError and BuildError."""
+        if base.source != "bootstrap":
+            return
+        layout = Layout(folder=base.layout(self.state))
+        with self.turn:
+            self.store.keep(layout, base.digest, *base.name_in_engine)

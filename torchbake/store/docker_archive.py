@@ -1,0 +1,136 @@
+"""From what `docker save` writes of one image to an image in a layout, its layers compressed by zstd.
+
+Docker's classic image store saves layers uncompressed, in two forms. Docker 25 and later write an OCI image layout: a
+layer is ``blobs/sha256/DIFF_ID``. Earlier ones write ``ID/layer.tar``, and a link where two layers are equal. Both have
+a ``manifest.json``, which names the config and the layers.
+Source: https://github.com/moby/moby/blob/v26.1.5/image/tarexport/save.go
+"""
+
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from torchbake.core.files import linked
+from torchbake.core.json_text import read_json
+from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import compress_layer
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.layer_stream import UNREADABLE
+from torchbake.oci.manifest import CONFIG, MANIFEST, Blob, Manifest, sha256
+from torchbake.store.layout import Layout
+
+_BLOB = "blobs/sha256/"
+_LINKS = (tarfile.SYMTYPE, tarfile.LNKTYPE)
+_SMALL = 4 * 2**20  # bytes; manifests and configs are smaller
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The content of an archive: small files, layers and links, by their names."""
+
+    texts: dict[str, bytes] = field(default_factory=dict)
+    layers: dict[str, Layer] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+def known_layers(layouts: Sequence[Layout]) -> dict[str, tuple[Blob, Path]]:
+    """The packed layers of these layouts with their files, by the digests of what they unpack to."""
+    return {
+        diff_id: (blob, layout.path(blob.digest)) for layout in layouts for diff_id, blob in layout.layers().items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedArchive:
+    """An archive of one image that `docker save` writes, to be read once. ``diff_ids`` are those of its layers.
+
+    ``known`` are layers that are packed already, with their files. The others are compressed by so many ``threads`` as
+    in `write_layer`.
+    """
+
+    file: IO[bytes]
+    diff_ids: Sequence[str]
+    known: Mapping[str, tuple[Blob, Path]]
+    threads: int
+
+    def write(self, layout: Layout) -> Manifest:
+        """Write the image into a layout, and return its manifest.
+
+        Raises BuildError if the archive is cut off or holds another image.
+        """
+        layout.blobs.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix=".saved-", dir=layout.folder) as scratch:
+                found = self._read(layout, Path(scratch, "layer"))
+            config, layers = _resolved(found)
+        except (*UNREADABLE, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise BuildError(f"`docker save` wrote no whole image: {error}.", hint="Build it again.") from None
+        if [layer.diff_id for layer in layers] != list(self.diff_ids):
+            raise BuildError("`docker save` wrote other layers than the image has.", hint="Build it again.")
+        manifest = _manifest(layers, config)
+        layout.write(manifest, config)
+        return manifest
+
+    def _read(self, layout: Layout, scratch: Path) -> _Found:
+        found = _Found()
+        with tarfile.open(fileobj=self.file, mode="r|") as archive:
+            for member in archive:
+                diff_id = f"sha256:{member.name.removeprefix(_BLOB)}"
+                if member.type in _LINKS:
+                    found.links[member.name] = _target(member)
+                elif not member.isfile():
+                    continue
+                elif diff_id in self.diff_ids and diff_id in self.known:
+                    found.layers[member.name] = self._linked(diff_id, layout)
+                elif diff_id in self.diff_ids or PurePosixPath(member.name).name == "layer.tar":
+                    content = cast(IO[bytes], archive.extractfile(member))
+                    found.layers[member.name] = self._packed(content, layout, scratch)
+                elif member.size <= _SMALL:
+                    found.texts[member.name] = cast(IO[bytes], archive.extractfile(member)).read()
+        return found
+
+    def _packed(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:
+        layer = compress_layer(scratch, content, threads=self.threads)
+        if layer.diff_id in self.known:  # an older archive does not tell that by the name
+            return self._linked(layer.diff_id, layout)
+        scratch.replace(layout.path(layer.blob.digest))
+        return layer
+
+    def _linked(self, diff_id: str, layout: Layout) -> Layer:
+        blob, path = self.known[diff_id]
+        if not layout.path(blob.digest).exists():  # it can be the same file
+            linked(path, layout.path(blob.digest))
+        return Layer(blob=blob, diff_id=diff_id)
+
+
+def _target(member: tarfile.TarInfo) -> str:
+    """The name of the member that a link leads to."""
+    if member.type == tarfile.LNKTYPE:
+        return member.linkname
+    parts: list[str] = []
+    for part in (PurePosixPath(member.name).parent / member.linkname).parts:
+        parts = parts[:-1] if part == ".." else [*parts, part]
+    return "/".join(parts)
+
+
+def _resolved(found: _Found) -> tuple[bytes, Sequence[Layer]]:
+    """The config and the layers that ``manifest.json`` names. Raises ValueError, LookupError or TypeError."""
+    (described,) = cast(list[dict[str, Any]], read_json(found.texts["manifest.json"]))
+    config = found.texts[described["Config"]]
+    names: Iterator[str] = (found.links.get(name, name) for name in described["Layers"])
+    return config, [found.layers[name] for name in names]
+
+
+def _manifest(layers: Sequence[Layer], config: bytes) -> Manifest:
+    described = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
+    content = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described.descriptor,
+        "layers": [layer.blob.descriptor for layer in layers],
+    }
+    return Manifest(data=json.dumps(content, separators=(",", ":")).encode(), media_type=MANIFEST)
