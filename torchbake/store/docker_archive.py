@@ -102,8 +102,7 @@ class SavedArchive:
 
     def _linked(self, diff_id: str, layout: Layout) -> Layer:
         blob, path = self.known[diff_id]
-        if not layout.path(blob.digest).exists():  # it can be the same file
-            linked(path, layout.path(blob.digest))
+        linked(path, layout.path(blob.digest))
         return Layer(blob=blob, diff_id=diff_id)
 
 
