@@ -4,13 +4,17 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.unit.layouts import archive, file, put, saved, saved_before_docker_25, sha256
 from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import compress_layer
+from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import unpacked_digest
 from torchbake.oci.manifest import Manifest
+from torchbake.store import docker_archive
 from torchbake.store.docker_archive import SavedArchive, known_layers
 from torchbake.store.layout import Layout
 
@@ -61,6 +65,21 @@ def test_a_layer_that_is_packed_already_is_not_packed_again(form: Form, layout: 
     assert manifest.layers[0] == found.layers[0]
     assert layout.path(found.layers[0].digest).samefile(base.path(found.layers[0].digest))
     assert layout.find(manifest.digest)
+
+
+def test_a_packed_layer_is_not_even_compressed_if_its_name_tells_it(
+    form: Form, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, compressed = Layout(folder=tmp_path / "kept"), []
+    kept.take(tmp_path / "export", read(Layout(folder=tmp_path / "export"), form(CONFIG, *LAYERS)).digest)
+
+    def counted(target: Path, file: IO[bytes], *, threads: int) -> Layer:
+        compressed.append(target)
+        return compress_layer(target, file, threads=threads)
+
+    monkeypatch.setattr(docker_archive, "compress_layer", counted)
+    assert layout.find(read(layout, form(CONFIG, *LAYERS), kept).digest)
+    assert len(compressed) == {saved: 0, saved_before_docker_25: len({BASE, EMPTY, UPPER})}[form]
 
 
 def test_a_layer_that_is_in_the_layout_stays(form: Form, layout: Layout, tmp_path: Path) -> None:

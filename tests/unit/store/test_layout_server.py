@@ -121,3 +121,13 @@ def test_an_image_that_is_not_whole_is_not_served(layout: Layout, digest: str) -
     blobs_of(layout, digest)[0].unlink()
     with pytest.raises(LookupError):
         Answering(layout, digest)
+
+
+def test_an_image_that_is_named_by_its_config_is_served_whole(layout: Layout, tmp_path: Path) -> None:
+    digest = put(Layout(folder=tmp_path / "export"), archive(file("a", b"content")))
+    layout.take(tmp_path / "export", digest)
+    config = f"sha256:{blobs_of(layout, digest)[-1].name}"
+    served = Answering(layout, config)
+    assert [served.blob(one)[2] for one in (digest, config)] == [
+        layout.path(one).read_bytes() for one in (digest, config)
+    ]
