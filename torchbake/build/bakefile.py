@@ -190,9 +190,9 @@ def output_to_layout(compression: str) -> str:
     )
 
 
-def output_for(driver: str) -> str:
-    """How the finished image gets into an engine that takes images apart."""
-    return "type=image" if driver == "docker" else "type=docker"
+def into_engine() -> str:
+    """Return the output of a builder that exports no layouts: an image of its engine."""
+    return "type=image"
 
 
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:

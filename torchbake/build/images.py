@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torchbake.build.bakefile import Options, exported, output_for, output_to_layout
+from torchbake.build.bakefile import Options, exported, into_engine, output_to_layout
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.image_store import Store, up_to_date
@@ -176,16 +176,16 @@ class ImageBuild:
         return LayerStore(folder=layers_folder()) if zstd else None
 
     def _options(self, store: Store) -> Options:
-        request, root, driver = self.request, self.project.root, self._driver
+        request, root = self.request, self.project.root
         caches = (*request.cache_to, *request.cache_from)
         wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
         if wrong:
             raise UsageError(
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
-        into_engine = exported() if self._uses_layouts else output_for(driver)
+        plain = exported() if self._uses_layouts else into_engine()
         return Options(
-            output=output_to_layout(request.compression) if request.reproducible else into_engine,
+            output=output_to_layout(request.compression) if request.reproducible else plain,
             created=created(root),
             epoch=content_epoch() if request.reproducible else None,
             # As a dry run shows it; each run makes its own.

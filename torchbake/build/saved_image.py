@@ -1,7 +1,7 @@
 """Images of Docker's classic store as BuildKit would export them, and bootstrapped bases for its builds.
 
-BuildKit reads and writes no image layouts there. So a bootstrapped base is imported under a name of its own, an image
-is built into the engine, and `docker save` gives its layers.
+BuildKit reads and writes no image layouts there. So torchbake imports a bootstrapped base under a name of its own,
+builds an image into the engine, and reads its layers by `docker save`.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class SavedImages:
     def export(self, job: Job, options: Options, build: Callable[[Job, Options], Outcome]) -> Outcome:
         """Build a job's image into the engine, and write it into its folder of the exports as BuildKit would.
 
-        Meanwhile the image has a name of this process, so that the next run removes it if this one is killed.
+        Meanwhile the image has a name of this process. If the process is killed, the next run removes the image.
         """
         engine, name = self.store.engine, building_name(secrets.token_hex(16))
         assert options.exports is not None

@@ -139,8 +139,8 @@ def sent_digest(engine: Engine, source: LayoutSource, image: str) -> str:
 def save_image(engine: Engine, digest: str, layout: Layout, *, packed: Sequence[Layout] = ()) -> Manifest:
     """Write an image of a classic store into a layout, compressed by zstd, and return its manifest.
 
-    Layers that layouts of ``packed`` have are not compressed again. The new manifest has the config of the engine's
-    image, whose digest is its ID. Raises EngineError and BuildError.
+    Layers that layouts of ``packed`` have are not compressed again. The config is that of the engine's image: its
+    digest is the image's ID. Raises EngineError and BuildError.
     """
     with engine.saved(digest) as pieces:
         stream: Any = _Stream(pieces)

@@ -15,8 +15,8 @@ from torchbake.release.record import Judgement
 class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
-    ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if it is the same: a classic
-    store's ID is the digest of the config.
+    ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if the two are equal. The ID
+    in Docker's classic store is the digest of the config.
     """
 
     id: str

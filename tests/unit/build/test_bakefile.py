@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.build.bakefile import Job, Options, bake_file, output_for, output_to_layout, target_name
+from torchbake.build.bakefile import Job, Options, bake_file, output_to_layout, target_name
 from torchbake.build.base_image import Base
 from torchbake.matrix.spec import Spec
 
@@ -139,19 +139,6 @@ def test_two_builds_of_one_plan_are_the_same_image() -> None:
 def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:
     found = target(image(), **changes)
     assert {key: found[key] for key in found if key in ("no-cache", "pull", "cache-to", "cache-from")} == told
-
-
-@pytest.mark.parametrize(
-    ("driver", "kind"),
-    [
-        ("docker", "type=image"),
-        ("docker-container", "type=docker"),
-        ("kubernetes", "type=docker"),
-        ("remote", "type=docker"),
-    ],
-)
-def test_how_an_image_gets_into_an_engine_that_takes_it_apart(driver: str, kind: str) -> None:
-    assert output_for(driver) == kind
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip"])
