@@ -19,6 +19,7 @@ from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.engine
 
+UNREADABLE = "unpack|invalid tar header|does not match config's DiffID"  # the words of Docker and of podman
 _MUCH = 3_000_000  # bytes of a file that nobody can compress
 PLATFORM = {"architecture": "amd64", "os": "linux"}
 
@@ -31,7 +32,7 @@ def no_archive(layer: bytes) -> bytes:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     engine = connect()
-    if not engine.containerd_store:
+    if not engine.containerd_store and not engine.podman:
         pytest.skip("this engine gets no images from a layout")
     store = Store(engine=engine, sizes=tmp_path / "sizes.json", layout=Layout(folder=tmp_path / "layout"))
     yield store
@@ -41,13 +42,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_an_image_that_cannot_be_unpacked_is_an_error_and_goes(store: Store, tmp_path: Path) -> None:
     export = Layout(folder=tmp_path / "export")
     digest = put(export, archive(file(uuid.uuid4().hex)), config=PLATFORM, pack=no_archive)
-    with pytest.raises(EngineError, match="unpack"):
+    with pytest.raises(EngineError, match=UNREADABLE):
         store.take_in(digest, export.folder)
-    assert store.engine.find([digest]) is None
+    assert store.engine.find([store.id_of(digest)]) is None
 
 
 def test_a_broken_image_that_the_engine_has_is_no_success(store: Store, tmp_path: Path) -> None:
     """It is there, with its digest, its labels and its layers' names; only a container shows that it is broken."""
+    if store.engine.podman:
+        pytest.skip("podman keeps no image that it cannot unpack")
     export = Layout(folder=tmp_path / "export")
     digest = put(export, archive(file(uuid.uuid4().hex)), config=PLATFORM, pack=no_archive)
     with contextlib.suppress(EngineError):
@@ -56,7 +59,7 @@ def test_a_broken_image_that_the_engine_has_is_no_success(store: Store, tmp_path
     try:
         with pytest.raises(EngineError, match="no container can be created"):
             check_image(store.engine, digest)
-        with pytest.raises(EngineError, match="unpack"):
+        with pytest.raises(EngineError, match=UNREADABLE):
             store.take_in(digest, export.folder)
     finally:
         store.engine.remove([digest])
@@ -71,19 +74,23 @@ def test_an_image_is_usable_whatever_its_command_and_leaves_no_container(store: 
         replace(store).take_in(
             put(export, layer, config={**PLATFORM, "config": {"Volumes": {"/data": {}}}}), export.folder
         )
-        found = store.engine.client.containers.list(all=True, filters={"ancestor": digest}, ignore_removed=True)
+        image = store.id_of(digest)
+        found = store.engine.client.containers.list(all=True, filters={"ancestor": image}, ignore_removed=True)
         assert found == []
-        assert len(store.engine.layers(digest)) == 1
+        assert len(store.engine.layers(image)) == 1
     finally:
-        store.engine.remove([digest])
+        store.engine.remove([store.id_of(digest)])
 
 
 def test_history_is_read_after_another_image_with_the_same_layers_went(tmp_path: Path) -> None:
     layout, engine, name = Layout(folder=tmp_path), connect(), uuid.uuid4().hex
     layers = [archive(file(f"{name}-{number}", random.Random(name).randbytes(_MUCH))) for number in (1, 2)]
-    one, same = (put(layout, *layers, config={**PLATFORM, "author": author}) for author in ("one", "other"))
-    for digest in (one, same):
+    if engine.podman:
+        pytest.skip("podman reads no history whose steps have no time; it has no snapshots to lose")
+    digests = [put(layout, *layers, config={**PLATFORM, "author": author}) for author in ("one", "other")]
+    for digest in digests:
         engine.load(layout.archive(digest))
+    one, same = (engine.id_of(manifest) for digest in digests if (manifest := layout.find(digest)))
     engine.remove([one])
     try:
         assert len(read_history(engine, same)) == 2

@@ -26,9 +26,13 @@ class Containers:
     """Makes containers of images, and removes all of them in the end. Thread-safe."""
 
     def __init__(self, engine: Engine, ref: str) -> None:
-        self._runner, self._ref = Runner(engine), ref
+        self._engine, self._runner, self._ref = engine, Runner(engine), ref
         self._staying: Container | None = None
         self._lock = threading.Lock()
+
+    @property
+    def podman(self) -> bool:
+        return self._engine.podman
 
     def create(self, *command: str, ref: str | None = None, **options: Any) -> Container:
         """A container that is not started yet, without a network unless asked for."""
@@ -44,6 +48,15 @@ class Containers:
         """Run a command through the image's own entrypoint. Raises ContainerError when it does not end in time."""
         with self.started(*command, **options) as container:
             return self.end(container, timeout)
+
+    @contextlib.contextmanager
+    def created(self, *command: str, **options: Any) -> Iterator[Container]:
+        """A container that is never started, for its files and its volumes."""
+        container = self.create(*command, **options)
+        try:
+            yield container
+        finally:
+            self._runner.remove(container)
 
     @contextlib.contextmanager
     def started(self, *command: str, **options: Any) -> Iterator[Container]:

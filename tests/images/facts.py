@@ -202,10 +202,21 @@ class Facts:
 
         def run(way: str) -> Ended:
             options, names = WAYS[way]
+            options = {**options, **self._group_volume()} if way == "fsgroup" and self._containers.podman else options
             folders = [getattr(self._subject.user, name, name) for name in names]
             return self._containers.run("python3", "-c", script, json.dumps(folders), **options)
 
         return _side_by_side(run, WAYS)
+
+    def _group_volume(self) -> dict[str, Any]:
+        """A volume of the group, for podman, whose tmpfs takes no group."""
+        mount = {str(self._containers.volume().name): {"bind": "/data", "mode": "rw"}}
+        # Podman gives an empty volume to the user of the next container.
+        script = f"touch /data/kept && chgrp {FS_GROUP} /data && chmod 2775 /data"
+        ended = self._containers.run("sh", "-c", script, user="0:0", volumes=mount)
+        if ended.code:
+            raise ContainerError(f"no volume can be given to a group: {ended.last_words}")
+        return {"tmpfs": {}, "volumes": mount}
 
     def zombies(self) -> Ended:
         """A command that leaves orphans behind; stdout has those that nobody reaped."""

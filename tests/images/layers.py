@@ -23,6 +23,8 @@ import zstandard
 
 from tests.images import leaks
 from tests.images.entries import WHITEOUT, Entry, Kind, entries_of
+from torchbake.engine import podman
+from torchbake.engine.client import Engine
 
 _BLOCK = 1 << 20
 _KINDS: dict[bytes, Kind] = {
@@ -74,13 +76,24 @@ def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip:
 def _saved(client: docker.DockerClient, image_id: str, skip: set[str]) -> Generator[tuple[str, IO[bytes]], None, None]:
     """The files that `docker save` writes, of which layers are some, with the digests that their names say."""
     with (
-        _Stream(client.api.get_image(image_id, chunk_size=_BLOCK)) as stream,
+        _chunks(client, image_id) as chunks,
+        _Stream(chunks) as stream,
         tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive,
     ):
         for member in archive:
             blob = "sha256:" + Path(member.name).name
             if member.isfile() and blob not in skip:
                 yield blob, cast(IO[bytes], archive.extractfile(member))
+
+
+@contextlib.contextmanager
+def _chunks(client: docker.DockerClient, image_id: str) -> Iterator[Iterable[bytes]]:
+    """An image's archive. Podman 4.3 refuses one whose layers are zstd's, unless it is asked by its own API."""
+    if Engine(client).podman:
+        with podman.saved(image_id) as chunks:
+            yield chunks
+    else:
+        yield client.api.get_image(image_id, chunk_size=_BLOCK)
 
 
 def _layer(blob: IO[bytes], name: str) -> Layer | None:

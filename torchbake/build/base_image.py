@@ -103,9 +103,12 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
     return all(file_digest(layout.path(blob.digest)) == blob.digest for blob in manifest.blobs)
 
 
-def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None]) -> Base:
+def make_base(
+    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
+) -> Base:  # fmt: skip
     """Choose and record a base; of several runs that want it at once, one makes it.
 
+    Without ``buildkit`` nobody looks into a base of a registry; if it is not what the matrix says, the build fails.
     Raises BaseError when no source has it, or when it is not what the matrix says.
     """
     with _turn(spec, state, say) as others:
@@ -114,7 +117,7 @@ def make_base(spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, sa
             return made
         base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
         if base:
-            look = by_buildkit(spec, base.context(state), apt, say)
+            look = by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
             base, look = _bootstrapped(spec, state, apt, say)
         if look:

@@ -90,14 +90,9 @@ class Store:
             self.layout.take(export, digest, reproducible=self.scanned)
             self._ensure(self.layout, digest)
 
-    def id_of(self, layout: Layout, digest: str) -> str:
-        """The ID that the engine gives an image of a layout: the digest of its config in Docker's classic store."""
-        manifest = layout.find(digest)
-        return manifest.config.digest if manifest and not self.engine.containerd_store else digest
-
     def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
         """Have an image of a layout in the engine under a name, loaded unless it is there. Raises EngineError."""
-        image = self.id_of(layout, digest)
+        image = self._id(layout, digest)
         if self.engine.find([f"{repository}:{tag}"]) == image:
             return
         self._ensure(layout, digest)
@@ -105,15 +100,24 @@ class Store:
         self.loopback.release(digest)
 
     def _ensure(self, layout: Layout, digest: str) -> None:
-        there = self.engine.find([self.id_of(layout, digest)]) is not None
+        there = self.engine.find([self._id(layout, digest)]) is not None
         if there:
             with contextlib.suppress(EngineError):
                 self._check(layout, digest)
                 return
         self._load(layout, digest, keep=there)
 
+    def id_of(self, digest: str) -> str:
+        """The ID that the engine gives an image of the layout; of another image the digest itself."""
+        return self._id(self.layout, digest) if self.layout else digest
+
+    def _id(self, layout: Layout, digest: str) -> str:
+        manifest = layout.find(digest)
+        return self.engine.id_of(manifest) if manifest else digest
+
     def discard(self, digest: str, job: Job) -> None:
         """Take a job's tags away from an image that the engine cannot use, and the image if it has no other name."""
+        digest = self.id_of(digest)
         with contextlib.suppress(EngineError):
             names = self.engine.names(digest)
             self.engine.remove(set(names or ()) & set(job.references))
@@ -123,6 +127,16 @@ class Store:
     def take_ahead(self, layout: Layout, digest: str) -> None:
         """Let the engine pull an image of the lowest layers of another one, so that it unpacks them in parallel."""
         self.loopback.pull(layout, digest)
+
+    def bring(self, layout: Layout, digest: str) -> str:
+        """Let the engine have an image of a layout that is not its own, such as a base, and return its ID."""
+        manifest = layout.find(digest)
+        if manifest is None:
+            raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Run the command again.")
+        image = self.engine.id_of(manifest)
+        if self.engine.find([image]) is None:
+            self._load(layout, digest)
+        return image
 
     def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
         """Let the engine pull an image, else send it, and check it. If that fails, remove it, unless ``keep``."""
@@ -138,7 +152,7 @@ class Store:
             self.loopback.release(digest)
             if not keep:
                 with contextlib.suppress(EngineError):
-                    self.engine.remove([self.id_of(layout, digest)])
+                    self.engine.remove([self._id(layout, digest)])
         raise refused
 
     def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
@@ -147,7 +161,7 @@ class Store:
         if manifest is None:
             raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
         config = read_json(layout.path(manifest.config.digest).read_bytes())
-        image = self.id_of(layout, digest)
+        image = self.engine.id_of(manifest)
         check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
 
     def remember(self, digest: str, memory: Path) -> None:

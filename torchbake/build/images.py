@@ -92,6 +92,8 @@ class ImageBuild:
 
     def _store(self, engine: Engine) -> Store:
         require(engine.capabilities, Need.BUILD)
+        if engine.capabilities.kind == "Podman":
+            _check_podman(self.request)
         if self.request.reproducible:
             require(engine.capabilities, Need.PACK, driver=self._driver)
         layout = Layout(folder=self.project.layout) if self.request.reproducible else None
@@ -112,7 +114,10 @@ class ImageBuild:
                 known = None if self.request.pull else find_base(spec, state, hashed=True)
                 if known is None and self.request.dry_run:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                base = known or make_base(spec, state, self._apt, source="auto", say=console.say)
+                base = known or make_base(
+                    spec, state, self._apt, source="auto", say=console.say,
+                    buildkit=self.asked.engine.result().capabilities.kind != "Podman",
+                )  # fmt: skip
                 check_version(spec, base.python)
                 bases[spec.name] = base
             except TorchbakeError as error:
@@ -121,7 +126,9 @@ class ImageBuild:
 
     @cached_property
     def _driver(self) -> str:
-        """The driver of the builder; to ask takes a process."""
+        """The driver of the builder; to ask takes a process. Podman builds by itself."""
+        if self.asked.engine.result().capabilities.kind == "Podman":
+            return "podman"
         return builder_driver(self.request.builder)
 
     @cached_property
@@ -196,6 +203,21 @@ class ImageBuild:
             pull=request.pull,
             cache_to=request.cache_to,
             cache_from=request.cache_from,
+        )
+
+
+def _check_podman(request: Request) -> None:
+    """Raises UsageError for options that are BuildKit's."""
+    given = {
+        "--builder": request.builder,
+        "--cache-to": request.cache_to,
+        "--cache-from": request.cache_from,
+        "--prune": request.prune,
+    }
+    for option in (name for name, value in given.items() if value):
+        raise UsageError(
+            f"{option} is an option for BuildKit. This engine is podman, which builds the images itself.",
+            hint=f"Leave out {option}, or name a Docker engine by DOCKER_HOST.",
         )
 
 

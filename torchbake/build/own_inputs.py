@@ -17,10 +17,13 @@ def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
     Where a path's value is true the image has the files' modes as they are here; else the build sets them, and all
     that counts is what is a program.
     """
-    return tuple(_text(root, path, modes) for source, modes in sources.items() for path in _files(root, source, modes))
+    return tuple(
+        _text(root, path, modes) for source, modes in sources.items() for path in files_of(root, source, modes)
+    )
 
 
-def _files(root: Path, source: str, modes: bool) -> Iterator[Path]:
+def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
+    """The files below ``root`` that a path or a glob means, with their folders if ``modes``. Raises RenderError."""
     found = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
     if not found or not all(map(os.path.lexists, found)):
         raise RenderError(

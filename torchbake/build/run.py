@@ -15,6 +15,7 @@ from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.image_store import Store, result_of
 from torchbake.build.plan import Plan
+from torchbake.build.podman_build import PodmanBuilder
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
@@ -25,7 +26,6 @@ from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.layers import LayerStore
-from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -36,7 +36,7 @@ _FULL = "no space left on device"
 class _Site:
     """What the builds of one run share. ``exports`` is for their images; None where they go to the engine."""
 
-    builder: Builder
+    builder: Builder | PodmanBuilder
     folder: Path
     shown: Board
     options: Options
@@ -74,7 +74,7 @@ class BuildRun:
         packing = self.store.layout.written() if self.store.layout else contextlib.nullcontext()
         with packing as exports, self._secrets(ready, apt) as secrets, board(len(ready), doing="building") as shown:
             site = _Site(
-                builder=Builder(self.builder),
+                builder=self._builder(),
                 folder=folder,
                 shown=shown,
                 options=replace(options, exports=exports),
@@ -107,6 +107,9 @@ class BuildRun:
         options = replace(options, exports=None) if self.saving else options
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
+
+    def _builder(self) -> Builder | PodmanBuilder:
+        return PodmanBuilder(self.store.bring) if self.store.engine.podman else Builder(self.builder)
 
     def _host(self) -> HostLayers | None:
         return HostLayers(store=self.layers, pip=self.preparation.pip) if self.layers else None
@@ -172,18 +175,17 @@ class BuildRun:
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
         """The image, kept and handed to the engine."""
         shown.look(job.spec.id, "handing it to the engine")
-        image = self.store.id_of(Layout(folder=export), outcome.digests[0])
         try:
             try:
                 self.store.take_in(outcome.digests[0], export)
             except EngineError:
-                self.store.discard(image, job)
+                self.store.discard(outcome.digests[0], job)
                 raise
             shown.look(job.spec.id, "reading what it holds")
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(_text(error),))
-        return replace(outcome, digests=(image,))
+        return outcome
 
     def _checked(self, outcome: Outcome, job: Job) -> Outcome:
         """The outcome of a build that wrote into the engine, as a failure if the engine cannot use the image."""
@@ -200,7 +202,7 @@ class BuildRun:
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
-        digest = self.store.engine.find(outcome.digests)
+        digest = self.store.engine.find(map(self.store.id_of, outcome.digests))
         if digest is None:
             # A builder that keeps its results to itself, or an engine other than the one we ask.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)

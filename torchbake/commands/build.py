@@ -71,7 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pull", action="store_true", help="get the bases again first")
     parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
     parser.add_argument("--prune", action="store_true", help="one image at a time, and drop the build cache after each")
-    parser.add_argument("--builder", metavar="NAME", help="a buildx builder, also a remote or Kubernetes one")
+    parser.add_argument(
+        "--builder",
+        metavar="NAME",
+        help="a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself",
+    )
     parser.add_argument(
         "--reproducible", action="store_true",
         help="pack once, the same bytes each time, and keep them for publish",

@@ -61,6 +61,8 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     engine = connect()
     require(engine.capabilities, Need.BUILD)
+    if engine.podman:  # it has no builders to ask for
+        require(engine.capabilities, Need.REPRODUCE)
     for driver in {builder_driver(builder) for builder in args.builder or (None,)}:
         require(engine.capabilities, Need.REPRODUCE, driver=driver)
     reproduction = _reproduction(args, project)

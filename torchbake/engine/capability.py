@@ -24,6 +24,7 @@ Store: TypeAlias = Literal["containerd", "classic", "podman"]
 # folders (`tar=false`), which a containerd store's images go through, need 0.11: Docker 24.0. `rewrite-timestamp`
 # needs 0.13: Docker 26.0. Source: https://github.com/moby/buildkit/releases
 OLDEST_DOCKER, OLDEST_WITH_LAYOUTS, OLDEST_REPRODUCIBLE = (23, 0), (24, 0), (26, 0)
+OLDEST_PODMAN = (4, 3)  # the oldest that was run
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
 _ITS_STORE = f"{CONTAINERD_STORE} in its daemon.json, and restart it"
@@ -38,7 +39,6 @@ class Need(Enum):
     BOOTSTRAP = "bootstrap a base"
     PACK = "build --reproducible"
     REPRODUCE = "reproduce"
-    CHECK = "test"
     CONTENT = "publish"
 
 
@@ -86,7 +86,7 @@ def capabilities_of(
     address: Address, info: Mapping[str, Any], version: Mapping[str, Any], cli: DockerCli, *, bootstraps: bool
 ) -> Capabilities:
     """An engine by its answers to `info` and `version`, which the API and the docker command give alike."""
-    podman = any(str(part.get("Name", "")).startswith("Podman") for part in version.get("Components") or ())
+    podman = is_podman(version)
     return Capabilities(
         address=address,
         kind="Podman" if podman else "Docker",
@@ -100,6 +100,11 @@ def capabilities_of(
         buildx_path=cli.buildx_path,
         bootstraps=bootstraps,
     )
+
+
+def is_podman(version: Mapping[str, Any]) -> bool:
+    """Return whether an engine is podman, by its answer to `version`."""
+    return any(str(part.get("Name", "")).startswith("Podman") for part in version.get("Components") or ())
 
 
 def has_containerd_store(info: Mapping[str, Any]) -> bool:
@@ -127,8 +132,6 @@ def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") 
             found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
         case Need.PACK | Need.REPRODUCE:
             found = _first(_against_builds(capabilities), _against_packing(capabilities, driver))
-        case Need.CHECK:
-            found = _against_checks(capabilities)
         case Need.CONTENT:
             found = _against_content(capabilities)
     return list(found)
@@ -160,7 +163,8 @@ def number(text: str | None) -> tuple[int, ...]:
 def _against_builds(it: Capabilities) -> Iterator[Problem]:
     install = "Install docker-buildx, or run: nox -s setup"
     if it.kind == "Podman":
-        yield _podman(it, "has no BuildKit, which builds the images")
+        if number(it.version) < OLDEST_PODMAN:
+            yield _too_old(it, "builds need", OLDEST_PODMAN)
     elif number(it.version) < OLDEST_DOCKER:
         yield _too_old(it, "builds need", OLDEST_DOCKER)
     elif it.docker is None:
@@ -181,30 +185,27 @@ def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
 
 
 def _against_packing(it: Capabilities, driver: str) -> Iterator[Problem]:
-    """Only an export sets times of files back (`rewrite-timestamp`)."""
-    if not uses_layouts(it, driver=driver):
+    """Only an export by BuildKit sets times of files back (`rewrite-timestamp`)."""
+    if it.kind == "Podman":
+        yield _podman(it, "cannot set back the times of files, so no image is the same twice", _ANOTHER)
+    elif not uses_layouts(it, driver=driver):
         yield _with_store(it, "exports no image with the times of its files set back", f"{_ITS_STORE}; or {_BUILDER}.")
     elif driver == "docker" and number(it.version) < OLDEST_REPRODUCIBLE:
         yield _too_old(it, "reproducible images need", OLDEST_REPRODUCIBLE)
 
 
-def _against_checks(it: Capabilities) -> Iterator[Problem]:
-    if it.kind == "Podman":
-        # Its archive API does not see volumes of a container that has ended; 4.3 cannot save layers of zstd.
-        yield _podman(it, "does not show all that checks of images read")
-
-
 def _against_content(it: Capabilities) -> Iterator[Problem]:
     if it.kind == "Podman":
-        yield _podman(it, "does not keep layers as they are published")
+        what = "does not keep layers as they are published"
+        yield _podman(it, what, "Build the images here, which keeps their layers: nox -s build")
 
 
 def _with_store(it: Capabilities, what: str, remedy: str) -> Problem:
     return Problem(reason=f"The engine at {it.address.host} has the {it.storage}, which {what}.", remedy=remedy)
 
 
-def _podman(it: Capabilities, what: str) -> Problem:
-    return Problem(reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which {what}.", remedy=_ANOTHER)
+def _podman(it: Capabilities, what: str, remedy: str) -> Problem:
+    return Problem(reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which {what}.", remedy=remedy)
 
 
 def _too_old(it: Capabilities, what: str, oldest: tuple[int, ...]) -> Problem:

@@ -18,12 +18,14 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from torchbake.core.plain_text import last_line
+from torchbake.engine import capability
 from torchbake.engine.address import Address, docker_command, engine_address
-from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of, has_containerd_store, identity_of
+from torchbake.engine.capability import Capabilities, capabilities_of, has_containerd_store, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
-from torchbake.engine.image import Image, by_tag, of_inspection
+from torchbake.engine.image import Image, by_tag, of_inspection, short_name
 from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
+from torchbake.oci.manifest import Manifest
 from torchbake.ui.tool_environment import environment_of
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
@@ -88,12 +90,22 @@ class Engine:
         """The engine's capabilities; asked for once."""
         with answering():
             version = dict(self._client.version())
-        return capabilities_of(self.address, self.info, version, self.cli, bootstraps=can_bootstrap())
+        return capabilities_of(self.address, self.info, version, self.cli, bootstraps=capability.can_bootstrap())
+
+    @cached_property
+    def podman(self) -> bool:
+        """Whether it is podman; unlike its capabilities, this asks no docker command."""
+        with answering():
+            return capability.is_podman(self._client.version())
 
     @property
     def containerd_store(self) -> bool:
         """Whether it keeps images as OCI content; unlike its capabilities, this asks no docker command."""
         return has_containerd_store(self.info)
+
+    def id_of(self, manifest: Manifest) -> str:
+        """The ID that it gives an image: the containerd store by the manifest, other stores by the config."""
+        return manifest.digest if self.containerd_store else manifest.config.digest
 
     @property
     def folder(self) -> Path:
@@ -142,7 +154,7 @@ class Engine:
         """Every name of an image, ``repository:tag`` and ``repository@digest``; None where the engine has it not."""
         with contextlib.suppress(ImageNotFound), answering():
             attrs = self._client.images.get(reference).attrs
-            return (*(attrs.get("RepoTags") or ()), *(attrs.get("RepoDigests") or ()))
+            return tuple(map(short_name, (*(attrs.get("RepoTags") or ()), *(attrs.get("RepoDigests") or ()))))
         return None
 
     def size_on_disk(self, digest: str) -> int:
@@ -186,7 +198,7 @@ class Engine:
     def remove(self, references: Iterable[str]) -> None:
         """Take tags away, and with its last one an image; what is not there need not go."""
         for reference in references:
-            with contextlib.suppress(ImageNotFound), answering():
+            with answering(), contextlib.suppress(NotFound):
                 self._client.api.remove_image(reference, force=True)
 
 

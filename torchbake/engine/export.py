@@ -20,7 +20,7 @@ _AGAIN = "Build and test it again: nox -s build test -- ID --no-cache"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always taken
 
 
-class _Stream:
+class Stream:
     """The chunks of an answer as a file that can only be read on."""
 
     def __init__(self, chunks: Any) -> None:
@@ -91,7 +91,7 @@ class EngineSource:
             return Content(manifest=save_image(self.engine, digest, layout), folder=layout.blobs)
         folder.mkdir(parents=True, exist_ok=True)
         with self.engine.saved(digest) as pieces:
-            stream: Any = _Stream(pieces)
+            stream: Any = Stream(pieces)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for member in archive:
                     _take(archive, member, folder, wanted)
@@ -143,7 +143,7 @@ def save_image(engine: Engine, digest: str, layout: Layout, *, packed: Sequence[
     digest is the image's ID. Raises EngineError and BuildError.
     """
     with engine.saved(digest) as pieces:
-        stream: Any = _Stream(pieces)
+        stream: Any = Stream(pieces)
         archive = SavedArchive(
             file=stream, diff_ids=engine.layers(digest), known=known_layers(packed), threads=-1
         )  # fmt: skip

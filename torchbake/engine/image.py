@@ -19,7 +19,7 @@ def of_inspection(attrs: Mapping[str, Any]) -> Image:
     """An image as an engine describes it alone; ``size_bytes`` is not that of the engine's list."""
     return Image(
         digest=attrs["Id"],
-        tags=tuple(attrs.get("RepoTags") or ()),
+        tags=_tags(attrs),
         labels=attrs["Config"].get("Labels") or {},
         size_bytes=attrs["Size"],
     )
@@ -30,13 +30,22 @@ def by_tag(entries: Iterable[Mapping[str, Any]]) -> dict[str, Image]:
     listed = [
         Image(
             digest=entry["Id"],
-            tags=tuple(entry.get("RepoTags") or ()),
+            tags=_tags(entry),
             labels=entry.get("Labels") or {},
             size_bytes=entry["Size"],
         )
         for entry in entries
     ]
     return {tag: image for image in listed for tag in image.tags}
+
+
+def short_name(name: str) -> str:
+    """The name of an image as Docker lists it. Podman lists the registry of names that have none: ``docker.io/``."""
+    return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
+
+
+def _tags(attrs: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(map(short_name, attrs.get("RepoTags") or ()))
 
 
 def holds(images: Mapping[str, Image], reference: str, image: Image) -> bool:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from torchbake.engine import podman
 from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import LOOPBACK, loopback_path, remove_loopback_names
 from torchbake.errors import EngineError
@@ -43,7 +44,7 @@ class Loopback:
         self._lock, self._closing = threading.Lock(), contextlib.ExitStack()
         self._asked = False
         self._server: LayoutServer | None = None
-        self._pulled: set[str] = set()
+        self._pulled: dict[str, str] = {}  # the name of each, by the image's ID
 
     def pull(self, layout: Layout, digest: str) -> bool:
         """Let the engine pull an image of a layout. Return False if the engine cannot reach this process.
@@ -59,11 +60,15 @@ class Loopback:
         return True
 
     def release(self, digest: str) -> None:
-        """Remove the name of a pulled image, and the image if it has no other name."""
-        if self._server and digest in self._pulled:
+        """Remove the name of a pulled image, and the image if it has no other name.
+
+        ``digest`` is the one by which it was pulled, or its ID in the engine.
+        """
+        names = [name for image, name in self._pulled.items() if digest == image or name.endswith(f"@{digest}")]
+        if self._server and names:
             with contextlib.suppress(EngineError):  # the next run removes it
-                self._engine.remove([f"{self._server.repository}@{digest}"])
-            self._pulled.discard(digest)
+                self._engine.remove(names)
+            self._pulled = {image: name for image, name in self._pulled.items() if name not in names}
 
     def close(self) -> None:
         """Remove all names that are left, and end the server."""
@@ -105,14 +110,18 @@ class Loopback:
         return reached.is_set()
 
     def _pull(self, server: LayoutServer, layout: Layout, digest: str) -> None:
-        try:
-            server.add(layout, digest)
-        except LookupError:
+        manifest = layout.find(digest)
+        if manifest is None:
             raise EngineError(
                 f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache."
-            ) from None
-        self._pulled.add(digest)  # before: a pull that is interrupted can leave the name
-        self._engine.pull(server.repository, digest, _NO_LOGIN)
+            )
+        server.add(layout, manifest.digest)
+        name = f"{server.repository}@{manifest.digest}"
+        self._pulled[self._engine.id_of(manifest)] = name  # before: a pull that is interrupted can leave the name
+        if self._engine.podman:
+            podman.pull(name)
+        else:
+            self._engine.pull(server.repository, manifest.digest, _NO_LOGIN)
 
 
 def _write_probe(layout: Layout) -> str:

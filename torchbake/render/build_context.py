@@ -36,6 +36,11 @@ def own_sources(dockerfile: str) -> dict[str, bool]:
     return found
 
 
+def all_sources(dockerfile: str) -> set[str]:
+    """List all that a Dockerfile copies or mounts from its build's folder: paths and globs. Raises RenderError."""
+    return {source.path for each in instructions(dockerfile) for source in _taken(each)}
+
+
 def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
     """The `.dockerignore` of an image that takes these files of one's own.
 

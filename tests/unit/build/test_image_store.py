@@ -14,7 +14,7 @@ from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put
 from torchbake.build.bakefile import Job
 from torchbake.build.image_store import Store, result_of
-from torchbake.errors import EngineError
+from torchbake.errors import BuildError, EngineError
 from torchbake.store.layout import Layout
 
 DIGEST, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
@@ -279,3 +279,40 @@ def test_the_engine_that_refuses_to_tag_is_heard(store: Store, daemon: Daemon, j
     daemon.before = refuse
     with pytest.raises(EngineError, match="read-only file system"):
         store.tag(DIGEST, job)
+
+
+class ByConfig(Daemon):
+    """An engine that knows images by their configs, as podman and Docker's classic store do."""
+
+    def __init__(self) -> None:
+        super().__init__(containerd=False)
+
+
+def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Path, job: Job) -> None:
+    daemon = ByConfig()
+    store = Store(engine=daemon.engine, sizes=tmp_path / "sizes.json", layout=Layout(folder=tmp_path / "layout"))
+    folder, digest = exported(tmp_path / "export")
+    manifest = Layout(folder=folder).find(digest)
+    assert manifest
+    store.take_in(digest, folder)
+    image = store.id_of(digest)
+    assert image == manifest.config.digest
+    assert [*daemon.pictures] == [image]
+    store.tag(image, job)
+    store.tidy()
+    assert store.layout
+    assert store.layout.find(image) == manifest
+    store.discard(digest, job)
+    assert not daemon.pictures
+
+
+def test_a_base_is_brought_once(tmp_path: Path) -> None:
+    daemon = ByConfig()
+    store = Store(engine=daemon.engine, sizes=tmp_path / "sizes.json", layout=Layout(folder=tmp_path / "layout"))
+    folder, digest = exported(tmp_path / "base")
+    image = store.bring(Layout(folder=folder), digest)
+    assert [*daemon.pictures] == [image]
+    daemon.refuses = "it is here already"
+    assert store.bring(Layout(folder=folder), digest) == image
+    with pytest.raises(BuildError, match="does not hold all"):
+        store.bring(Layout(folder=folder), DIGEST)

@@ -359,16 +359,6 @@ def test_a_reference_is_tested_once_and_told_to_be_fetched_when_it_is_not_there(
     assert "1 of 1 images" in seen.err
 
 
-def test_podman_is_refused_before_any_image_is_blamed(
-    small: Project, monkeypatch: pytest.MonkeyPatch, capsys: Streams
-) -> None:
-    engine = FakeEngine()
-    engine.capabilities = replace(engine.capabilities, kind="Podman", version="5.8.6", store="podman")
-    monkeypatch.setattr(command, "connect", lambda: engine)
-    assert run(small, "--image", "nothing/there:1") == 7
-    assert "Podman 5.8.6" in capsys.readouterr().err
-
-
 def toolkit(folder: Path, **files: str) -> Path:
     """A toolkit of a few files."""
     defaults = {

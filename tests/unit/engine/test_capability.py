@@ -68,18 +68,18 @@ RECORDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"ApiVersion": "1.44", "Components": [{"Name": "Podman Engine", "Version": "5.8.6"}]},
     ),
 }  # fmt: skip
-TOO_OLD, NO_LAYOUTS, PODMAN = "builds need 23.0 or later", "classic image store (overlay2)", "which has no BuildKit"
+TOO_OLD, NO_LAYOUTS = "builds need 23.0 or later", "classic image store (overlay2)"
 _CONTENT = {Need.CONTENT: "does not keep layers as they are published"}
-_CHECK = {Need.CHECK: "does not show all that checks of images read"}
-_BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CHECK, Need.CONTENT))
+_BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CONTENT))
+_PODMAN = dict.fromkeys((Need.PACK, Need.REPRODUCE), "cannot set back the times of files") | _CONTENT
 _CLASSIC = {Need.PACK: NO_LAYOUTS, Need.REPRODUCE: NO_LAYOUTS}
 # The words with which each need is refused; an engine that is not here refuses nothing.
 REFUSED: dict[str, dict[Need, str]] = {
     "docker 20.10": dict.fromkeys(_BUILDS, TOO_OLD),
     "docker 26.1, classic": _CLASSIC,
     "docker 26.1, rootless": _CLASSIC,
-    "podman 4.3": dict.fromkeys(_BUILDS, PODMAN) | _CHECK | _CONTENT,
-    "podman 5.8": dict.fromkeys(_BUILDS, PODMAN) | _CHECK | _CONTENT,
+    "podman 4.3": _PODMAN,
+    "podman 5.8": _PODMAN,
 }
 
 
@@ -138,6 +138,12 @@ def test_a_builder_of_its_own_needs_less_of_the_engine() -> None:
 def test_the_oldest_version_depends_on_what_is_done(version: str, store: Any, need: Need, oldest: str) -> None:
     words = refusal(engine(version=version, store=store), need)
     assert words == "" if not oldest else f"{oldest} or later" in words
+
+
+def test_podman_builds_by_itself() -> None:
+    podman = engine("podman 4.3", docker=None, buildx=None)
+    assert not refusal(podman)
+    assert "4.3 or later" in refusal(replace(podman, version="4.2.0"))
 
 
 def test_commands_beside_the_engine_are_looked_at() -> None:

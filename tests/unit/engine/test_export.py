@@ -41,6 +41,9 @@ class Client:
     def engine(self) -> Engine:
         return _Saving(self)
 
+    def version(self) -> dict[str, Any]:
+        return {"Components": [{"Name": "Engine", "Version": "26.1.5"}]}
+
     def info(self) -> dict[str, Any]:
         return {"DriverStatus": self.drivers, "DockerRootDir": str(self._root)}
 

@@ -9,11 +9,18 @@ import pytest
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put
 from torchbake.engine import loopback
+from torchbake.engine import podman as podman_api
 from torchbake.engine.leftovers import loopback_path, remove_leftovers
 from torchbake.engine.loopback import Loopback
 from torchbake.errors import EngineError
 from torchbake.store.layout import Layout
 from torchbake.store.layout_server import LayoutServer
+
+
+class PodmanDaemon(Daemon):
+    def version(self) -> dict[str, object]:
+        return {"Components": [{"Name": "Podman Engine", "Version": "5.8.6"}]}
+
 
 GONE = "1/pid:[1]/1/1"  # of a boot that is over
 
@@ -54,6 +61,26 @@ def test_a_pulled_image_keeps_its_name_until_it_is_released(daemon: Daemon, layo
     assert (daemon.tags_of(digests[0]), bool(daemon.tags_of(digests[1]))) == ({"acme/pytorch:1"}, True)
     pulling.close()
     assert {*daemon.pictures} == {digests[0]}
+
+
+def test_podman_pulls_by_its_own_api(layout: Layout, monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> None:
+    """Docker's half of its socket keeps TLS on for 127.0.0.1. Podman's images are known by their configs."""
+    podman = PodmanDaemon(containerd=False)
+
+    def pull(reference: str) -> None:
+        found = layout.find(reference.partition("@")[2])
+        podman.hold(found.config.digest if found else "probe", reference)
+
+    monkeypatch.setattr(podman_api, "pull", pull)
+    digest = put(layout, archive(file("a")))
+    manifest = layout.find(digest)
+    assert manifest
+    pulling = Loopback(podman.engine, pytest.fail)
+    assert pulling.pull(layout, digest)
+    assert podman.tags_of(manifest.config.digest)
+    pulling.release(manifest.config.digest)
+    assert manifest.config.digest not in podman.pictures
+    pulling.close()
 
 
 def test_an_engine_that_does_not_reach_us_is_told_of_once(daemon: Daemon, layout: Layout) -> None:

@@ -226,7 +226,7 @@ def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None
 def test_an_engine_that_cannot_build_is_left_to_a_person() -> None:
     for engine, words in (
         (dataclasses.replace(ENGINE, version="20.10.24"), "23.0 or later"),
-        (dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman"), "Podman 5.8.6"),
+        (dataclasses.replace(ENGINE, kind="Podman", version="4.2.0", store="podman"), "Podman 4.2.0"),
     ):
         for buildx in (None, "0.13.1"):  # to install one would help nothing
             found = plan(change(READY, engine=engine, buildx=buildx))
@@ -249,7 +249,7 @@ def test_check_shows_the_words_that_commands_are_refused_with(capsys: pytest.Cap
     host = change(READY, engine=engine)
     setup._report(host, plan(host), PATHS, "text")
     shown, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]
-    assert len(expected) == 5
+    assert len(expected) == 3
     assert all(problem.reason.split("(")[0] in " ".join(shown.err.split()) for problem in expected)
     assert engine.text in shown.out
     setup._report(host, plan(host), PATHS, "json")

@@ -72,6 +72,21 @@ def test_a_whole_image_is_found(layout: Layout) -> None:
     assert [layout.path(blob.digest) for blob in found.blobs] == blobs_of(layout, digest)
 
 
+def test_an_image_that_was_taken_in_is_found_by_its_config(layout: Layout, tmp_path: Path) -> None:
+    """Most engines know an image by its config; also their images stay, and are sent under their manifest's digest."""
+    export = Layout(folder=tmp_path / "export")
+    digest = put(export, OWN)
+    manifest = export.find(digest)
+    assert manifest
+    assert export.find(manifest.config.digest) is None  # nothing says that it is an image here
+    layout.take(export.folder, digest)
+    found = layout.find(manifest.config.digest)
+    assert found == manifest
+    assert b"".join(layout.archive(manifest.config.digest)) == b"".join(layout.archive(digest))
+    layout.tidy([manifest.config.digest])
+    assert layout.find(digest) == manifest
+
+
 def test_nothing_is_found_where_there_is_no_folder(layout: Layout) -> None:
     assert layout.find(sha256(b"")) is None
     assert not layout.folder.exists()
@@ -111,7 +126,7 @@ def test_an_image_is_found_by_the_digest_of_its_config(layout: Layout, tmp_path:
 def test_of_one_image_packed_twice_the_later_is_found(layout: Layout, tmp_path: Path) -> None:
     for packing in ("zstd", "gzip", "zstd"):
         digest = put(Layout(folder=tmp_path / "export"), SHARED, OWN, packing=packing)
-        layout.take(tmp_path / "export", digest)
+        layout.take(tmp_path / "export", digest, reproducible=True)
         assert layout.lacks(f"sha256:{blobs_of(layout, digest)[-1].name}", packing) == ""
 
 

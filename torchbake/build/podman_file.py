@@ -1,0 +1,239 @@
+"""A Dockerfile for podman: the stages that a target needs, with images and folders in place of named contexts. Pure.
+
+Podman's API takes one archive for a build, so folders that BuildKit takes as named contexts are folders of the archive.
+Podman 4.3 builds all stages before the target, knows no ``--link`` and reads no here-documents.
+Source: https://github.com/containers/buildah/blob/main/CHANGELOG.md
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torchbake.errors import BuildError
+from torchbake.render.instructions import Instruction, instructions, opens_document
+
+OURS = ".torchbake-build"  # a folder of the archive, which holds what is in no folder of the user's
+_FROM = re.compile(r"(?i)(?P<flags>(?:--\S+\s+)*)(?P<image>\S+)(?:\s+AS\s+(?P<name>\S+))?\s*")
+_FLAGS = re.compile(r"(?:--[a-z][a-z-]*(?:=\S*)?\s+)*")
+_REFERENCE = re.compile(r"\bfrom=([^,\s]+)")
+_MOUNT = re.compile(r"--mount=(\S+)")
+_EXPANDED = ("ADD", "COPY", "ENV", "EXPOSE", "LABEL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR")
+_VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
+_LINK = re.compile(r"--link(?:=\S+)?\s+")
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodmanFile:
+    """A Dockerfile as text, and its target.
+
+    ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the paths that it
+    takes of each folder, by the folder's name. The path ``.`` stands for the whole folder. ``steps`` are the
+    instructions that make the target, from its base image up, as BuildKit writes them into the history of an image.
+    """
+
+    text: str
+    target: str
+    documents: Mapping[str, str]
+    taken: Mapping[str, frozenset[str]]
+    steps: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class _Stage:
+    """A stage: its ``FROM`` with flags, image and name, its other lines, and its references to other stages."""
+
+    name: str
+    image: str
+    flags: str = ""
+    lines: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    references: list[tuple[str, str]] = field(default_factory=list)  # other stages, and a path of each
+
+
+def podman_file(
+    dockerfile: str, target: str, *, images: Mapping[str, str], folders: Mapping[str, str], arguments: Mapping[str, str]
+) -> PodmanFile:
+    """Write a Dockerfile for podman.
+
+    The values of ``arguments`` are written in place of their names, because podman's build cache compares a step as it
+    is written. It would take a label with the values of an earlier build. For `RUN` it compares the values.
+    ``images`` are IDs of images and ``folders`` are folders of the archive. Each is known by the name of the stage, or
+    of the image, that it replaces. An empty ``target`` is the last stage. Raises BuildError and RenderError.
+    """
+    documents: dict[str, str] = {}
+    head, stages = _stages(dockerfile, documents, arguments)
+    given = _given(images, folders)
+    names = {str(number): stage.name for number, stage in enumerate(stages)} | {
+        name: stage.name for name, stage in given.items()
+    }
+    known = {stage.name: stage for stage in stages if stage.name not in given} | {
+        stage.name: stage for stage in given.values()
+    }
+    wanted = target.lower() or stages[-1].name
+    needed = _needed(wanted, known, names)
+    order = [*given.values(), *(stage for stage in stages if stage.name not in given)]
+    text = "\n".join((*head, *(line for stage in order if stage.name in needed for line in _written(stage, names))))
+    references = [each for name in needed for each in ((known[name].image, "."), *known[name].references)]
+    taken = {
+        name: frozenset(path for reference, path in references if _name(reference, names) == given[name].name)
+        for name in folders
+    }
+    steps = (*_steps(wanted, known, names),)
+    return PodmanFile(text=f"{text}\n", target=wanted, documents=documents, taken=taken, steps=steps)
+
+
+def _steps(name: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> list[str]:
+    """The steps of a stage, after those of the stage that it is based on."""
+    stage = known.get(name)
+    return [*_steps(_name(stage.image, names), known, names), *stage.steps] if stage else []
+
+
+def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, str]) -> tuple[list[str], list[_Stage]]:
+    """The lines before the first stage, and all stages."""
+    lines, head, stages = dockerfile.split("\n"), list[str](), list[_Stage]()
+    found = [*instructions(dockerfile)]
+    ends = [each.line - 1 for each in found[1:]] + [len(lines)]
+    declared: dict[str, str] = {}
+    for each, end in zip(found, ends, strict=True):
+        if each.word in ("FROM", "ARG"):
+            declared = _declared(each, declared, arguments)
+        if each.word == "FROM":
+            stages.append(_stage(each, len(stages)))
+        elif not stages:
+            head.append(f"{each.word} {each.text}")
+        else:
+            stages[-1].references += _references(each)
+            stages[-1].lines.append(_line(_filled(each, declared), lines[each.line - 1 : end], documents))
+            stages[-1].steps.append(_step(_filled(each, declared)))
+    if not stages:
+        raise BuildError("The Dockerfile has no FROM.")
+    return head, stages
+
+
+def _declared(each: Instruction, before: Mapping[str, str], arguments: Mapping[str, str]) -> dict[str, str]:
+    """The arguments that a stage knows after an instruction, with their values."""
+    name = each.text.partition("=")[0]
+    return {} if each.word == "FROM" else {**before, **({name: arguments[name]} if name in arguments else {})}
+
+
+def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
+    """An instruction with values in place of the names of arguments."""
+    if each.word not in _EXPANDED or not values:
+        return each
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return re.sub(r'(["\\$])', r"\\\1", values[name]) if name in values else match[0]
+
+    return each._replace(text=_VARIABLE.sub(value, each.text))
+
+
+def _stage(each: Instruction, number: int) -> _Stage:
+    match = _FROM.fullmatch(each.text)
+    if not match:
+        raise BuildError(f"Line {each.line} of the Dockerfile is no FROM that podman reads: {each.text}.")
+    return _Stage(name=(match["name"] or f"stage-{number}").lower(), image=match["image"], flags=match["flags"])
+
+
+def _line(each: Instruction, raw: list[str], documents: dict[str, str]) -> str:
+    """Write an instruction in one line; a RUN with a here-document stays as it is."""
+    if each.word not in ("COPY", "ADD", "RUN"):
+        return f"{each.word} {each.text}"
+    flags = _flags(each)
+    words = each.text[len(flags) :]
+    opened = [word for word in words.split() if opens_document(word)]
+    if opened and each.word == "RUN":
+        return "\n".join(raw)
+    if opened:
+        words = _with_file(each, words.split(), raw, documents)
+    return f"{each.word} {_LINK.sub('', flags)}{words}"
+
+
+def _step(each: Instruction) -> str:
+    words = each.text[len(_flags(each)) :]
+    if each.word in ("COPY", "ADD", "RUN", "WORKDIR"):
+        return f"{each.word} {'/bin/sh -c ' if each.word == 'RUN' else ''}{words} # buildkit"
+    return f"{each.word} {words}"
+
+
+def _with_file(each: Instruction, words: list[str], raw: list[str], documents: dict[str, str]) -> str:
+    """The words of a COPY with a file of the archive in place of its here-document."""
+    if len(words) != 2 or "-" in words[0][:3]:
+        raise BuildError(f"Line {each.line} of the Dockerfile copies a here-document in a form that podman cannot.")
+    end = words[0].removeprefix("<<").strip("\"'")
+    body = "\n".join(raw[1 : raw.index(end)]) + "\n"
+    if words[0] == f"<<{end}" and re.search(r"[$\\]", body):
+        raise BuildError(
+            f"Line {each.line} of the Dockerfile has a variable or a backslash in a here-document.",
+            hint=f"Put its end in quotes, so that it is copied as it stands: <<'{end}'.",
+        )
+    path = f"{OURS}/document-{len(documents)}"
+    documents[path] = body
+    return f"{path} {words[1]}"
+
+
+def _references(each: Instruction) -> Iterator[tuple[str, str]]:
+    """The stages and images that an instruction takes files of, each with a path."""
+    flags = _flags(each)
+    if each.word == "RUN":
+        for mount in _MOUNT.findall(flags):
+            fields = dict(pair.partition("=")[::2] for pair in mount.split(","))
+            if "from" in fields:
+                yield fields["from"], _path(fields.get("source") or fields.get("src") or ".")
+        return
+    copied = each.text[len(flags) :].split()[:-1]
+    for name in _REFERENCE.findall(flags):
+        yield from ((name, "." if re.search(r"[*?\[\]\"'\\$]", path) else _path(path)) for path in copied)
+
+
+def _path(path: str) -> str:
+    return posixpath.normpath(path.strip("/") or ".")
+
+
+def _flags(each: Instruction) -> str:
+    match = _FLAGS.match(each.text) if each.word in ("COPY", "ADD", "RUN") else None
+    return match[0] if match else ""
+
+
+def _given(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _Stage]:
+    """Stages in place of contexts, by the contexts' names. A name of an image may be none that a stage can have."""
+    made = {}
+    for number, name in enumerate([*images, *folders]):
+        alias = name.lower() if _STAGE_NAME.fullmatch(name.lower()) else f"context-{number}"
+        copied = [] if name in images else [f"COPY {folders[name]}/ /"]
+        made[name] = _Stage(name=alias, image=images.get(name, "scratch"), lines=copied, steps=copied)
+    return made
+
+
+def _needed(target: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> set[str]:
+    """The names of the stages that a target is made of."""
+    needed, waiting = set[str](), [target]
+    while waiting:
+        name = waiting.pop()
+        if name in needed or name not in known:
+            continue
+        needed.add(name)
+        others = [each for each, _ in known[name].references]
+        waiting += [_name(each, names) for each in (known[name].image, *others)]
+    if target not in needed:
+        raise BuildError(f"The Dockerfile has no stage {target}.")
+    return needed
+
+
+def _name(reference: str, names: Mapping[str, str]) -> str:
+    """The stage that an image or a stage of the Dockerfile is replaced by; another image keeps its name."""
+    return names.get(reference) or names.get(reference.lower()) or reference
+
+
+def _written(stage: _Stage, names: Mapping[str, str]) -> Iterator[str]:
+    yield f"FROM {stage.flags}{_name(stage.image, names)} AS {stage.name}"
+    for line in stage.lines:
+        word, _, text = line.partition(" ")
+        flags = _FLAGS.match(text) if word in ("COPY", "ADD", "RUN") else None
+        if not flags:
+            yield line
+            continue
+        replaced = _REFERENCE.sub(lambda match: f"from={_name(match[1], names)}", flags[0])
+        yield f"{word} {replaced}{text[flags.end() :]}"

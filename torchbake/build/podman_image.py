@@ -1,0 +1,171 @@
+"""Write an image that podman built into a layout, in the form in which BuildKit exports images.
+
+Versions of podman write different headers into layers, and describe an image in different words. So each layer is
+written again with the same files in the same order, and compressed. A layer of the base stays as it is.
+"""
+
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from torchbake.core.files import linked
+from torchbake.core.json_text import read_object
+from torchbake.engine.export import Stream
+from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import Member, write_layer
+from torchbake.oci.layer_order import Layer
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
+from torchbake.store.layout import Layout
+
+_BLOBS = "blobs/sha256/"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_XATTR = "SCHILY.xattr."
+
+
+def put_image(
+    chunks: Iterable[bytes], layout: Layout, *, bases: Iterable[Layout], steps: Sequence[str], created: str
+) -> Manifest:
+    """Write an image of an archive into a layout, and return its manifest. Raises BuildError and OSError.
+
+    ``chunks`` are the pieces of an OCI archive with uncompressed layers. ``bases`` are layouts of its possible base
+    images. ``steps`` are the last ones of its history, in the words of BuildKit: by these `compose` knows the layers of
+    wheels. ``created`` is the time of the image and of its history, as RFC 3339.
+    """
+    layout.blobs.mkdir(parents=True, exist_ok=True)
+    known = {layer.diff_id: (layer, base) for base in bases for layer in _layers_of(base)}
+    with tempfile.TemporaryDirectory(dir=layout.folder, prefix=".podman-") as name:
+        saved = _unpacked(chunks, Path(name))
+        config = read_object(saved.path(_manifest(saved).config.digest).read_bytes())
+        layers = [
+            _linked(layout, *known[diff_id]) if diff_id in known else _written(layout, saved, blob)
+            for diff_id, blob in zip(config["rootfs"]["diff_ids"], _manifest(saved).layers, strict=True)
+        ]
+    data = _json(_restated(config, layers, steps, created))
+    described = Blob(digest=sha256(data), size=len(data), media_type=_CONFIG)
+    content = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _descriptor(described),
+        "layers": [_descriptor(layer.blob) for layer in layers],
+    }
+    manifest = Manifest(data=_json(content), media_type=MANIFEST)
+    layout.write(manifest, data)
+    return manifest
+
+
+def put_files(chunks: Iterable[bytes], folder: Path) -> None:
+    """Write the files of an image into a folder: of each layer, the lowest first. Raises BuildError and OSError."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".podman-") as name:
+        saved = _unpacked(chunks, Path(name))
+        for blob in _manifest(saved).layers:
+            with tarfile.open(saved.path(blob.digest)) as archive:
+                for info in archive:
+                    _write_file(archive, info, folder)
+
+
+def _unpacked(chunks: Iterable[bytes], folder: Path) -> Layout:
+    saved = Layout(folder=folder)
+    saved.blobs.mkdir(parents=True)
+    stream: Any = Stream(chunks)
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for info in archive:
+            name = info.name.removeprefix(_BLOBS)
+            if info.isfile() and (info.name == "index.json" or (name != info.name and name.isalnum())):
+                path = saved.folder / info.name
+                source = cast(IO[bytes], archive.extractfile(info))
+                with path.open("wb") as file:
+                    while piece := source.read(2**20):
+                        file.write(piece)
+    return saved
+
+
+def _manifest(saved: Layout) -> Manifest:
+    """The manifest of the only image of an archive."""
+    try:
+        (entry,) = read_object((saved.folder / "index.json").read_bytes())["manifests"]
+        manifest = saved.find(entry["digest"])
+    except (OSError, ValueError, LookupError, TypeError):
+        manifest = None
+    if manifest is None:
+        raise BuildError("Podman did not hand out all of the image that it built.", hint="Build it again.")
+    return manifest
+
+
+def _layers_of(base: Layout) -> Iterator[Layer]:
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        for entry in read_object((base.folder / "index.json").read_bytes())["manifests"]:
+            if manifest := base.find(entry["digest"]):
+                config = read_object(base.path(manifest.config.digest).read_bytes())
+                for blob, diff_id in zip(manifest.layers, config["rootfs"]["diff_ids"], strict=True):
+                    yield Layer(blob=blob, diff_id=diff_id)
+
+
+def _linked(layout: Layout, layer: Layer, base: Layout) -> Layer:
+    linked(base.path(layer.blob.digest), layout.path(layer.blob.digest))
+    return layer
+
+
+def _written(layout: Layout, saved: Layout, blob: Blob) -> Layer:
+    part = layout.blobs / "layer.part"
+    with tarfile.open(saved.path(blob.digest)) as archive:
+        layer = write_layer(part, _members(archive), threads=-1)
+    part.replace(layout.path(layer.blob.digest))
+    return layer
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[Member]:
+    for info in archive:
+        info.uname = info.gname = ""
+        info.mtime = int(info.mtime)
+        info.pax_headers = {name: value for name, value in info.pax_headers.items() if name.startswith(_XATTR)}
+        yield info, (lambda info=info: archive.extractfile(info)) if info.isreg() else None  # type: ignore[misc]
+
+
+def _restated(config: Mapping[str, Any], layers: Iterable[Layer], steps: Sequence[str], created: str) -> dict[str, Any]:
+    """A config without words of podman's own."""
+    told = config.get("history") or []
+    if len(told) < len(steps):
+        raise BuildError(f"Podman made {len(told)} steps of {len(steps)}, so nobody can tell its layers apart.")
+    commands = [*(str(step.get("created_by", "")).strip() for step in told[: len(told) - len(steps)]), *steps]
+    settings = dict(config.get("config") or {})
+    labels = {name: value for name, value in (settings.get("Labels") or {}).items() if name != "io.buildah.version"}
+    history = [
+        {
+            "created": created,
+            "created_by": command,
+            **({"empty_layer": True} if step.get("empty_layer") else {}),
+        }
+        for step, command in zip(told, commands, strict=True)
+    ]
+    return {
+        "created": created,
+        "architecture": config["architecture"],
+        "os": config["os"],
+        "config": {**settings, **({"Labels": labels} if labels else {})},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+        "history": history,
+    }
+
+
+def _write_file(archive: tarfile.TarFile, info: tarfile.TarInfo, folder: Path) -> None:
+    path = folder / info.name
+    if not path.resolve().is_relative_to(folder.resolve()) or not (info.isreg() or info.isdir()):
+        raise BuildError(f"Podman handed out {info.name}, which is not a file or a folder below its root.")
+    if info.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(cast(IO[bytes], archive.extractfile(info)).read())
+    path.chmod(info.mode & 0o7777)
+
+
+def _descriptor(blob: Blob) -> dict[str, Any]:
+    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

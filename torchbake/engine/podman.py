@@ -1,0 +1,82 @@
+"""Podman's own API, which its socket answers beside Docker's: pulls without TLS, builds, and archives of images.
+
+Docker's half of the socket keeps TLS on for 127.0.0.1, and has no secrets for builds. Podman 4.0 and later have this.
+Source: https://docs.podman.io/en/latest/_static/api.html
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import IO, Any
+
+import requests
+
+from torchbake.engine.client import answering
+from torchbake.engine.sdk import sdk_client
+from torchbake.errors import EngineError
+
+_API = "/v4.0.0/libpod"
+_SILENCE = 1800  # seconds that it may be silent: it unpacks, or a step of a build runs
+_CHUNK = 2**20
+
+
+def pull(reference: str) -> None:
+    """Pull an image by plain HTTP. Raises EngineError."""
+    with _asking("POST", "/images/pull", {"reference": reference, "tlsVerify": "false"}) as answer:
+        for event in _events(answer):
+            if "error" in event:
+                raise EngineError(f"The engine cannot pull {reference}: {event['error']}")
+
+
+def build(context: IO[bytes], options: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Build an image of an archive that holds a Dockerfile, and yield events: ``stream``, then perhaps ``error``.
+
+    The last ``stream`` is the ID of the image. If the caller stops to read, podman ends the build. Raises EngineError.
+    """
+    with _asking("POST", "/build", options, context) as answer:
+        yield from _events(answer)
+
+
+@contextlib.contextmanager
+def saved(image: str) -> Iterator[Iterator[bytes]]:
+    """An image as an archive of an OCI layout whose layers are not compressed, in pieces. Raises EngineError."""
+    query = {"references": image, "format": "oci-archive", "ociAcceptUncompressedLayers": "true"}
+    with _asking("GET", "/images/export", query) as answer:
+        yield answer.iter_content(_CHUNK)
+
+
+def exported_volume(name: str) -> bytes | None:
+    """A volume as a tar archive with the owners of its files; None if this podman has no such answer (before 5.6)."""
+    with _asking("GET", f"/volumes/{name}/export", {}, refusable=True) as answer:
+        return answer.content if answer.ok else None
+
+
+@contextlib.contextmanager
+def _asking(
+    method: str, path: str, parameters: Mapping[str, str], body: IO[bytes] | None = None, *, refusable: bool = False
+) -> Iterator[requests.Response]:
+    headers = {"Content-Type": "application/x-tar"} if body else {}
+    with answering(), contextlib.closing(sdk_client(_SILENCE)) as client:
+        url = f"{client.api.base_url}{_API}{path}"
+        with client.api.request(
+            method, url, params=dict(parameters), data=body, headers=headers, stream=True, timeout=_SILENCE
+        ) as answer:
+            if not answer.ok and not (refusable and answer.status_code == HTTPStatus.NOT_FOUND):
+                raise EngineError(f"The engine refuses: {_reason(answer)}")
+            yield answer
+
+
+def _events(answer: requests.Response) -> Iterator[dict[str, Any]]:
+    for line in answer.iter_lines():
+        if line.strip():
+            event = json.loads(line)
+            yield event if isinstance(event, dict) else {}
+
+
+def _reason(answer: requests.Response) -> str:
+    """The words of a refusal."""
+    try:
+        return str(answer.json()["message"]).strip()
+    except (ValueError, LookupError, TypeError):
+        return answer.text.strip() or f"status {answer.status_code}"
