@@ -18,7 +18,7 @@ from tests.e2e.waiting import until
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.build.image_store import Store
 from torchbake.engine import loopback
-from torchbake.engine.client import Engine, connect, is_local
+from torchbake.engine.client import Engine, connect
 from torchbake.engine.image_check import check_image
 from torchbake.engine.leftovers import loopback_path, remove_leftovers
 from torchbake.engine.loopback import Loopback
@@ -60,7 +60,7 @@ def pulling(engine: Engine, layout: Layout) -> Iterator[Loopback]:
     with contextlib.closing(Loopback(engine, said.append)) as pulling:
         if not pulling.pull(layout, put(layout, archive(file("any")), config=PLATFORM)):
             elsewhere = "name=rootless" in f"{engine.info.get('SecurityOptions')}"
-            assert elsewhere or not is_local(engine), said
+            assert elsewhere or not engine.address.local, said
             pytest.skip(f"{said}")
         yield pulling
 

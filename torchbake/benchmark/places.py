@@ -24,7 +24,7 @@ from torchbake.core.job_variables import without_job
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
-from torchbake.engine.client import Engine, is_local
+from torchbake.engine.client import Engine
 from torchbake.engine.containers import undisturbed
 from torchbake.engine.gpu import Gpu, gpu_of_host
 from torchbake.engine.runner import RUN, Runner
@@ -242,7 +242,7 @@ class Finder:
 
     def _toolbox(self, engine: Engine, labels: Mapping[str, str], tried: Trial) -> Path | None:
         """What is mounted where an image has no `bench` of its own, as the engine can see it."""
-        if not is_local(engine):
+        if not engine.address.local:
             return None
         return OWN_TOOLBOX if self.own or not tried.has_bench or own_toolbox(engine, labels) else None
 

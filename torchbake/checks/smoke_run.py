@@ -24,7 +24,7 @@ from torchbake.core.parallel import run_all
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import problem_of
 from torchbake.core.processes import run_to_end
-from torchbake.engine.client import Engine, is_local
+from torchbake.engine.client import Engine
 from torchbake.engine.containers import Box, Cluster, Node, undisturbed
 from torchbake.engine.gpu import Gpu
 from torchbake.engine.runner import RUN, Ended, remove
@@ -228,7 +228,7 @@ def _finish(tested: Tested, shown: Board) -> None:
 
 def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
     """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
-    return OWN_TOOLBOX if ID not in labels and is_local(engine) else None
+    return OWN_TOOLBOX if ID not in labels and engine.address.local else None
 
 
 def _free_port() -> int:

@@ -16,7 +16,7 @@ from torchbake.benchmark.sources import demand_files
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
-from torchbake.engine.client import Engine, connect, is_local
+from torchbake.engine.client import Engine, connect
 from torchbake.engine.image_check import pull_image
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import BenchmarkError, EngineError, NoisyError, SelectorError, SlowerError
@@ -154,7 +154,7 @@ def read_plan(path: Path, engine: Engine | None, given: Mapping[str, Any] | None
 
 def check_files(plan: Plan, document: Document, folder: Path, engine: Engine | None) -> None:
     """Raises PlanError for files that are missing; those of an engine elsewhere are not to be seen from here."""
-    if engine is None or is_local(engine):
+    if engine is None or engine.address.local:
         demand_files(plan, document, folder)
 
 

@@ -6,7 +6,6 @@ import http.client
 import re
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -17,9 +16,8 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from torchbake.core.plain_text import last_line
 from torchbake.engine import capability
-from torchbake.engine.address import Address, docker_command, engine_address
+from torchbake.engine.address import Address, engine_address
 from torchbake.engine.capability import Capabilities, capabilities_of, has_containerd_store, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
 from torchbake.engine.image import Image, by_tag, of_inspection, short_name
@@ -86,17 +84,20 @@ class Engine:
         return ask_docker(environment_of("docker"))
 
     @cached_property
-    def capabilities(self) -> Capabilities:
-        """The engine's capabilities; asked for once."""
+    def _version(self) -> dict[str, Any]:
         with answering():
-            version = dict(self._client.version())
-        return capabilities_of(self.address, self.info, version, self.cli, bootstraps=capability.can_bootstrap())
+            return dict(self._client.version())
 
     @cached_property
+    def capabilities(self) -> Capabilities:
+        """The engine's capabilities; asked for once."""
+        bootstraps = capability.can_bootstrap()
+        return capabilities_of(self.address, self.info, self._version, self.cli, bootstraps=bootstraps)
+
+    @property
     def podman(self) -> bool:
         """Whether it is podman; unlike its capabilities, this asks no docker command."""
-        with answering():
-            return capability.is_podman(self._client.version())
+        return capability.is_podman(self._version)
 
     @property
     def containerd_store(self) -> bool:
@@ -256,11 +257,6 @@ def _announce(address: Address) -> None:
     console.say(f"engine: {address.text}", style="dim")
 
 
-def is_local(engine: Engine) -> bool:
-    """Whether the engine is reached by a socket of this machine, so that its files and its processes are ours too."""
-    return engine.address.local
-
-
 @contextlib.contextmanager
 def starting_docker() -> Iterator[None]:
     """Around what starts the docker command: raises EngineError where there is none, as with an engine alone."""
@@ -268,20 +264,6 @@ def starting_docker() -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
-
-
-def builder_driver(builder: str | None) -> str:
-    """The driver of a builder (``docker``, ``docker-container``, ``kubernetes``, ``remote``).
-
-    Raises EngineError when there is no such builder.
-    """
-    command = docker_command("buildx", "inspect", *([builder] if builder else []))
-    done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
-    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
-    if done.returncode or not match:
-        reason = last_line(done.stderr)
-        raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
-    return match[1]
 
 
 def _why(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import yaml
 from docker.types import DeviceRequest
 
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.client import Engine, is_local
+from torchbake.engine.client import Engine
 
 KIND = "nvidia.com/gpu"
 ALL = f"{KIND}=all"
@@ -97,7 +97,7 @@ def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = Fa
 def look_for_gpu(engine: Engine) -> Gpu:
     """What this engine can give. Its folders are only read where it runs on this machine. Raises EngineError."""
     info = engine.info
-    if not is_local(engine):
+    if not engine.address.local:
         return gpu_of(info, ())
     folders = info.get("CDISpecDirs") or ["/etc/cdi", "/var/run/cdi"]
     path = f"{os.environ.get('PATH', '')}:{_ENGINE_PATH}"

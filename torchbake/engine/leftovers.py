@@ -3,7 +3,7 @@
 import contextlib
 import re
 
-from torchbake.engine.client import Engine, answering, is_local
+from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import is_gone, owner_label
 from torchbake.engine.runner import OWNER, owners, remove
 
@@ -18,7 +18,7 @@ def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
     ``label`` is the one by which they say whose they are, as `owner_label` names it. Names of images that a killed
     build pulled or built go too.
     """
-    local = is_local(engine)
+    local = engine.address.local
     if label == OWNER:
         remove_loopback_names(engine)
     return sum(remove(engine, label, owner) for owner in owners(engine, label) if is_gone(owner, same_machine=local))
@@ -36,7 +36,7 @@ def building_name(secret: str) -> str:
 
 def remove_loopback_names(engine: Engine) -> None:
     """Remove the names, and images without others, that killed processes pulled from themselves or built."""
-    local = is_local(engine)
+    local = engine.address.local
     with answering():
         entries = engine.client.api.images(filters={"reference": _LISTED})
     names = {name for entry in entries for key in ("RepoTags", "RepoDigests") for name in entry.get(key) or ()}

@@ -16,7 +16,7 @@ from torchbake.build.source_date import revision
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.sizes import human
-from torchbake.engine.client import Engine, is_local
+from torchbake.engine.client import Engine
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
@@ -130,7 +130,7 @@ class ProofRun:
     def _free(self) -> int:
         """Bytes, on the fuller of the disks that an image is written to; those of an engine elsewhere are not ours."""
         folders = [self.project.root]
-        if is_local(self.engine):
+        if self.engine.address.local:
             folders.append(self.engine.folder)
         return min(shutil.disk_usage(folder).free for folder in folders if folder.exists())
 
