@@ -18,9 +18,9 @@ from torchbake.build.source_date import content_epoch, created, revision, untrue
 from torchbake.build.unchanged import Question
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.engine.ahead import Asked
+from torchbake.engine.builders import builder_driver
 from torchbake.engine.capability import Need, require, uses_layouts
 from torchbake.engine.client import Engine
-from torchbake.engine.docker_cli import builder_driver
 from torchbake.engine.image import Image
 from torchbake.errors import TorchbakeError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config

@@ -17,9 +17,9 @@ from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
 from torchbake.core.signals import interruptible
+from torchbake.engine.builders import builder_driver
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
-from torchbake.engine.docker_cli import builder_driver
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config

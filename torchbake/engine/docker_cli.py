@@ -1,16 +1,11 @@
 """The docker command's own answers: the engine that it reaches, and its buildx."""
 
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from torchbake.engine.address import docker_command
-from torchbake.errors import EngineError
-from torchbake.ui.tool_environment import environment_of
 
 _SECONDS = 40  # an engine behind ssh may be slow; one that never answers must not hold a command
 
@@ -89,17 +84,3 @@ def last_line(text: str) -> str:
     """The last line that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-def builder_driver(builder: str | None) -> str:
-    """The driver of a builder (``docker``, ``docker-container``, ``kubernetes``, ``remote``).
-
-    Raises EngineError when there is no such builder.
-    """
-    command = docker_command("buildx", "inspect", *([builder] if builder else []))
-    done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
-    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
-    if done.returncode or not match:
-        reason = last_line(done.stderr)
-        raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
-    return match[1]
