@@ -95,14 +95,15 @@ def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, 
     lines, head, stages = dockerfile.split("\n"), list[str](), list[_Stage]()
     found = [*instructions(dockerfile)]
     ends = [each.line - 1 for each in found[1:]] + [len(lines)]
-    declared: dict[str, str] = {}
+    declared, of_all = dict[str, str](), dict[str, str]()
     for each, end in zip(found, ends, strict=True):
         if each.word in ("FROM", "ARG"):
             declared = _declared(each, declared, arguments)
         if each.word == "FROM":
-            stages.append(_stage(each, len(stages)))
+            stages.append(_stage(each, len(stages), of_all))
         elif not stages:
             head.append(f"{each.word} {each.text}")
+            of_all |= _default(each) | declared
         else:
             stages[-1].references += _references(each)
             stages[-1].lines.append(_line(_filled(each, declared), lines[each.line - 1 : end], documents))
@@ -118,6 +119,12 @@ def _declared(each: Instruction, before: Mapping[str, str], arguments: Mapping[s
     return {} if each.word == "FROM" else {**before, **({name: arguments[name]} if name in arguments else {})}
 
 
+def _default(each: Instruction) -> dict[str, str]:
+    """An argument before the first stage with its default."""
+    name, _, value = each.text.partition("=")
+    return {name: value.strip("\"'")} if each.word == "ARG" else {}
+
+
 def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
     """An instruction with values in place of the names of arguments."""
     if each.word not in _EXPANDED or not values:
@@ -130,8 +137,9 @@ def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
     return each._replace(text=_VARIABLE.sub(value, each.text))
 
 
-def _stage(each: Instruction, number: int) -> _Stage:
-    match = _FROM.fullmatch(each.text)
+def _stage(each: Instruction, number: int, values: Mapping[str, str]) -> _Stage:
+    """``values`` are those of the arguments before the first stage."""
+    match = _FROM.fullmatch(_VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), each.text))
     if not match:
         raise BuildError(f"Line {each.line} of the Dockerfile is no FROM that podman reads: {each.text}.")
     return _Stage(name=(match["name"] or f"stage-{number}").lower(), image=match["image"], flags=match["flags"])

@@ -32,8 +32,8 @@ def put_image(
     """Write an image of an archive into a layout, and return its manifest. Raises BuildError and OSError.
 
     ``chunks`` are the pieces of an OCI archive with uncompressed layers. ``bases`` are layouts of its possible base
-    images. ``steps`` are the last ones of its history, in the words of BuildKit: by these `compose` knows the layers of
-    wheels. ``created`` is the time of the image and of its history, as RFC 3339.
+    images. ``steps`` are the last ones of its history, in the words of BuildKit: a report names layers by them.
+    ``created`` is the time of the image and of its history, as RFC 3339.
     """
     layout.blobs.mkdir(parents=True, exist_ok=True)
     known = {layer.diff_id: (layer, base) for base in bases for layer in _layers_of(base)}

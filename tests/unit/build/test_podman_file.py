@@ -48,6 +48,15 @@ def test_a_target_has_the_stages_that_it_needs_and_no_others() -> None:
         adapted(STAGES, "nowhere")
 
 
+def test_an_argument_names_the_stage_below() -> None:
+    text = 'ARG BELOW="whole"\nFROM debian AS rest\nFROM rest AS whole\nRUN uv\nFROM ${BELOW}\nUSER 1\n'
+    for arguments, stages in (({}, ["rest", "whole"]), ({"BELOW": "rest"}, ["rest"])):
+        lines = adapted(text, arguments=arguments).text.splitlines()
+        named = [line.partition(" AS ")[2] for line in lines if line.startswith("FROM")]
+        assert named == [*stages, "stage-2"]
+        assert f"FROM {stages[-1]} AS stage-2" in lines
+
+
 def test_an_instruction_is_one_line_without_comments_and_link() -> None:
     text = adapted(STAGES).text
     assert "COPY --from=compile --chmod=0755 /program /program\n" in text
