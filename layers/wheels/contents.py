@@ -23,7 +23,7 @@ INTERPRETER = "/opt/venv/bin/python"
 _EXECUTABLE = 0o111
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SIGNATURE = re.compile(r"[^/]+\.dist-info/RECORD\.(jws|p7s)")  # of the RECORD, which cannot name it
-_SCRIPT = re.compile(rb"#!pythonw?\b[^\n]*")
+_SCRIPT = re.compile(rb"\A#!pythonw?\b[^\n]*")
 _SCHEMES = {"purelib": "", "platlib": "", "data": "", "scripts": "bin/", "headers": "include/{name}/"}
 _GROUPS = ("console_scripts", "gui_scripts")
 # As uv and pip write it.
@@ -169,7 +169,7 @@ def _program(point: EntryPoint) -> bytes:
         module, attribute = point.module, point.attr
     except AttributeError:  # what EntryPoint raises for a value without a module
         module, attribute = "", ""
-    if not module or not attribute or "/" in point.name:
+    if not module or not attribute or "/" in point.name or point.name in (".", ".."):
         raise WheelError(f"entry_points.txt has a program that cannot be made: {point.name} = {point.value}")
     name = attribute.partition(".")[0]
     return _PROGRAM.format(interpreter=INTERPRETER, module=module, name=name, attribute=attribute).encode()

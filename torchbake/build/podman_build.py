@@ -42,11 +42,11 @@ _POLL = 0.5  # seconds until a build notices that it shall stop
 class PodmanBuilder:
     """Runs targets of bake files; thread-safe. ``bring`` gets an image of a layout into the engine and returns its ID.
 
-    It has the methods of a `Builder`.
+    It has the methods of a `Builder`. Without ``cached`` podman's build cache is not used.
     """
 
-    def __init__(self, bring: Callable[[Layout, str], str]) -> None:
-        self._bring = bring
+    def __init__(self, bring: Callable[[Layout, str], str], *, cached: bool) -> None:
+        self._bring, self._cached = bring, cached
         self._stopping = threading.Event()
 
     @property
@@ -62,11 +62,11 @@ class PodmanBuilder:
         started, errors, digests = time.monotonic(), tuple[str, ...](), tuple[str, ...]()
         run = _Run(
             targets=json.loads(bake_file.read_text())["target"], bring=self._bring, stopping=self._stopping,
-            on_step=on_step,
+            on_step=on_step, cached=self._cached,
         )  # fmt: skip
         try:
             digests = run.output(target)
-        except (TorchbakeError, OSError, tarfile.TarError) as error:
+        except (TorchbakeError, OSError, tarfile.TarError, ValueError, LookupError) as error:
             said = error.sentence if isinstance(error, TorchbakeError) else str(error)
             errors = tuple(run.progress.causes) or (said,)
         finally:
@@ -84,6 +84,7 @@ class _Run:
     bring: Callable[[Layout, str], str]
     stopping: threading.Event
     on_step: OnStep
+    cached: bool
     progress: Progress = field(default_factory=Progress)
     bases: list[Layout] = field(default_factory=list)
     steps: int = 0
@@ -129,7 +130,7 @@ class _Run:
                 "buildargs": json.dumps(_arguments(target)),
                 "secrets": json.dumps([f"id={each['id']},src=secret-{at}" for at, each in enumerate(secrets)]),
                 "layers": "true",
-                "nocache": str(bool(target.get("no-cache"))).lower(),
+                "nocache": str(bool(target.get("no-cache")) or not self.cached).lower(),
                 "rm": "true",
                 "forcerm": "true",
                 "outputformat": _OCI,

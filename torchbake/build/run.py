@@ -21,6 +21,7 @@ from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.parallel import run_all
+from torchbake.engine.capability import hashes_mounts
 from torchbake.engine.image_check import check_image
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -109,7 +110,10 @@ class BuildRun:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
 
     def _builder(self) -> Builder | PodmanBuilder:
-        return PodmanBuilder(self.store.bring) if self.store.engine.podman else Builder(self.builder)
+        engine = self.store.engine
+        if not engine.podman:
+            return Builder(self.builder)
+        return PodmanBuilder(self.store.bring, cached=hashes_mounts(engine.capabilities))
 
     def _host(self) -> HostLayers | None:
         return HostLayers(store=self.layers, pip=self.preparation.pip) if self.layers else None

@@ -6,9 +6,8 @@ builds an image into the engine, and reads its layers by `docker save`.
 
 import contextlib
 import secrets
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.build.bakefile import Job, Options, target_name
@@ -23,14 +22,10 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class SavedImages:
-    """The images and the bases of one run on a classic store. ``state`` is the project's folder of bases and exports.
-
-    Thread-safe.
-    """
+    """The images and the bases of one run on a classic store. ``state`` is the project's folder of bases."""
 
     store: Store
     state: Path
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def export(self, job: Job, options: Options, build: Callable[[Job, Options], Outcome]) -> Outcome:
         """Build a job's image into the engine, and write it into its folder of the exports as BuildKit would.
@@ -77,5 +72,4 @@ class SavedImages:
         if base.source != "bootstrap":
             return
         layout = Layout(folder=base.layout(self.state))
-        with self.turn:
-            self.store.keep(layout, base.digest, *base.name_in_engine)
+        self.store.keep(layout, base.digest, *base.name_in_engine)

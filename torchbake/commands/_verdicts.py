@@ -1,6 +1,9 @@
 """Verdicts as files: `test` writes them on one machine, `publish` and `report` read them on another."""
 
 import argparse
+import contextlib
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +15,7 @@ from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict
 from torchbake.commands._signing import Signing, file_trust_of
 from torchbake.core.files import write_text
+from torchbake.core.problem import Problem
 from torchbake.engine.image import Image
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.project import Project
@@ -41,9 +45,10 @@ def add_verdicts(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictFile:
-    """A file, and the verdict that it says it is."""
+    """A file with its bytes, and the verdict that it says it is."""
 
     path: Path
+    data: bytes
     verdict: Verdict
 
 
@@ -80,7 +85,8 @@ def read_verdicts(folder: Path) -> tuple[VerdictFile, ...]:
     found = []
     for path in sorted(folder.rglob("*.json")):
         try:
-            found.append(VerdictFile(path=path, verdict=read_statement(path.read_bytes())))
+            data = path.read_bytes()
+            found.append(VerdictFile(path=path, data=data, verdict=read_statement(data)))
         except ValueError as error:
             raise CheckError(
                 f"{path} is not a verdict: {error}.", hint="Fetch it again, or remove it and test the image again."
@@ -112,7 +118,7 @@ class SignedVerdicts:
         files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
         again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
         for file in files:
-            if problem := self.trust.file_problem(file.path):
+            if problem := self._problem(file):
                 raise CheckError(f"{spec.id}: {file.path} is refused: {problem.reason}.", hint=problem.remedy or again)
             if not self._is_about(file.verdict, image):
                 names = f"{file.verdict.digest}, not of {image.digest}"
@@ -120,6 +126,15 @@ class SignedVerdicts:
             if reason := outdated(project, spec, file.verdict):
                 raise CheckError(f"{spec.id}: {file.path} does not count: {reason}.", hint=again)
         return files
+
+    def _problem(self, file: VerdictFile) -> Problem | None:
+        """Verify the bytes that were read: a file of a shared folder may be another one by now."""
+        with tempfile.TemporaryDirectory(prefix="torchbake-verdict-") as folder:
+            copy = Path(folder, file.path.name)
+            copy.write_bytes(file.data)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(signature_of(file.path), signature_of(copy))
+            return self.trust.file_problem(copy)
 
     @cached_property
     def _files(self) -> tuple[VerdictFile, ...]:

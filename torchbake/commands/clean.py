@@ -92,7 +92,7 @@ def _parts(project: Project, keep: int) -> Iterator[_Part]:
     if keep:
         yield _Part(
             what="layers of wheels, of all projects, that were used longest ago", folder=layers.folder, store=layers,
-            files=(files := layers.surplus(keep)), remove=partial(_unlink, files),
+            files=layers.surplus(keep), remove=lambda: layers.remove_surplus(keep),
         )  # fmt: skip
     else:
         yield _folder("layers of wheels and the builder's uv, of all projects", layers.folder, layers)
@@ -107,11 +107,6 @@ def _folder(what: str, folder: Path, store: Blobs | None = None) -> _Part:
     return _Part(
         what=what, folder=folder, files=files_below(folder), remove=partial(remove_folder, folder), store=store
     )
-
-
-def _unlink(files: Sequence[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)
 
 
 def _remove(part: _Part) -> bool:

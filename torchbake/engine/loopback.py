@@ -41,7 +41,7 @@ class Loopback:
 
     def __init__(self, engine: Engine, say: Callable[[str], None]) -> None:
         self._engine, self._say = engine, say
-        self._lock, self._closing = threading.Lock(), contextlib.ExitStack()
+        self._lock, self._naming, self._closing = threading.Lock(), threading.Lock(), contextlib.ExitStack()
         self._asked = False
         self._server: LayoutServer | None = None
         self._pulled: dict[str, str] = {}  # the name of each, by the image's ID
@@ -64,11 +64,13 @@ class Loopback:
 
         ``digest`` is the one by which it was pulled, or its ID in the engine.
         """
-        names = [name for image, name in self._pulled.items() if digest == image or name.endswith(f"@{digest}")]
-        if self._server and names:
-            with contextlib.suppress(EngineError):  # the next run removes it
-                self._engine.remove(names)
-            self._pulled = {image: name for image, name in self._pulled.items() if name not in names}
+        if self._server is None:
+            return
+        with self._naming:
+            gone = [image for image, name in self._pulled.items() if digest == image or name.endswith(f"@{digest}")]
+            names = [self._pulled.pop(image) for image in gone]
+        with contextlib.suppress(EngineError):  # the next run removes them
+            self._engine.remove(names)
 
     def close(self) -> None:
         """Remove all names that are left, and end the server."""
@@ -117,7 +119,8 @@ class Loopback:
             )
         server.add(layout, manifest.digest)
         name = f"{server.repository}@{manifest.digest}"
-        self._pulled[self._engine.id_of(manifest)] = name  # before: a pull that is interrupted can leave the name
+        with self._naming:  # before the pull: one that is interrupted can leave the name
+            self._pulled[self._engine.id_of(manifest)] = name
         if self._engine.podman:
             podman.pull(name)
         else:

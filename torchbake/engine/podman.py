@@ -70,7 +70,10 @@ def _asking(
 def _events(answer: requests.Response) -> Iterator[dict[str, Any]]:
     for line in answer.iter_lines():
         if line.strip():
-            event = json.loads(line)
+            try:
+                event = json.loads(line)
+            except ValueError:
+                raise EngineError("The engine ended in the middle of its answer.") from None
             yield event if isinstance(event, dict) else {}
 
 

@@ -27,6 +27,7 @@ _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
 UNASKED = "no --key and no --identity was given"  # why nothing is verified that nobody asked for
 _MISSING = "cosign is not installed"
 _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
+_NOBODY, _WHOM = "not signed by anybody who is trusted", "Name whom you trust: --identity and --issuer."
 _OTHERS = "no matching signatures"
 _PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
 _HINTS = {  # by what cosign says
@@ -185,6 +186,8 @@ class CosignSigner:
 
     def file_problem(self, path: Path) -> Problem | None:
         """Why a file's signature does not hold, or cannot be verified; None when it holds."""
+        if not self.key and not self.trust:
+            return Problem(reason=_NOBODY, remedy=_WHOM)
         with self._verifier() as verifier:
             return verifier.file_problem(path)
 
@@ -194,9 +197,7 @@ class CosignSigner:
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
         if not self.key and not self.trust:
-            return Problem(
-                reason="not signed by anybody who is trusted", remedy="Name whom you trust: --identity and --issuer."
-            )
+            return Problem(reason=_NOBODY, remedy=_WHOM)
         with self._verifier() as verifier:
             return verifier.problem(repository, digest)
 

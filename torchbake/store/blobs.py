@@ -160,7 +160,6 @@ def locked(path: Path, how: int, *, remove: bool = False) -> Iterator[None]:
     another process holds.
     """
     check_links(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     handle = _lock(path, how)
     try:
         yield
@@ -171,8 +170,9 @@ def locked(path: Path, how: int, *, remove: bool = False) -> Iterator[None]:
 
 
 def _lock(path: Path, how: int) -> int:
-    """Open and lock a file. If it was removed while this process waited for it, lock the new one."""
+    """Open and lock a file. If it, or its folder, was removed while this process waited for it, lock the new one."""
     while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(handle, how)

@@ -143,9 +143,13 @@ class LayerStore(Blobs):
             return 0
         try:
             with self.alone():
-                return self._remove(self.surplus(most))
+                return self.remove_surplus(most)
         except BlockingIOError:
             return 0
+
+    def remove_surplus(self, most: int) -> int:
+        """Do what `tidy` does, for who holds the store `alone`."""
+        return self._remove(self.surplus(most))
 
     def surplus(self, most: int) -> list[Path]:
         """Return the files that `tidy` removes: records and blobs, also of layers that are incomplete."""

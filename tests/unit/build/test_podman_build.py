@@ -108,7 +108,7 @@ def run(folder: Path, bake_file: Path, target: str = "image", steps: list[str] |
         brought.append((layout.folder, digest))
         return BASE_ID
 
-    builder = PodmanBuilder(bring)
+    builder = PodmanBuilder(bring, cached=True)
     outcome = builder.build(
         bake_file, target, folder / "image.log",
         lambda progress, done: steps.extend(step.name for step in done) if steps is not None else None,
@@ -193,7 +193,7 @@ def test_an_engine_that_refuses_ends_the_build(
 
 def test_a_silent_build_ends_when_it_shall_stop(podman: Podman, root: Path, tmp_path: Path) -> None:
     podman.silent, podman.says = threading.Event(), [{"stream": "STEP 1/1: RUN sleep 1000\n"}]
-    builder = PodmanBuilder(lambda layout, digest: BASE_ID)
+    builder = PodmanBuilder(lambda layout, digest: BASE_ID, cached=True)
 
     def stop(progress: Any, done: Any) -> None:
         if progress.running:
