@@ -101,14 +101,16 @@ def bake(folder: Path, root: Path, **more: Any) -> Path:
     return path
 
 
-def run(folder: Path, bake_file: Path, target: str = "image", steps: list[str] | None = None) -> Any:
+def run(
+    folder: Path, bake_file: Path, target: str = "image", steps: list[str] | None = None, *, cached: bool = True
+) -> Any:  # fmt: skip
     brought: list[tuple[Path, str]] = []
 
     def bring(layout: Layout, digest: str) -> str:
         brought.append((layout.folder, digest))
         return BASE_ID
 
-    builder = PodmanBuilder(bring, cached=True)
+    builder = PodmanBuilder(bring, cached=cached)
     outcome = builder.build(
         bake_file, target, folder / "image.log",
         lambda progress, done: steps.extend(step.name for step in done) if steps is not None else None,
@@ -153,6 +155,11 @@ def test_a_target_is_based_on_another_one(podman: Podman, root: Path, tmp_path: 
     assert [options["nocache"] for options in podman.options] == ["true", "false"]
     assert f"FROM {ID} AS inner" in podman.sent[1][".torchbake-build/Dockerfile"]
     assert {"layers/apt/run", "other"} < podman.sent[1].keys()
+
+
+def test_a_podman_that_compares_no_mounted_files_builds_all_anew(podman: Podman, root: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, bake(tmp_path, root), "asked", cached=False).ok
+    assert {options["nocache"] for options in podman.options} == {"true"}
 
 
 def test_steps_and_lines_are_shown_and_logged(podman: Podman, root: Path, tmp_path: Path) -> None:

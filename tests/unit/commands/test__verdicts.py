@@ -33,7 +33,11 @@ DIGEST, OTHER, CONFIG = (f"sha256:{digit * 64}" for digit in "123")
 class Trust:
     """Trust each file that has a signature."""
 
+    def __init__(self) -> None:
+        self.verified: list[bytes] = []
+
     def file_problem(self, path: Path) -> Problem | None:
+        self.verified.append(path.read_bytes())
         return None if path.with_name(f"{path.name}.bundle").exists() else Problem(reason="not signed")
 
 
@@ -96,6 +100,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: list[str]) ->
     write_text(project.state / f"bases/{BASE.name}.json", json.dumps(BASE.__dict__))
     (tmp_path / "verdicts").mkdir()
     return Site(project, tmp_path / "verdicts")
+
+
+def test_what_was_read_is_verified(site: Site) -> None:
+    """A file of a shared folder can be another one by the time that it is verified."""
+    path = site.write(check())
+    trust = Trust()
+    verdicts = SignedVerdicts(folder=site.folder, trust=cast("CosignSigner", trust), config=lambda digest: CONFIG)
+    (file,) = verdicts._files
+    path.write_text("another")
+    assert verdicts._problem(file) is None
+    assert trust.verified == [file.data]
+    assert file.data != path.read_bytes()
 
 
 def test_a_signed_verdict_of_another_machine_is_enough(site: Site) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from requests import Response
@@ -92,3 +92,11 @@ def test_a_refusal_is_told_in_its_words(session: Session) -> None:
         session.status, session.body = status, body
         with pytest.raises(EngineError, match=words), podman.saved("1"):
             pass
+
+
+def test_an_answer_that_is_cut_off_is_an_error() -> None:
+    answer = SimpleNamespace(iter_lines=lambda: [b'{"stream": "STEP 1"}', b'{"stream'])
+    events = podman._events(cast(Response, answer))
+    assert next(events) == {"stream": "STEP 1"}
+    with pytest.raises(EngineError, match="middle of its answer"):
+        next(events)
