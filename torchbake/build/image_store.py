@@ -28,14 +28,14 @@ from torchbake.store.layout import Layout
 class Store:
     """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
 
-    With a ``layout`` images are packed there, and the engine gets them from it. If they are ``scanned``, their layers
+    Built images are kept in ``layout``, and the engine gets them from it. If they are ``reproducible``, their layers
     are read at once.
     """
 
     engine: Engine
     sizes: Path
-    layout: Layout | None = None
-    scanned: bool = True
+    layout: Layout
+    reproducible: bool = False
     say: Callable[[str], None] = lambda text: None
 
     @cached_property
@@ -45,7 +45,7 @@ class Store:
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
-        manifest = self.layout.find(digest) if self.layout else None
+        manifest = self.layout.find(digest)
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
             self.loopback.release(manifest.digest if manifest else digest)
@@ -58,7 +58,7 @@ class Store:
         """
         self.tag(digest, job)
         image = self.engine.images().get(job.ref)
-        if image or not self.layout:
+        if image:
             return image
         with contextlib.suppress(TorchbakeError):
             self.engine.load(self.layout.archive(digest))
@@ -78,17 +78,15 @@ class Store:
 
     def lend(self, export: Path) -> None:
         """Spare an export what is packed already."""
-        if self.layout:
-            self.layout.lend(export)
+        self.layout.lend(export)
 
     def take_in(self, digest: str, export: Path) -> None:
         """Move an exported image into the layout, and load it into the engine unless it can be used there already.
 
         Raises EngineError if the engine cannot use it.
         """
-        if self.layout:
-            self.layout.take(export, digest, reproducible=self.scanned)
-            self._ensure(self.layout, digest)
+        self.layout.take(export, digest, reproducible=self.reproducible)
+        self._ensure(self.layout, digest)
 
     def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
         """Have an image of a layout in the engine under a name, loaded unless it is there. Raises EngineError."""
@@ -109,7 +107,7 @@ class Store:
 
     def id_of(self, digest: str) -> str:
         """The ID that the engine gives an image of the layout; of another image the digest itself."""
-        return self._id(self.layout, digest) if self.layout else digest
+        return self._id(self.layout, digest)
 
     def _id(self, layout: Layout, digest: str) -> str:
         manifest = layout.find(digest)
@@ -166,8 +164,8 @@ class Store:
 
     def remember(self, digest: str, memory: Path) -> None:
         """Read what a packed image holds, so that its release need not."""
-        manifest = self.layout.find(digest) if self.layout and self.scanned else None
-        if self.layout and manifest:
+        manifest = self.layout.find(digest) if self.reproducible else None
+        if manifest:
             # Here, as a run with nothing to do need not load them.
             from torchbake.engine.export import Content  # noqa: PLC0415
             from torchbake.sbom.image_scan import contents_in  # noqa: PLC0415
@@ -176,8 +174,7 @@ class Store:
 
     def tidy(self) -> None:
         """Drop packed layers of images that the engine has no more."""
-        if self.layout:
-            self.layout.tidy({image.digest for image in self.engine.images().values()})
+        self.layout.tidy({image.digest for image in self.engine.images().values()})
 
     def measured(self, image: Image) -> Image:
         """The image with its unpacked size; the engine's own figure also counts the packed layers."""

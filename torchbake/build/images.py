@@ -97,14 +97,10 @@ class ImageBuild:
             _check_podman(self.request)
         if self.request.reproducible:
             require(engine.capabilities, Need.PACK, driver=self._driver)
-        layout = Layout(folder=self.project.layout) if self.request.reproducible else None
-        return Store(engine=engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
-
-    def _building(self, store: Store) -> Store:
-        """The store for images that are built: the engine gets them from a layout."""
-        if store.layout:
-            return store
-        return replace(store, layout=Layout(folder=self.project.layout), scanned=False)
+        return Store(
+            engine=engine, sizes=sizes_file(self.project.state), layout=Layout(folder=self.project.layout),
+            reproducible=self.request.reproducible, say=console.say,
+        )  # fmt: skip
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
@@ -145,7 +141,7 @@ class ImageBuild:
     def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
         """Why images of the same inputs are built again, by digest: labels, or how they are packed if that counts."""
         lacking = {image.digest: untrue_label(self.project.root, image.labels) for image in images}
-        if store.layout:
+        if self.request.reproducible:
             packed = {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
             lacking = {digest: lacking[digest] or reason for digest, reason in packed.items()}
         return lacking
@@ -159,7 +155,6 @@ class ImageBuild:
         """Build the jobs of the plan; in a dry run, show what would be built and how."""
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
-        store = self._building(store)
         saving = None if self._uses_layouts else SavedImages(store=store, state=self.project.state)
         plan = replace(plan, jobs=[saving.on_engine(job) for job in plan.jobs]) if saving else plan
         request, options = self.request, self._options(store)
@@ -197,7 +192,7 @@ class ImageBuild:
             created=created(root),
             epoch=content_epoch() if request.reproducible else None,
             # As a dry run shows it; each run makes its own.
-            exports=store.layout.folder / "exports" if store.layout else None,
+            exports=store.layout.folder / "exports",
             revision=revision(root),
             proxies=proxy_variables(),
             no_cache=request.no_cache,

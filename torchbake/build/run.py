@@ -1,6 +1,5 @@
 """One run of builds: several images side by side, each tagged when it is done, one failure ending one image."""
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from torchbake.build.result import Result
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.parallel import run_all
 from torchbake.engine.capability import hashes_mounts
-from torchbake.engine.image_check import check_image
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
@@ -35,14 +33,14 @@ _FULL = "no space left on device"
 
 @dataclass(frozen=True, kw_only=True)
 class _Site:
-    """What the builds of one run share. ``exports`` is for their images; None where they go to the engine."""
+    """What the builds of one run share. ``exports`` is a folder for their images."""
 
     builder: Builder | PodmanBuilder
     folder: Path
     shown: Board
     options: Options
     secrets: Mapping[str, Mapping[str, Path]]
-    exports: Path | None
+    exports: Path
     composition: Composition
 
     def stop(self) -> None:
@@ -72,8 +70,10 @@ class BuildRun:
         Raises KeyboardInterrupt after ending what runs; an image that was finished by then has all its tags.
         """
         ready, results = self._prepare(plan.jobs)
-        packing = self.store.layout.written() if self.store.layout else contextlib.nullcontext()
-        with packing as exports, self._secrets(ready, apt) as secrets, board(len(ready), doing="building") as shown:
+        with (
+            self.store.layout.written() as exports, self._secrets(ready, apt) as secrets,
+            board(len(ready), doing="building") as shown,
+        ):  # fmt: skip
             site = _Site(
                 builder=self._builder(),
                 folder=folder,
@@ -137,12 +137,8 @@ class BuildRun:
     def _one(self, site: _Site, job: Job, *, reason: str) -> Outcome:
         site.shown.start(job.spec.id, reason)
         started = time.monotonic()
-        export = site.exports / target_name(job.spec) if site.exports else None
         try:
-            if export:
-                outcome = self._handed_over(site, job, export)
-            else:
-                outcome = self._checked(self._bakery(site, job).image(job), job)
+            outcome = self._handed_over(site, job, site.exports / target_name(job.spec))
         except (TorchbakeError, OSError) as error:  # of this image: its lock was changed meanwhile, say
             outcome = Outcome(seconds=0, digests=(), errors=(str(error),), tail=())
         outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
@@ -189,18 +185,6 @@ class BuildRun:
             self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(_text(error),))
-        return outcome
-
-    def _checked(self, outcome: Outcome, job: Job) -> Outcome:
-        """The outcome of a build that wrote into the engine, as a failure if the engine cannot use the image."""
-        digest = self.store.engine.find(outcome.digests) if outcome.ok else None
-        if digest is None:
-            return outcome
-        try:
-            check_image(self.store.engine, digest)
-        except EngineError as error:
-            self.store.discard(digest, job)
-            return replace(outcome, errors=(error.sentence,))
         return outcome
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:

@@ -54,7 +54,7 @@ class SavedImages:
     def _packed(self, job: Job) -> Sequence[Layout]:
         """Where layers of the image may be packed already."""
         base = [Layout(folder=job.base.layout(self.state))] if job.base.source == "bootstrap" else []
-        return [*base, *([self.store.layout] if self.store.layout else [])]
+        return [*base, self.store.layout]
 
     def remove_leftovers(self) -> None:
         """Remove images that killed builds left."""

@@ -36,7 +36,7 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 def store(daemon: Daemon, tmp_path: Path) -> Store:
-    return Store(engine=daemon.engine, sizes=tmp_path / "state/sizes.json")
+    return Store(engine=daemon.engine, sizes=tmp_path / "state/sizes.json", layout=Layout(folder=tmp_path / "layout"))
 
 
 def references(job: Job) -> set[str]:
@@ -130,36 +130,29 @@ def exported(folder: Path, text: bytes = b"content") -> tuple[Path, str]:
     return folder, put(Layout(folder=folder), archive(file("a", text)))
 
 
-@pytest.fixture
-def packing(store: Store, tmp_path: Path) -> Store:
-    return replace(store, layout=Layout(folder=tmp_path / "layout"))
-
-
-def test_an_export_is_kept_and_the_engine_has_it_too(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+def test_an_export_is_kept_and_the_engine_has_it_too(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     export, digest = exported(tmp_path / "export")
-    packing.take_in(digest, export)
-    assert packing.layout
-    assert packing.layout.find(digest)
-    assert packing.engine.find([digest]) == digest
+    store.take_in(digest, export)
+    assert store.layout.find(digest)
+    assert store.engine.find([digest]) == digest
     assert daemon.tags_of(digest) == set()
     assert not export.exists()
 
 
-def test_an_image_that_the_engine_can_use_is_not_loaded_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+def test_an_image_that_the_engine_can_use_is_not_loaded_again(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     export, digest = exported(tmp_path / "export")
-    packing.take_in(digest, export)
+    store.take_in(digest, export)
     again, _ = exported(tmp_path / "again")
     daemon.refuses = "it was loaded again"
-    packing.take_in(digest, again)
-    assert packing.layout
-    assert packing.layout.find(digest)
+    store.take_in(digest, again)
+    assert store.layout.find(digest)
 
 
-def test_an_image_without_its_layers_is_loaded_again(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+def test_an_image_without_its_layers_is_loaded_again(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     export, digest = exported(tmp_path / "export")
     daemon.hold(digest, "acme/pytorch:x")  # with no layers
-    packing.take_in(digest, export)
-    assert packing.engine.layers(digest)
+    store.take_in(digest, export)
+    assert store.engine.layers(digest)
     assert daemon.boxes == {}
 
 
@@ -194,74 +187,63 @@ FAILURES = (unpacks_badly, answers_with_an_error, has_no_place, cannot_create, l
 
 @pytest.mark.parametrize("fail", FAILURES, ids=lambda one: one.__name__)
 def test_an_image_that_cannot_be_used_is_an_error_and_goes(
-    fail: Callable[[Daemon], str], packing: Store, daemon: Daemon, tmp_path: Path
+    fail: Callable[[Daemon], str], store: Store, daemon: Daemon, tmp_path: Path
 ) -> None:
     export, digest = exported(tmp_path / "export")
     words = fail(daemon)
     with pytest.raises(EngineError) as raised:
-        packing.take_in(digest, export)
+        store.take_in(digest, export)
     assert re.search(words, raised.value.sentence)
     assert digest not in daemon.pictures
     assert daemon.boxes == {}
 
 
 def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
-    packing: Store, daemon: Daemon, job: Job, tmp_path: Path
+    store: Store, daemon: Daemon, job: Job, tmp_path: Path
 ) -> None:
     export, digest = exported(tmp_path / "export")
     daemon.hold(digest, *job.references, "mine:1")
     cannot_create(daemon)
     with pytest.raises(EngineError, match="needs cleaning"):
-        packing.take_in(digest, export)
-    packing.discard(digest, job)
+        store.take_in(digest, export)
+    store.discard(digest, job)
     assert daemon.tags_of(digest) == {"mine:1"}
 
 
 def test_an_image_that_is_not_listed_is_sent_again(
-    packing: Store, daemon: Daemon, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, daemon: Daemon, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export, digest = exported(tmp_path / "export")
-    packing.take_in(digest, export)
+    store.take_in(digest, export)
     sent: list[tuple[str, ...]] = []
-    load, images = packing.engine.load, packing.engine.images
+    load, images = store.engine.load, store.engine.images
 
     def send(archive: Iterable[bytes]) -> tuple[str, ...]:
         sent.append(load(archive))
         return sent[-1]
 
-    monkeypatch.setattr(packing.engine, "load", send)
-    monkeypatch.setattr(packing.engine, "images", lambda: images() if sent else {})
-    image = packing.tagged(digest, job)
+    monkeypatch.setattr(store.engine, "load", send)
+    monkeypatch.setattr(store.engine, "images", lambda: images() if sent else {})
+    image = store.tagged(digest, job)
     assert image
     assert (image.digest, len(sent)) == (digest, 1)
 
 
-def test_a_next_export_is_lent_what_is_packed_already(packing: Store, tmp_path: Path) -> None:
+def test_a_next_export_is_lent_what_is_packed_already(store: Store, tmp_path: Path) -> None:
     export, digest = exported(tmp_path / "export")
-    packing.take_in(digest, export)
-    packing.lend(tmp_path / "next")
+    store.take_in(digest, export)
+    store.lend(tmp_path / "next")
     assert Layout(folder=tmp_path / "next").find(digest)
 
 
-def test_layers_go_with_the_last_image_that_the_engine_has(packing: Store, daemon: Daemon, tmp_path: Path) -> None:
+def test_layers_go_with_the_last_image_that_the_engine_has(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     (kept, gone) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
     for export, digest in (kept, gone):
-        packing.take_in(digest, export)
+        store.take_in(digest, export)
     daemon.pointers["acme/pytorch:kept"] = kept[1]
-    packing.tidy()
-    assert packing.layout
-    assert packing.layout.find(kept[1])
-    assert packing.layout.find(gone[1]) is None
-
-
-def test_without_a_layout_an_export_is_nobodys(store: Store, tmp_path: Path) -> None:
-    export, digest = exported(tmp_path / "export")
-    store.lend(export)
-    store.take_in(digest, export)
     store.tidy()
-    store.remember(digest, tmp_path / "memory")
-    assert store.engine.find([digest]) is None
-    assert Layout(folder=export).find(digest)
+    assert store.layout.find(kept[1])
+    assert store.layout.find(gone[1]) is None
 
 
 def test_what_was_not_built_has_no_tags_and_a_code_of_its_own(job: Job) -> None:
@@ -300,7 +282,6 @@ def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Pa
     assert [*daemon.pictures] == [image]
     store.tag(image, job)
     store.tidy()
-    assert store.layout
     assert store.layout.find(image) == manifest
     store.discard(digest, job)
     assert not daemon.pictures

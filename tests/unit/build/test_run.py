@@ -12,7 +12,7 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
-from torchbake.build.bakefile import Job, Options, output_to_layout
+from torchbake.build.bakefile import Job, Options, exported, output_to_layout
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
@@ -63,12 +63,12 @@ class Site:
         ready = [self.job(name) for name in names]
         plan = Plan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
         store = Store(
-            engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout if pack else None
+            engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout, reproducible=pack
         )
         preparation: Preparation = preparation_of(self.project, pip=pip)
         given: dict[str, Any] = {"builder": None, "prune": False, **settings}
         run = BuildRun(store=store, preparation=preparation, **given)
-        options = Options(**{**OPTIONS.__dict__, "output": output_to_layout("zstd")}) if pack else OPTIONS
+        options = Options(**{**OPTIONS.__dict__, "output": output_to_layout("zstd") if pack else exported()})
         return {one.id: one for one in run.run(plan, options, AptConfig(), self.folder, jobs=jobs)}
 
     def named(self, name: str) -> str | None:
@@ -150,8 +150,11 @@ def test_what_buildkit_loses_track_of_is_built_once_more(times: int, status: str
     assert builds == [RUNTIME] * 2
 
 
-def test_what_a_builder_keeps_to_itself_was_not_built(site: Site) -> None:
-    site.buildx.loses = [RUNTIME]
+def test_what_the_engine_loses_was_not_built(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(engine: Any, image: str, **_: Any) -> None:
+        site.daemon.pictures.pop(image)
+
+    monkeypatch.setattr("torchbake.build.image_store.check_image", lose)
     result = site.build(RUNTIME)[RUNTIME]
     assert (result.status, result.reason) == ("failed", "built, but not in the engine")
     assert site.named(RUNTIME) is None
@@ -162,7 +165,7 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
     spec = spec_of(site.project, RUNTIME)
     assert isinstance(spec, ImageSpec)
     lock_path(site.project.root, spec).unlink()
-    store = Store(engine=site.daemon.engine, sizes=site.project.state / "sizes.json")
+    store = Store(engine=site.daemon.engine, sizes=site.project.state / "sizes.json", layout=site.layout)
     run = BuildRun(store=store, preparation=preparation_of(site.project), builder=None, prune=False)
     plan = Plan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
     site.folder.mkdir(parents=True)
