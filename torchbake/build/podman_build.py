@@ -1,6 +1,6 @@
 """Running targets of bake files by podman, over its socket: what `Builder` does by BuildKit.
 
-Each step of a Dockerfile becomes an image without a name, which podman takes again in the next build: its build cache.
+Podman's build cache is an image without a name for each step.
 """
 
 import base64
@@ -72,8 +72,9 @@ class PodmanBuilder:
         finally:
             with contextlib.suppress(OSError):
                 write_text(log, "\n".join(run.progress.log) + "\n")
-        tail = tuple(run.progress.tail())
-        return Outcome(seconds=time.monotonic() - started, digests=digests, errors=errors, tail=tail)
+        return Outcome(
+            seconds=time.monotonic() - started, digests=digests, errors=errors, tail=tuple(run.progress.tail())
+        )
 
 
 @dataclass(kw_only=True)
@@ -131,8 +132,7 @@ class _Run:
                 "secrets": json.dumps([f"id={each['id']},src=secret-{at}" for at, each in enumerate(secrets)]),
                 "layers": "true",
                 "nocache": str(bool(target.get("no-cache")) or not self.cached).lower(),
-                "rm": "true",
-                "forcerm": "true",
+                **dict.fromkeys(("rm", "forcerm"), "true"),
                 "outputformat": _OCI,
             }
             return self._built(archive, options), file.steps

@@ -4,7 +4,6 @@ Versions of podman write different headers into layers, and describe an image in
 written again with the same files in the same order, and compressed. A layer of the base stays as it is.
 """
 
-import json
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,12 +16,11 @@ from torchbake.core.json_text import read_object
 from torchbake.engine.export import Stream
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, write_layer
-from torchbake.oci.layer_order import Layer
-from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.layer_order import Layer, json_bytes, manifest_of
+from torchbake.oci.manifest import Blob, Manifest
 from torchbake.store.layout import Layout
 
 _BLOBS = "blobs/sha256/"
-_CONFIG = "application/vnd.oci.image.config.v1+json"
 _XATTR = "SCHILY.xattr."
 
 
@@ -44,15 +42,8 @@ def put_image(
             _linked(layout, *known[diff_id]) if diff_id in known else _written(layout, saved, blob)
             for diff_id, blob in zip(config["rootfs"]["diff_ids"], _manifest(saved).layers, strict=True)
         ]
-    data = _json(_restated(config, layers, steps, created))
-    described = Blob(digest=sha256(data), size=len(data), media_type=_CONFIG)
-    content = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": _descriptor(described),
-        "layers": [_descriptor(layer.blob) for layer in layers],
-    }
-    manifest = Manifest(data=_json(content), media_type=MANIFEST)
+    data = json_bytes(_restated(config, layers, steps, created))
+    manifest = manifest_of(data, layers)
     layout.write(manifest, data)
     return manifest
 
@@ -161,11 +152,3 @@ def _write_file(archive: tarfile.TarFile, info: tarfile.TarInfo, folder: Path) -
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(cast(IO[bytes], archive.extractfile(info)).read())
     path.chmod(info.mode & 0o7777)
-
-
-def _descriptor(blob: Blob) -> dict[str, Any]:
-    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

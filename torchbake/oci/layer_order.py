@@ -7,9 +7,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from torchbake.core.json_text import read_object
-from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
-
-_CONFIG = "application/vnd.oci.image.config.v1+json"
+from torchbake.oci.manifest import CONFIG, MANIFEST, Blob, Manifest, UnsoundError, sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +34,13 @@ def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made])
         told["rootfs"] = {**told["rootfs"], "diff_ids": diff_ids}
     except (LookupError, TypeError):
         raise UnsoundError("An image's config does not tell what its layers are.") from None
-    data = _written(told)
+    data = json_bytes(told)
     content = {
         **manifest.content,
         "config": {**manifest.content["config"], "digest": sha256(data), "size": len(data)},
-        "layers": [_descriptor(blob) for blob in (*(layer.blob for _, layer in layers), *manifest.layers)],
+        "layers": [blob.descriptor for blob in (*(layer.blob for _, layer in layers), *manifest.layers)],
     }
-    return Manifest(data=_written(content), media_type=manifest.media_type), data
+    return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +50,7 @@ def _time(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
     """The manifest and the config of an image of these layers, each with the command that made it, the lowest first."""
-    config = _written(
+    config = json_bytes(
         {
             "architecture": "amd64",
             "os": "linux",
@@ -61,14 +59,19 @@ def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
             "history": [{"created_by": command} for command, _ in layers],
         }
     )
-    described = Blob(digest=sha256(config), size=len(config), media_type=_CONFIG)
+    return manifest_of(config, [layer for _, layer in layers]), config
+
+
+def manifest_of(config: bytes, layers: Iterable[Layer]) -> Manifest:
+    """The manifest of an image with this config and these layers."""
+    described = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
     content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": _descriptor(described),
-        "layers": [_descriptor(layer.blob) for _, layer in layers],
+        "config": described.descriptor,
+        "layers": [layer.blob.descriptor for layer in layers],
     }
-    return Manifest(data=_written(content), media_type=MANIFEST), config
+    return Manifest(data=json_bytes(content), media_type=MANIFEST)
 
 
 def chain_ids(diff_ids: Iterable[str]) -> tuple[str, ...]:
@@ -86,9 +89,6 @@ def _read(config: bytes) -> dict[str, Any]:
         raise UnsoundError(f"An image's config cannot be read: {error}.") from None
 
 
-def _descriptor(blob: Blob) -> dict[str, Any]:
-    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
-
-
-def _written(value: Mapping[str, Any]) -> bytes:
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """A config or a manifest as its digest is of: without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -6,7 +6,6 @@ a ``manifest.json``, which names the config and the layers.
 Source: https://github.com/moby/moby/blob/v26.1.5/image/tarexport/save.go
 """
 
-import json
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +17,9 @@ from torchbake.core.files import linked
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import compress_layer
-from torchbake.oci.layer_order import Layer
+from torchbake.oci.layer_order import Layer, manifest_of
 from torchbake.oci.layer_stream import UNREADABLE
-from torchbake.oci.manifest import CONFIG, MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.manifest import Blob, Manifest
 from torchbake.store.layout import Layout
 
 _BLOB = "blobs/sha256/"
@@ -71,7 +70,7 @@ class SavedArchive:
             raise BuildError(f"`docker save` wrote no whole image: {error}.", hint="Build it again.") from None
         if [layer.diff_id for layer in layers] != list(self.diff_ids):
             raise BuildError("`docker save` wrote other layers than the image has.", hint="Build it again.")
-        manifest = _manifest(layers, config)
+        manifest = manifest_of(config, layers)
         layout.write(manifest, config)
         return manifest
 
@@ -122,14 +121,3 @@ def _resolved(found: _Found) -> tuple[bytes, Sequence[Layer]]:
     config = found.texts[described["Config"]]
     names: Iterator[str] = (found.links.get(name, name) for name in described["Layers"])
     return config, [found.layers[name] for name in names]
-
-
-def _manifest(layers: Sequence[Layer], config: bytes) -> Manifest:
-    described = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
-    content = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": described.descriptor,
-        "layers": [layer.blob.descriptor for layer in layers],
-    }
-    return Manifest(data=json.dumps(content, separators=(",", ":")).encode(), media_type=MANIFEST)
