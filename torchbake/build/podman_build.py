@@ -1,7 +1,4 @@
-"""Running targets of bake files by podman, over its socket: what `Builder` does by BuildKit.
-
-Podman's build cache is an image without a name for each step.
-"""
+"""Running targets of bake files by podman, over its socket: what `Builder` does by BuildKit."""
 
 import base64
 import contextlib
