@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import ROOT, container_of
 from tests.e2e.test_image_check import UNREADABLE
 from tests.e2e.waiting import until
-from tests.unit.layouts import archive, blobs_of, file, put, sha256
+from tests.unit.layouts import archive, blobs_of, damage, file, put, sha256
 from torchbake.build.image_store import Store
 from torchbake.engine import loopback
 from torchbake.engine.client import Engine, connect
@@ -101,7 +101,7 @@ def test_a_layer_that_the_engine_has_is_not_asked_for_again(engine: Engine, layo
     part, whole = put(layout, lower, config=PLATFORM), put(layout, lower, upper, config=PLATFORM)
     assert pulling.pull(layout, part)
     path, _ = blobs_of(layout, part)
-    path.write_bytes(bytes(path.stat().st_size))  # would not be taken
+    damage(path, seen=False)  # the engine would not take it
     assert pulling.pull(layout, whole)
     check_image(engine, id_of(engine, layout, whole))
 
