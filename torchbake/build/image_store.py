@@ -155,9 +155,7 @@ class Store:
 
     def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
         """Check that the engine can use an image of a layout."""
-        manifest = layout.find(digest)
-        if manifest is None:
-            raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
+        manifest = layout.get(digest)
         config = read_json(layout.path(manifest.config.digest).read_bytes())
         image = self.engine.id_of(manifest)
         check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)

@@ -7,17 +7,16 @@ written again with the same files in the same order, and compressed. A layer of 
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from torchbake.core.files import linked
 from torchbake.core.json_text import read_object
 from torchbake.engine.export import Stream
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, write_layer
 from torchbake.oci.layer_order import Layer, json_bytes, manifest_of
 from torchbake.oci.manifest import Blob, Manifest
+from torchbake.store.docker_archive import known_layers, link_layer
 from torchbake.store.layout import Layout
 
 _BLOBS = "blobs/sha256/"
@@ -25,7 +24,7 @@ _XATTR = "SCHILY.xattr."
 
 
 def put_image(
-    chunks: Iterable[bytes], layout: Layout, *, bases: Iterable[Layout], steps: Sequence[str], created: str
+    chunks: Iterable[bytes], layout: Layout, *, bases: Sequence[Layout], steps: Sequence[str], created: str
 ) -> Manifest:
     """Write an image of an archive into a layout, and return its manifest. Raises BuildError and OSError.
 
@@ -34,12 +33,12 @@ def put_image(
     ``created`` is the time of the image and of its history, as RFC 3339.
     """
     layout.blobs.mkdir(parents=True, exist_ok=True)
-    known = {layer.diff_id: (layer, base) for base in bases for layer in _layers_of(base)}
+    known = known_layers(bases)
     with tempfile.TemporaryDirectory(dir=layout.folder, prefix=".podman-") as name:
         saved = _unpacked(chunks, Path(name))
         config = read_object(saved.path(_manifest(saved).config.digest).read_bytes())
         layers = [
-            _linked(layout, *known[diff_id]) if diff_id in known else _written(layout, saved, blob)
+            link_layer(known, diff_id, layout) if diff_id in known else _written(layout, saved, blob)
             for diff_id, blob in zip(config["rootfs"]["diff_ids"], _manifest(saved).layers, strict=True)
         ]
     data = json_bytes(_restated(config, layers, steps, created))
@@ -84,20 +83,6 @@ def _manifest(saved: Layout) -> Manifest:
     if manifest is None:
         raise BuildError("Podman did not hand out all of the image that it built.", hint="Build it again.")
     return manifest
-
-
-def _layers_of(base: Layout) -> Iterator[Layer]:
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        for entry in read_object((base.folder / "index.json").read_bytes())["manifests"]:
-            if manifest := base.find(entry["digest"]):
-                config = read_object(base.path(manifest.config.digest).read_bytes())
-                for blob, diff_id in zip(manifest.layers, config["rootfs"]["diff_ids"], strict=True):
-                    yield Layer(blob=blob, diff_id=diff_id)
-
-
-def _linked(layout: Layout, layer: Layer, base: Layout) -> Layer:
-    linked(base.path(layer.blob.digest), layout.path(layer.blob.digest))
-    return layer
 
 
 def _written(layout: Layout, saved: Layout, blob: Blob) -> Layer:

@@ -43,6 +43,13 @@ def known_layers(layouts: Sequence[Layout]) -> dict[str, tuple[Blob, Path]]:
     }
 
 
+def link_layer(known: Mapping[str, tuple[Blob, Path]], diff_id: str, layout: Layout) -> Layer:
+    """Put a layer of ``known`` into a layout."""
+    blob, path = known[diff_id]
+    linked(path, layout.path(blob.digest))
+    return Layer(blob=blob, diff_id=diff_id)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SavedArchive:
     """An archive of one image that `docker save` writes, to be read once. ``diff_ids`` are those of its layers.
@@ -84,7 +91,7 @@ class SavedArchive:
                 elif not member.isfile():
                     continue
                 elif diff_id in self.diff_ids and diff_id in self.known:
-                    found.layers[member.name] = self._linked(diff_id, layout)
+                    found.layers[member.name] = link_layer(self.known, diff_id, layout)
                 elif diff_id in self.diff_ids or PurePosixPath(member.name).name == "layer.tar":
                     content = cast(IO[bytes], archive.extractfile(member))
                     found.layers[member.name] = self._packed(content, layout, scratch)
@@ -95,14 +102,9 @@ class SavedArchive:
     def _packed(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:
         layer = compress_layer(scratch, content, threads=self.threads)
         if layer.diff_id in self.known:  # an older archive does not tell that by the name
-            return self._linked(layer.diff_id, layout)
+            return link_layer(self.known, layer.diff_id, layout)
         scratch.replace(layout.path(layer.blob.digest))
         return layer
-
-    def _linked(self, diff_id: str, layout: Layout) -> Layer:
-        blob, path = self.known[diff_id]
-        linked(path, layout.path(blob.digest))
-        return Layer(blob=blob, diff_id=diff_id)
 
 
 def _target(member: tarfile.TarInfo) -> str:

@@ -41,6 +41,13 @@ class Layout(Blobs):
         """Return the manifest of an image if it and all its blobs are sound."""
         return self._whole(digest) or self._of_config(digest)
 
+    def get(self, digest: str) -> Manifest:
+        """Return the manifest of an image. Raises BuildError if `find` finds none."""
+        manifest = self.find(digest)
+        if manifest is None:
+            raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
+        return manifest
+
     def _of_config(self, digest: str) -> Manifest | None:
         """Return the image with this config; `take` keeps one of each in the index."""
         return next((manifest for manifest in self._images() if manifest.config.digest == digest), None)
@@ -71,9 +78,7 @@ class Layout(Blobs):
 
         Raises BuildError when it is not here.
         """
-        manifest = self.find(digest)
-        if manifest is None:
-            raise BuildError(f"{self.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache.")
+        manifest = self.get(digest)
         for name, text in (_frame({manifest: False}) | _for_classic_stores(manifest)).items():
             yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
         for blob in (Blob(digest=manifest.digest, size=len(manifest.data)), *manifest.blobs):
