@@ -1,4 +1,4 @@
-"""Side-by-side measurements; docs/performance.md has their figures and what they mean.
+"""Side-by-side measurements; docs/internals/performance.md has their figures and what they mean.
 
     nox -s bench -- noop                 a build of what is built already, against nox's own start
     nox -s bench -- scale                list and render of 100, 1,000 and 10,000 images

@@ -11,7 +11,7 @@ from torchbake.matrix.manual import anchor
 
 PAGES = (
     *sorted(TOOLKIT.glob("*.md")),
-    *sorted((TOOLKIT / "docs").glob("*.md")),
+    *sorted((TOOLKIT / "docs").rglob("*.md")),
     *sorted((TOOLKIT / "examples").rglob("*.md")),
     *sorted((TOOLKIT / ".github").glob("*.md")),
     *sorted((TOOLKIT / ".github/ISSUE_TEMPLATE").glob("*.yml")),

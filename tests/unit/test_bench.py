@@ -141,7 +141,7 @@ def test_the_page_has_every_line_and_every_key() -> None:
 
 SHOWN = [
     line.strip()
-    for page in sorted((TOOLKIT / "docs").glob("*.md"))
+    for page in sorted((TOOLKIT / "docs").rglob("*.md"))
     for line in page.read_text().splitlines()
     if line.startswith("    ") and "bench --model" in line
 ]

@@ -586,7 +586,7 @@ def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
 def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_releases() -> None:
     documented = [
         pattern
-        for page in (TOOLKIT / "docs").glob("*.md")
+        for page in (TOOLKIT / "docs").rglob("*.md")
         for pattern in re.findall(r"'(\^https://github[^']*)'", page.read_text())
     ]
     assert documented

@@ -37,7 +37,9 @@ def jobs_in(text: str) -> list[str]:
 
 
 def test_every_kind_of_document_is_read() -> None:
-    pages = {"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/development.md", ".github/pull_request_template.md"}
+    pages = {"README.md", "CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"} | {
+        "docs/internals/development.md"
+    }
     assert pages | {".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"} <= TEXTS.keys()
     assert pages | {".github/ISSUE_TEMPLATE/bug.yml"} <= {command.page for command in TYPED} | {"SECURITY.md"}
     assert len(TYPED) > 150

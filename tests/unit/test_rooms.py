@@ -1,4 +1,4 @@
-"""The rooms of the toolkit: the map in docs/architecture.md is complete, and imports go up in it alone."""
+"""The rooms of the toolkit: the map in docs/internals/architecture.md is complete, and imports go up in it alone."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ TORCHBAKE = TOOLKIT / "torchbake"
 _NO_MODULES = {TORCHBAKE / "__init__.py", TORCHBAKE / "_version.py"}
 MODULES = sorted(path for path in TORCHBAKE.rglob("*.py") if path not in _NO_MODULES)
 every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TORCHBAKE)))
-_TEXT = (TOOLKIT / "docs/architecture.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
+_TEXT = (TOOLKIT / "docs/internals/architecture.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
 # The first column of the first table: one room a row, or several that stand side by side.
 _ROWS = re.findall(r"^\| (`[^|]+`) \|", _TEXT.partition("\nBeside them")[0], flags=re.MULTILINE)
 FLOOR = {name.rstrip("/"): floor for floor, row in enumerate(_ROWS) for name in re.findall(r"`([^`]+)`", row)}

@@ -1,6 +1,6 @@
 """Ours beside a plain StatefulSet with torch.distributed.launch, and one as the charts of this field write it.
 
-What comes of a training is held; how long it takes is printed. docs/performance.md has the figures.
+What comes of a training is held; how long it takes is printed. docs/internals/performance.md has the figures.
 """
 
 import time
