@@ -50,8 +50,12 @@ PACKED = len(NVIDIA) + 4  # torch, triton and their bytecode
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels: torch, which has a module, a program and a header, and what it needs."""
-    folder, whole = tmp_path_factory.mktemp("wheels"), library()
+    return write_stack(tmp_path_factory.mktemp("wheels"))
+
+
+def write_stack(folder: Path) -> Path:
+    """Write a folder of wheels: torch, which has a module, a program and a header, and the packages that it needs."""
+    whole = library()
     for name, version in NVIDIA.items():
         part = name.removeprefix("nvidia-").removesuffix("-cu12").replace("-", "_")
         write_wheel(
@@ -84,7 +88,11 @@ def torch_files(version: str, whole: bytes) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, wheels: Path, bases: Path) -> "Site":
-    folder = tmp_path_factory.mktemp("layers")
+    return make_site(tmp_path_factory.mktemp("layers"), wheels, bases)
+
+
+def make_site(folder: Path, wheels: Path, bases: Path) -> "Site":
+    """Write a project of these wheels, and lock it."""
     (folder / ".torchbake").mkdir()
     (folder / ".torchbake/bases").symlink_to(bases)
     head = {

@@ -57,11 +57,15 @@ exec sh -c 'trap "kill \\$!" TERM; "$@" & wait; wait' sh "$@"  # the first proce
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """An engine that answers. ``variables`` are how commands find it: DOCKER_HOST and what else its kind needs."""
+    """An engine that answers. ``variables`` are how commands find it: DOCKER_HOST and what else its kind needs.
+
+    ``process`` is this machine's number of the engine's first process. All others end with it.
+    """
 
     kind: Kind
     folder: Path
     variables: Mapping[str, str]
+    process: int
 
 
 @contextmanager
@@ -90,7 +94,7 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
             _wait(process, variables, folder)
             if kind.buildkit:
                 _name_builder(places["port"], variables)
-            yield Running(kind=kind, folder=folder, variables=variables)
+            yield Running(kind=kind, folder=folder, variables=variables, process=_first(process))
         finally:
             _stop(process)
             if kind.bridged:
@@ -176,11 +180,15 @@ def _wait(process: "subprocess.Popen[bytes]", variables: Mapping[str, str], fold
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
     """End the engine in good order, then by force. All its processes are in its namespace and end with it."""
-    with suppress(OSError, ValueError):
-        first = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(first[0]), signal.SIGTERM)
+    with suppress(OSError, LookupError):
+        os.kill(_first(process), signal.SIGTERM)
     try:
         process.wait(_STOP)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _first(process: "subprocess.Popen[bytes]") -> int:
+    """Return the number of the first process in an engine's namespace."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])

@@ -22,7 +22,8 @@ from torchbake.engine.builders import builder_driver
 from torchbake.engine.capability import Need, require, uses_layouts
 from torchbake.engine.client import Engine
 from torchbake.engine.image import Image
-from torchbake.errors import TorchbakeError, UsageError
+from torchbake.engine.leftovers import remove_leftovers
+from torchbake.errors import EngineError, TorchbakeError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
@@ -73,6 +74,9 @@ class ImageBuild:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
         store = self._store(self.asked.engine.result())  # first: without an engine nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
+        if not request.dry_run:
+            with suppress(EngineError):  # the next run removes them
+                remove_leftovers(store.engine)
         preparation = Preparation(
             project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say,
             kept=builder_folder(),

@@ -1,0 +1,148 @@
+"""Builds that are disturbed, on an engine of their own: kills, prunes, a full disk, a flipped bit, a clock set back."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.engines.system import NotRunError
+from tests.kills.engine import KilledEngine
+from tests.kills.project import Project
+from tests.kills.rounds import Good, Kill, Rounds
+from tests.unit.layouts import damage
+
+pytestmark = [
+    pytest.mark.build,
+    pytest.mark.skipif(os.geteuid() != 0, reason="not-run: an engine of one's own needs root"),
+]
+_LATER = time.time() + 3650 * 86400
+_ROOM = "3g"
+
+
+# A build that is killed after it has set the tags, and while it checks that a container can be created.
+_KILLED = """\
+import sys, time
+from pathlib import Path
+from torchbake.engine.client import connect
+from torchbake.engine.loopback import Loopback
+from torchbake.engine.runner import Runner
+from torchbake.store.layout import Layout
+
+engine = connect()
+assert Loopback(engine, print).pull(Layout(folder=Path(sys.argv[1])), sys.argv[2])
+Runner(engine).container(sys.argv[2], ["/"])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Rounds]:
+    folder = tmp_path_factory.mktemp("disturbed")
+    (folder / "engine").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(folder / "engine")], check=True)
+    try:
+        project = Project.make("stack", folder, bases, None)
+        with KilledEngine(folder / "engine", ROOT / ".torchbake/tools") as engine:
+            yield Rounds(project=project, engine=engine, evidence=folder / "evidence", usual={})
+    except NotRunError as error:
+        pytest.skip(f"not-run: {error}")
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder / "engine")], check=True)
+
+
+@pytest.fixture(scope="module")
+def good(rounds: Rounds) -> Good:
+    return rounds.undisturbed({("layers", "layout")})
+
+
+@contextmanager
+def in_a_loop(act: Callable[[], object]) -> Iterator[None]:
+    """Call a function again and again until the block ends."""
+    ended = threading.Event()
+
+    def loop() -> None:
+        while not ended.wait(0.05):
+            act()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_killed_builds_and_engines_leave_no_wrong_image(rounds: Rounds, good: Good) -> None:
+    targets = ("build", "engine", "both")
+    kills = [
+        Kill(number=number, target=target, part=part, group=number % 2 == 0, forget=("layers", "layout"))
+        for number, (target, part) in enumerate(zip(targets, (0.9, 0.8, 0.6), strict=True))
+    ]
+    assert [rounds.round(kill, good).problems for kill in kills] == [()] * len(kills)
+
+
+def test_a_build_with_nothing_to_do_removes_what_a_killed_one_left(rounds: Rounds, good: Good) -> None:
+    assert [*rounds.after_build(good, "before")] == []
+    words = [sys.executable, "-c", _KILLED, str(rounds.project.stores[1]), good.digest]
+    env = {**os.environ, **rounds.engine.variables, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout
+        assert killed.stdout.readline() == "ready\n"
+        killed.kill()
+    assert rounds.engine.containers()
+    assert set(rounds.engine.names()) > good.names
+    assert [*rounds.after_build(good, "nothing")] == []
+    assert "unchanged" in rounds.build().stdout
+
+
+def test_prunes_in_a_loop_spoil_no_build(rounds: Rounds, good: Good) -> None:
+    def prune() -> None:
+        rounds.engine.docker("system", "prune", "--force")
+        rounds.engine.docker("buildx", "prune", "--force")
+
+    for _ in range(3):
+        rounds.forget(("layers", "layout"))
+        with in_a_loop(prune):
+            assert [*rounds.after_build(good, "prune")] == []
+
+
+def test_a_full_disk_of_the_engine_is_named_and_leaves_no_tag(rounds: Rounds, good: Good) -> None:
+    rounds.forget(("layout",))
+    disk, filler = rounds.engine.folder, rounds.engine.folder / "filler"
+    free = os.statvfs(disk)
+    subprocess.run(["fallocate", "--length", str(free.f_bavail * free.f_frsize - 8_000_000), str(filler)], check=True)
+    try:
+        done = rounds.build()
+        assert done.returncode
+        assert "disk is full" in json.loads(done.stdout)["images"][0]["reason"]
+        assert "Traceback" not in done.stderr
+        assert rounds.tags() == {}
+    finally:
+        filler.unlink()
+    assert [*rounds.after_build(good, "full")] == []
+
+
+def test_a_flipped_bit_of_the_image_is_found_and_made_again(rounds: Rounds, good: Good) -> None:
+    layout = rounds.project.stores[1]
+    rounds.forget(())
+    largest = max((layout / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    damage(largest, seen=True)
+    assert [*rounds.after_build(good, "bit")] == []
+
+
+def test_times_in_the_future_change_no_build(rounds: Rounds, good: Good) -> None:
+    rounds.forget(())
+    for store in rounds.project.stores:
+        for path in (store, *store.rglob("*")):
+            os.utime(path, (_LATER, _LATER))
+    assert [*rounds.after_build(good, "clock")] == []
