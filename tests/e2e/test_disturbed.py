@@ -110,7 +110,7 @@ def test_prunes_in_a_loop_spoil_no_build(rounds: Rounds, good: Good) -> None:
         rounds.engine.docker("system", "prune", "--force")
         rounds.engine.docker("buildx", "prune", "--force")
 
-    for _ in range(3):
+    for _ in range(2):
         rounds.forget(("layers", "layout"))
         with in_a_loop(prune):
             assert [*rounds.after_build(good, "prune")] == []

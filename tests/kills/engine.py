@@ -54,10 +54,13 @@ class KilledEngine:
         os.kill(self._running.process, signal.SIGKILL)
 
     def names(self) -> dict[str, str]:
-        """Return the digest of each image by its names; of one without a name by its digest."""
+        """Return the digest of each image by its tags, and of one without a tag by its name and that digest.
+
+        Docker 26 sometimes lists an image of a pull that was killed without its other column for a digest.
+        """
         shown = self.docker("images", "--all", "--digests", "--no-trunc", "--format", "json").stdout.splitlines()
         images = [json.loads(line) for line in shown]
-        return {f"{one['Repository']}:{one['Tag']}@{one['Digest']}": one["ID"] for one in images}
+        return {f"{one['Repository']}:{one['Tag']}@{one['ID']}": one["ID"] for one in images}
 
     def tags(self, prefix: str) -> dict[str, str]:
         """Return the digest of each image by those of its tags that begin so."""

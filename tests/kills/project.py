@@ -1,4 +1,4 @@
-"""A project to kill the builds of: small wheels of its own, or the real CPU image."""
+"""A project whose builds are killed: the init image, small wheels, or the real CPU image."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _PROMPT = 300  # seconds in which a build must end whose engine was killed
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project in a folder of its own, with its own store of layers and its own folder for temporary files."""
+    """A project with its own folder, store of layers and folder for temporary files."""
 
     folder: Path
     image: str
@@ -58,7 +58,7 @@ class Project:
         return Path(self.variables["TORCHBAKE_LAYERS"]), self.folder / ".torchbake/layout"
 
     def start(self, engine: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
-        """Start a build in a process group of its own."""
+        """Start a build in a new process group."""
         with log.open("wb") as errors:
             words = ("build", self.image, "--reproducible", "--matrix", str(self.folder / "matrix.yaml"))
             return subprocess.Popen(

@@ -17,7 +17,7 @@ _PREFIXES = ("torchbake-test/", "torchbake/")
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """Which process is killed, after which part of the usual time, and which stores are removed before.
+    """A planned kill: its target, its part of the usual time, and the stores to remove before.
 
     With ``group`` a build is killed with its group, otherwise its first process alone.
     """
@@ -31,7 +31,7 @@ class Kill:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What was wrong after a kill, and the seconds until the kill and of the next build.
+    """The problems after a kill, and the seconds until the kill and of the next build.
 
     ``ended`` is the exit code of the killed build; None if it hung. ``temporary`` and ``ingests`` are the numbers of
     files in the temporary folder and of unfinished downloads in the engine, which are no problems.
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Good:
-    """What an undisturbed build gives: the digest, the tags, and all names in the engine."""
+    """The result of an undisturbed build: the digest, the tags, and all names in the engine."""
 
     digest: str
     tags: frozenset[str]

@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from urllib3.exceptions import HTTPError, IncompleteRead
 
 from torchbake.engine import capability
 from torchbake.engine.address import Address, engine_address
@@ -40,6 +41,7 @@ _WORDS: dict[type[BaseException], str] = {
     socket.gaierror: "no such host is known",
     ssl.SSLCertVerificationError: "no authority that docker's settings name has signed its certificate",
     http.client.RemoteDisconnected: "it closes the connection",
+    IncompleteRead: "it closes the connection",
     http.client.BadStatusLine: "what answers is not an engine",
 }
 
@@ -53,7 +55,8 @@ def answering() -> Iterator[None]:
         raise
     except APIError as error:
         raise EngineError(f"The engine refuses: {error.explanation or error}") from None
-    except (DockerException, requests.RequestException) as error:
+    # urllib3's own is raised if an engine ends amid the progress of a pull: docker's SDK reads that past requests.
+    except (DockerException, requests.RequestException, HTTPError) as error:
         raise EngineError(
             f"The engine does not answer: {_why(error)}.", hint="Does it still run? docker info"
         ) from None

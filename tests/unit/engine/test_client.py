@@ -10,7 +10,7 @@ import docker
 import pytest
 import requests
 from docker.errors import DockerException, NotFound
-from urllib3.exceptions import ProtocolError
+from urllib3.exceptions import IncompleteRead, ProtocolError
 
 from torchbake.engine import client
 from torchbake.engine.address import DEFAULT
@@ -137,3 +137,9 @@ def test_sdk_and_docker_command_must_reach_one_engine(name: str, cli: DockerCli,
     with pytest.raises(EngineError, match=words) as caught:
         client._check_same(engine)
     assert DEFAULT.host in caught.value.message
+
+
+def test_an_engine_that_ends_amid_a_pull_is_an_error_in_words() -> None:
+    broken = ProtocolError("Connection broken", IncompleteRead(0, 1))
+    with pytest.raises(EngineError, match=r"does not answer: it closes the connection\."), client.answering():
+        raise broken
