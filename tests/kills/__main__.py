@@ -1,4 +1,4 @@
-"""Kill builds, their engine, or both at random moments, and check the store and the engine. The program starts its own engine.
+"""Kill builds, their engine, or both at random moments, and check what follows. The program starts its own engine.
 
 One JSON line for each kill, then a summary. A failure keeps the log of the killed build. The same seed and numbers kill
 in the same order, after the same part of the usual time.
