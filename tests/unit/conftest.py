@@ -78,7 +78,7 @@ class NotPureError(Exception):
     """Raised in place of starting a process or opening a connection."""
 
 
-_START = subprocess.Popen.__init__
+START = subprocess.Popen.__init__
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -119,7 +119,7 @@ def pythons(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
     def run(words: Sequence[str], *environments: Mapping[str, str]) -> list[str]:
         with monkeypatch.context() as allowed:
-            allowed.setattr(subprocess.Popen, "__init__", _START)
+            allowed.setattr(subprocess.Popen, "__init__", START)
             started = [
                 subprocess.Popen(
                     [sys.executable, *words], cwd=TOOLKIT, env={**os.environ, **more}, stdout=subprocess.PIPE, text=True
@@ -139,7 +139,7 @@ def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Complete
 
     def run(*words: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
         with monkeypatch.context() as allowed:
-            allowed.setattr(subprocess.Popen, "__init__", _START)
+            allowed.setattr(subprocess.Popen, "__init__", START)
             return subprocess.run(
                 [sys.executable, *words],
                 cwd=TOOLKIT, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
@@ -151,7 +151,7 @@ def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Complete
 @pytest.fixture
 def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a test start the toolkit's own tools, Python and uv, without a network."""
-    monkeypatch.setattr(subprocess.Popen, "__init__", _START)
+    monkeypatch.setattr(subprocess.Popen, "__init__", START)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, python_file, target_name
+from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
-from torchbake.build.podman_build import PodmanBuilder
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -28,7 +28,7 @@ class Bakery:
     ``again`` is told why something is built once more. With ``saving`` images get out of the engine by `docker save`.
     """
 
-    builder: Builder | PodmanBuilder
+    builder: Builder | BuildahBuilder
     root: Path
     options: Options
     secrets: Mapping[str, Path]

@@ -6,22 +6,18 @@ failure from ending the others.
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.build.buildkit_progress import Progress, Step, events
+from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
 from torchbake.engine.address import docker_command
 from torchbake.engine.client import starting_docker
 from torchbake.ui.tool_environment import environment_of
-
-_PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +43,11 @@ class Builder:
 
     def __init__(self, builder: str | None) -> None:
         self._builder = builder
-        self._processes: set[subprocess.Popen[str]] = set()
-        self._lock = threading.Lock()
-        self._stopped = False
+        self._processes = Processes()
 
     @property
     def stopped(self) -> bool:
-        return self._stopped
+        return self._processes.stopped
 
     def build(
         self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
@@ -71,8 +65,7 @@ class Builder:
                     on_step(progress, progress.feed(event))
             code = process.wait()
         finally:
-            with self._lock:
-                self._processes.discard(process)
+            self._processes.forget(process)
             # An image is worth more than its log: a full disk here must not lose what the engine has finished.
             with contextlib.suppress(OSError):
                 write_text(log, "\n".join([*progress.log, *said]) + "\n")
@@ -86,33 +79,17 @@ class Builder:
 
     def stop(self) -> None:
         """End every build that runs, and wait until each has taken back what it had begun."""
-        with self._lock:
-            self._stopped = True
-            running = list(self._processes)
-        for process in running:
-            _signal(process, signal.SIGINT)
-        deadline = time.monotonic() + _PATIENCE
-        for process in running:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                _signal(process, signal.SIGKILL)
+        self._processes.stop()
+
+    def close(self) -> None:
+        """Do nothing: BuildKit keeps its build cache by itself."""
 
     def _start(self, bake_file: Path, target: str, metadata: Path) -> "subprocess.Popen[str]":
         command = docker_command("buildx", "bake", "--file", str(bake_file), "--progress", "rawjson")
         command += ["--metadata-file", str(metadata)]
         command += ["--builder", self._builder] if self._builder else []
-        with self._lock:
-            if self._stopped:
-                raise KeyboardInterrupt
-            with starting_docker():
-                # A session of its own: Ctrl-C reaches only us, and we end the builds in order.
-                process = subprocess.Popen(
-                    [*command, target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True, env=_environment(),
-                )  # fmt: skip
-            self._processes.add(process)
-        return process
+        with starting_docker():
+            return self._processes.start([*command, target], _environment())
 
 
 def _environment() -> dict[str, str]:
@@ -136,8 +113,3 @@ def prune(builder: str | None) -> None:
     command = docker_command("buildx", "prune", "--force", "--filter", "type=regular")
     words = [*command, *(["--builder", builder] if builder else [])]
     subprocess.run(words, env=environment_of("docker"), capture_output=True, check=False)
-
-
-def _signal(process: "subprocess.Popen[str]", number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)

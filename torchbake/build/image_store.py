@@ -13,6 +13,7 @@ from docker.errors import ImageNotFound
 
 from torchbake.build import result
 from torchbake.build.bakefile import Job
+from torchbake.build.kept_images import KeptImages
 from torchbake.build.result import Result, Status, read_sizes
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
@@ -25,23 +26,37 @@ from torchbake.store.layout import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Store:
+class Store(KeptImages):
     """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
 
-    Built images are kept in ``layout``, and the engine gets them from it. If they are ``reproducible``, their layers
-    are read at once.
+    Built images are kept in ``layout``, and the engine gets them from it.
     """
 
     engine: Engine
     sizes: Path
-    layout: Layout
-    reproducible: bool = False
     say: Callable[[str], None] = lambda text: None
 
     @cached_property
     def loopback(self) -> Loopback:
         """The images that the engine pulls from this process."""
         return Loopback(self.engine, self.say)
+
+    @property
+    def ahead(self) -> Callable[[Layout, str], None] | None:
+        return self.take_ahead
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Serve images to the engine until the block ends."""
+        loopback = self.loopback  # made here, as the threads of all images use it
+        try:
+            yield
+        finally:
+            loopback.close()
+
+    def found(self, digests: Sequence[str]) -> str | None:
+        """The engine's ID of the first of these images of the layout that the engine has."""
+        return self.engine.find(map(self.id_of, digests))
 
     def tag(self, digest: str, job: Job) -> None:
         """All tags or, when interrupted before, none."""
@@ -76,16 +91,12 @@ class Store:
             results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
         return results
 
-    def lend(self, export: Path) -> None:
-        """Spare an export what is packed already."""
-        self.layout.lend(export)
-
     def take_in(self, digest: str, export: Path) -> None:
         """Move an exported image into the layout, and load it into the engine unless it can be used there already.
 
         Raises EngineError if the engine cannot use it.
         """
-        self.layout.take(export, digest, reproducible=self.reproducible)
+        super().take_in(digest, export)
         self._ensure(self.layout, digest)
 
     def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
@@ -160,17 +171,7 @@ class Store:
         image = self.engine.id_of(manifest)
         check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
 
-    def remember(self, digest: str, memory: Path) -> None:
-        """Read what a packed image holds, so that its release need not."""
-        manifest = self.layout.find(digest) if self.reproducible else None
-        if manifest:
-            # Here, as a run with nothing to do need not load them.
-            from torchbake.engine.export import Content  # noqa: PLC0415
-            from torchbake.sbom.image_scan import contents_in  # noqa: PLC0415
-
-            contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
-
-    def tidy(self) -> None:
+    def tidy(self, built: Sequence[Result]) -> None:
         """Drop packed layers of images that the engine has no more."""
         self.layout.tidy({image.digest for image in self.engine.images().values()})
 
@@ -198,11 +199,11 @@ def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:
 
 
 def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
-    """What became of a job; an image that is not there has no tags, digest or size."""
+    """What became of a job; an image that is not there has no digest or size, and one in no engine has no tags."""
     return Result(
         id=job.spec.id,
         ref=job.ref,
-        tags=job.references if image else (),
+        tags=job.references if image and image.tags else (),
         status=status,
         reason=reason,
         digest=image.digest if image else None,

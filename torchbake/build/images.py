@@ -9,8 +9,11 @@ from typing import Any
 from torchbake.build.bakefile import Options, exported, into_engine, output_to_layout
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
+from torchbake.build.buildah import Buildah
+from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
 from torchbake.build.image_store import Store, up_to_date
-from torchbake.build.plan import Plan, make_plan, same_inputs
+from torchbake.build.kept_images import KeptImages
+from torchbake.build.plan import Plan, Prepared, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.saved_image import SavedImages
@@ -49,6 +52,7 @@ class Request:
     compression: Compression = "zstd"
     jobs: int = 2
     builder: str | None = None
+    executor: Choice = "auto"
     cache_to: tuple[str, ...] = ()
     cache_from: tuple[str, ...] = ()
 
@@ -60,19 +64,19 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """One build of some images of a project, by an engine that has been asked for its images.
+    """One build of some images of a project, by an engine that has been asked for its images, or by none.
 
     With an ``unchanged`` question that had no answer, what is prepared now is recorded for the next one.
     """
 
     project: Project
     request: Request
-    asked: Asked
+    asked: Asked | None
     unchanged: Question | None = None
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
-        store = self._store(self.asked.engine.result())  # first: without an engine nothing is locked or bootstrapped
+        buildah, store = self._buildah, self._store()  # first: if nothing can build, nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         if not request.dry_run:
             with suppress(EngineError):  # the next run removes them
@@ -84,27 +88,61 @@ class ImageBuild:
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
         prepared = preparation.images(specs, self._bases(specs))
-        images = self.asked.images.result()
+        images = self._images(store, prepared)
         same = same_inputs(prepared, images, force=request.force)
-        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(store, same))
+        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(store, same), place=self._place)
         results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
-            results += self._build(plan, preparation, store)
+            results += self._build(plan, preparation, store, buildah)
         if self.unchanged:
             self.unchanged.remember(prepared, results)
         order = {spec.id: number for number, spec in enumerate(specs)}
         return sorted(results, key=lambda result: order[result.id])
 
-    def _store(self, engine: Engine) -> Store:
-        require(engine.capabilities, Need.BUILD)
-        if engine.capabilities.kind == "Podman":
-            _check_podman(self.request)
-        if self.request.reproducible:
-            require(engine.capabilities, Need.PACK, driver=self._driver)
+    @cached_property
+    def _engine(self) -> Engine | None:
+        return self.asked.engine.result() if self.asked else None
+
+    @cached_property
+    def _executor(self) -> Executor:
+        return executor_of(self.request.executor, self._engine.capabilities if self._engine else None)
+
+    @property
+    def _place(self) -> str:
+        return "the engine" if self._engine else "the store"
+
+    @cached_property
+    def _buildah(self) -> Buildah | None:
+        """The program that builds, if it is not BuildKit. Raises EngineError and UsageError."""
+        request = self.request
+        given = {
+            "--builder": request.builder,
+            "--cache-to": request.cache_to,
+            "--cache-from": request.cache_from,
+            "--prune": request.prune,
+        }
+        check_options(self._executor, given)
+        return buildah_of(self._executor, self._engine.capabilities if self._engine else None)
+
+    def _store(self) -> KeptImages:
+        layout, reproducible = Layout(folder=self.project.layout), self.request.reproducible
+        if reproducible:
+            self._check_reproducible()
+        if self._engine is None:
+            return KeptImages(layout=layout, reproducible=reproducible)
         return Store(
-            engine=engine, sizes=sizes_file(self.project.state), layout=Layout(folder=self.project.layout),
-            reproducible=self.request.reproducible, say=console.say,
+            engine=self._engine, sizes=sizes_file(self.project.state), layout=layout, reproducible=reproducible,
+            say=console.say,
         )  # fmt: skip
+
+    def _check_reproducible(self) -> None:
+        """Raises EngineError and UsageError unless times of files can be set back."""
+        if self._engine and (self._executor == "buildx" or self._engine.capabilities.kind == "Podman"):
+            require(self._engine.capabilities, Need.PACK, driver=self._driver)
+        check_options(self._executor, {"--reproducible": True})
+
+    def _images(self, store: KeptImages, prepared: Sequence[Prepared]) -> Mapping[str, Image]:
+        return self.asked.images.result() if self.asked else store.images(prepared)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
@@ -117,7 +155,7 @@ class ImageBuild:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
                 base = known or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
-                    buildkit=self.asked.engine.result().capabilities.kind != "Podman",
+                    buildkit=self._executor == "buildx",
                 )  # fmt: skip
                 check_version(spec, base.python)
                 bases[spec.name] = base
@@ -127,22 +165,22 @@ class ImageBuild:
 
     @cached_property
     def _driver(self) -> str:
-        """The driver of the builder; to ask takes a process. Podman builds by itself."""
-        if self.asked.engine.result().capabilities.kind == "Podman":
-            return "podman"
+        """The driver of BuildKit's builder; to ask takes a process."""
         return builder_driver(self.request.builder)
 
     @cached_property
     def _uses_layouts(self) -> bool:
         """Return whether the builder reads and writes image layouts."""
-        return uses_layouts(self.asked.engine.result().capabilities, driver=self._driver)
+        if self._executor != "buildx" or self._engine is None:
+            return True
+        return uses_layouts(self._engine.capabilities, driver=self._driver)
 
     @cached_property
     def _apt(self) -> AptConfig:
         """Read at the first need, as it asks apt, a process: a run with nothing to do has none."""
         return read_apt_config()
 
-    def _lacking(self, store: Store, images: Sequence[Image]) -> dict[str, str]:
+    def _lacking(self, store: KeptImages, images: Sequence[Image]) -> dict[str, str]:
         """Why images of the same inputs are built again, by digest: labels, or how they are packed if that counts."""
         lacking = {image.digest: untrue_label(self.project.root, image.labels) for image in images}
         if self.request.reproducible:
@@ -150,22 +188,26 @@ class ImageBuild:
             lacking = {digest: lacking[digest] or reason for digest, reason in packed.items()}
         return lacking
 
-    def _up_to_date(self, plan: Plan, store: Store, images: Mapping[str, Image]) -> list[Result]:
+    def _up_to_date(self, plan: Plan, store: KeptImages, images: Mapping[str, Image]) -> list[Result]:
         if self.request.dry_run:
             return [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
         return store.confirm(plan.fresh, images)
 
-    def _build(self, plan: Plan, preparation: Preparation, store: Store) -> list[Result]:
+    def _build(
+        self, plan: Plan, preparation: Preparation, store: KeptImages, buildah: Buildah | None
+    ) -> list[Result]:  # fmt: skip
         """Build the jobs of the plan; in a dry run, show what would be built and how."""
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
-        saving = None if self._uses_layouts else SavedImages(store=store, state=self.project.state)
+        saving = None
+        if isinstance(store, Store) and not self._uses_layouts:
+            saving = SavedImages(store=store, state=self.project.state)
         plan = replace(plan, jobs=[saving.on_engine(job) for job in plan.jobs]) if saving else plan
         request, options = self.request, self._options(store)
         layers, limit = self._layers(), layers_limit()
         build = BuildRun(
             store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers,
-            saving=saving,
+            saving=saving, buildah=buildah,
         )  # fmt: skip
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
@@ -182,7 +224,7 @@ class ImageBuild:
         zstd = not self.request.reproducible or self.request.compression == "zstd"
         return LayerStore(folder=layers_folder()) if zstd else None
 
-    def _options(self, store: Store) -> Options:
+    def _options(self, store: KeptImages) -> Options:
         request, root = self.request, self.project.root
         caches = (*request.cache_to, *request.cache_from)
         wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
@@ -203,21 +245,6 @@ class ImageBuild:
             pull=request.pull,
             cache_to=request.cache_to,
             cache_from=request.cache_from,
-        )
-
-
-def _check_podman(request: Request) -> None:
-    """Raises UsageError for options that are BuildKit's."""
-    given = {
-        "--builder": request.builder,
-        "--cache-to": request.cache_to,
-        "--cache-from": request.cache_from,
-        "--prune": request.prune,
-    }
-    for option in (name for name, value in given.items() if value):
-        raise UsageError(
-            f"{option} is an option for BuildKit. This engine is podman, which builds the images itself.",
-            hint=f"Leave out {option}, or name a Docker engine by DOCKER_HOST.",
         )
 
 

@@ -36,12 +36,13 @@ def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
 
 
 def make_plan(
-    prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool = False, lacking: Mapping[str, str] = {}
-) -> Plan:
+    prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool = False,
+    lacking: Mapping[str, str] = {}, place: str = "the engine",
+) -> Plan:  # fmt: skip
     """Decide for each image. One whose base or lock failed is skipped, with that as its reason.
 
-    ``images`` are the engine's, by reference. ``lacking`` says, by digest, why one of them is not enough though it is
-    of the same inputs.
+    ``images`` are those of ``place``, by reference. ``lacking`` says, by digest, why one of them is not enough though
+    it is of the same inputs.
     """
     plan = Plan()
     for one in prepared:
@@ -49,7 +50,7 @@ def make_plan(
             plan.decided.append(_undone(one, one.job))
             continue
         image = images.get(one.job.ref)
-        reason = why_build(one.job, image, force=force) or (lacking.get(image.digest, "") if image else "")
+        reason = why_build(one.job, image, force=force, place=place) or (lacking.get(image.digest, "") if image else "")
         if image and not reason:
             plan.fresh.append((one.job, image))
         else:
@@ -65,10 +66,10 @@ def same_inputs(prepared: Sequence[Prepared], images: Mapping[str, Image], *, fo
     return [image for job, image in pairs if image and not why_build(job, image, force=force)]
 
 
-def why_build(job: Job, image: Image | None, *, force: bool) -> str:
-    """Why an image must be built; empty when the engine has it with the same inputs."""
+def why_build(job: Job, image: Image | None, *, force: bool, place: str = "the engine") -> str:
+    """Why an image must be built; empty when the place has it with the same inputs."""
     if image is None:
-        return "not in the engine"
+        return f"not in {place}"
     if force:
         return "asked for with --no-cache or --pull"
     known = image.labels.get(INPUTS)

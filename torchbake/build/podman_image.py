@@ -1,17 +1,15 @@
-"""Write an image that podman built into a layout, in the form in which BuildKit exports images.
+"""Write an image that buildah or podman built into a layout, in the form in which BuildKit exports images.
 
-Versions of podman write different headers into layers, and describe an image in different words. So each layer is
+Versions of them write different headers into layers, and describe an image in different words. So each layer is
 written again with the same files in the same order, and compressed. A layer of the base stays as it is.
 """
 
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from torchbake.core.json_text import read_object
-from torchbake.engine.export import Stream
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, write_layer
 from torchbake.oci.layer_order import Layer, json_bytes, manifest_of
@@ -19,69 +17,49 @@ from torchbake.oci.manifest import Blob, Manifest
 from torchbake.store.docker_archive import known_layers, link_layer
 from torchbake.store.layout import Layout
 
-_BLOBS = "blobs/sha256/"
 _XATTR = "SCHILY.xattr."
 
 
 def put_image(
-    chunks: Iterable[bytes], layout: Layout, *, bases: Sequence[Layout], steps: Sequence[str], created: str
+    saved: Layout, layout: Layout, *, bases: Sequence[Layout], steps: Sequence[str], created: str
 ) -> Manifest:
-    """Write an image of an archive into a layout, and return its manifest. Raises BuildError and OSError.
+    """Write the image of a layout into another one, and return its manifest. Raises BuildError and OSError.
 
-    ``chunks`` are the pieces of an OCI archive with uncompressed layers. ``bases`` are layouts of its possible base
+    ``saved`` has one image, whose layers are not compressed. ``bases`` are layouts of its possible base
     images. ``steps`` are the last ones of its history, in the words of BuildKit: a report names layers by them.
     ``created`` is the time of the image and of its history, as RFC 3339.
     """
     layout.blobs.mkdir(parents=True, exist_ok=True)
     known = known_layers(bases)
-    with tempfile.TemporaryDirectory(dir=layout.folder, prefix=".podman-") as name:
-        saved = _unpacked(chunks, Path(name))
-        config = read_object(saved.path(_manifest(saved).config.digest).read_bytes())
-        layers = [
-            link_layer(known, diff_id, layout) if diff_id in known else _written(layout, saved, blob)
-            for diff_id, blob in zip(config["rootfs"]["diff_ids"], _manifest(saved).layers, strict=True)
-        ]
+    packed = _manifest(saved)
+    config = read_object(saved.path(packed.config.digest).read_bytes())
+    layers = [
+        link_layer(known, diff_id, layout) if diff_id in known else _written(layout, saved, blob)
+        for diff_id, blob in zip(config["rootfs"]["diff_ids"], packed.layers, strict=True)
+    ]
     data = json_bytes(_restated(config, layers, steps, created))
     manifest = manifest_of(data, layers)
     layout.write(manifest, data)
     return manifest
 
 
-def put_files(chunks: Iterable[bytes], folder: Path) -> None:
+def put_files(saved: Layout, folder: Path) -> None:
     """Write the files of an image into a folder: of each layer, the lowest first. Raises BuildError and OSError."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".podman-") as name:
-        saved = _unpacked(chunks, Path(name))
-        for blob in _manifest(saved).layers:
-            with tarfile.open(saved.path(blob.digest)) as archive:
-                for info in archive:
-                    _write_file(archive, info, folder)
-
-
-def _unpacked(chunks: Iterable[bytes], folder: Path) -> Layout:
-    saved = Layout(folder=folder)
-    saved.blobs.mkdir(parents=True)
-    stream: Any = Stream(chunks)
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for info in archive:
-            name = info.name.removeprefix(_BLOBS)
-            if info.isfile() and (info.name == "index.json" or (name != info.name and name.isalnum())):
-                path = saved.folder / info.name
-                source = cast(IO[bytes], archive.extractfile(info))
-                with path.open("wb") as file:
-                    while piece := source.read(2**20):
-                        file.write(piece)
-    return saved
+    for blob in _manifest(saved).layers:
+        with tarfile.open(saved.path(blob.digest)) as archive:
+            for info in archive:
+                _write_file(archive, info, folder)
 
 
 def _manifest(saved: Layout) -> Manifest:
-    """The manifest of the only image of an archive."""
+    """The manifest of the only image of a layout."""
     try:
         (entry,) = read_object((saved.folder / "index.json").read_bytes())["manifests"]
         manifest = saved.find(entry["digest"])
     except (OSError, ValueError, LookupError, TypeError):
         manifest = None
     if manifest is None:
-        raise BuildError("Podman did not hand out all of the image that it built.", hint="Build it again.")
+        raise BuildError("The program that built the image did not hand out all of it.", hint="Build it again.")
     return manifest
 
 
@@ -105,7 +83,7 @@ def _restated(config: Mapping[str, Any], layers: Iterable[Layer], steps: Sequenc
     """A config without words of podman's own."""
     told = config.get("history") or []
     if len(told) < len(steps):
-        raise BuildError(f"Podman made {len(told)} steps of {len(steps)}, so nobody can tell its layers apart.")
+        raise BuildError(f"The build made {len(told)} steps of {len(steps)}, so nobody can tell its layers apart.")
     commands = [*(str(step.get("created_by", "")).strip() for step in told[: len(told) - len(steps)]), *steps]
     settings = dict(config.get("config") or {})
     labels = {name: value for name, value in (settings.get("Labels") or {}).items() if name != "io.buildah.version"}
@@ -130,7 +108,7 @@ def _restated(config: Mapping[str, Any], layers: Iterable[Layer], steps: Sequenc
 def _write_file(archive: tarfile.TarFile, info: tarfile.TarInfo, folder: Path) -> None:
     path = folder / info.name
     if not path.resolve().is_relative_to(folder.resolve()) or not (info.isreg() or info.isdir()):
-        raise BuildError(f"Podman handed out {info.name}, which is not a file or a folder below its root.")
+        raise BuildError(f"The build handed out {info.name}, which is not a file or a folder below its root.")
     if info.isdir():
         path.mkdir(parents=True, exist_ok=True)
         return

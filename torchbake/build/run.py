@@ -9,22 +9,24 @@ from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.bakery import Bakery, says
+from torchbake.build.buildah import Buildah
+from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildx import Builder, Outcome, prune
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.image_store import Store, result_of
+from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan
-from torchbake.build.podman_build import PodmanBuilder
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.parallel import run_all
-from torchbake.engine.capability import hashes_mounts
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -35,7 +37,7 @@ _FULL = "no space left on device"
 class _Site:
     """What the builds of one run share. ``exports`` is a folder for their images."""
 
-    builder: Builder | PodmanBuilder
+    builder: Builder | BuildahBuilder
     folder: Path
     shown: Board
     options: Options
@@ -54,15 +56,16 @@ class _Site:
 class BuildRun:
     """Where and how a run builds. With ``layers``, a store, those that need no build are packed on this machine.
 
-    With ``saving`` BuildKit reads and writes no image layouts.
+    With ``saving`` BuildKit reads and writes no image layouts. With ``buildah`` that program builds, not BuildKit.
     """
 
-    store: Store
+    store: KeptImages
     preparation: Preparation
     builder: str | None
     prune: bool
     layers: LayerStore | None = None
     saving: SavedImages | None = None
+    buildah: Buildah | None = None
 
     def run(self, plan: Plan, options: Options, apt: AptConfig, folder: Path, *, jobs: int) -> list[Result]:
         """Build every job of the plan; logs and bake files go to ``folder``.
@@ -72,7 +75,7 @@ class BuildRun:
         ready, results = self._prepare(plan.jobs)
         with (
             self.store.layout.written() as exports, self._secrets(ready, apt) as secrets,
-            board(len(ready), doing="building") as shown,
+            board(len(ready), doing="building") as shown, self.store.serving(),
         ):  # fmt: skip
             site = _Site(
                 builder=self._builder(),
@@ -84,10 +87,9 @@ class BuildRun:
                 composition=Composition(
                     host=self._host(),
                     lend=self.store.lend,
-                    ahead=self.store.take_ahead,
+                    ahead=self.store.ahead,
                 ),
             )
-            loopback = self.store.loopback  # made here, as the threads of all images use it
             try:
                 run_all(
                     ready,
@@ -99,8 +101,8 @@ class BuildRun:
             finally:
                 # What is still being packed, or pulled, was for an image that failed.
                 site.composition.close()
-                loopback.close()
-        self.store.tidy()
+                site.builder.close()
+        self.store.tidy(results)
         return results
 
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
@@ -109,11 +111,17 @@ class BuildRun:
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
 
-    def _builder(self) -> Builder | PodmanBuilder:
-        engine = self.store.engine
-        if not engine.podman:
+    def _builder(self) -> Builder | BuildahBuilder:
+        if self.buildah is None:
             return Builder(self.builder)
-        return PodmanBuilder(self.store.bring, cached=hashes_mounts(engine.capabilities))
+        return BuildahBuilder(self.buildah, self._brought)
+
+    def _brought(self, layout: Layout, digest: str) -> str:
+        """Give the program that builds an image of a layout, and return its ID."""
+        if self.buildah and self.buildah.address and isinstance(self.store, Store):
+            return self.store.bring(layout, digest)
+        assert self.buildah
+        return self.buildah.bring(layout, digest)
 
     def _host(self) -> HostLayers | None:
         return HostLayers(store=self.layers, pip=self.preparation.pip) if self.layers else None
@@ -190,7 +198,7 @@ class BuildRun:
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
         if not outcome.ok:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
-        digest = self.store.engine.find(map(self.store.id_of, outcome.digests))
+        digest = self.store.found(outcome.digests)
         if digest is None:
             # A builder that keeps its results to itself, or an engine other than the one we ask.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)

@@ -15,6 +15,7 @@ from torchbake.oci.compression import COMPRESSIONS, Compression
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from torchbake.build.executor import Choice
     from torchbake.build.images import Request
     from torchbake.build.result import Result
     from torchbake.build.unchanged import Question
@@ -24,6 +25,7 @@ EXAMPLES = (
     "nox -s build -- cuda12 '!devel' --jobs 2",
     "nox -s build -- 2.10.0 --dry-run",
     "nox -s build -- cuda12 --reproducible",
+    "nox -s build -- cpu --no-engine",
     "nox -s build -- all --prune --format json > images.json",
     "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
     "--cache-from type=registry,ref=HOST/cache:{id}",
@@ -38,7 +40,7 @@ _STYLES = {
 # Options that change nothing where there is nothing to build; with any other the build goes its ordinary way.
 _OF_NO_ACCOUNT = {
     *("selectors", "shard", "matrix", "format"),  # they say what is asked, and how it is shown
-    *("jobs", "locked", "prune", "builder", "cache_to", "cache_from"),
+    *("jobs", "locked", "prune", "builder", "executor", "cache_to", "cache_from"),
 }
 
 
@@ -55,6 +57,8 @@ class Arguments:
     locked: bool
     prune: bool
     builder: str | None
+    executor: "Choice"
+    no_engine: bool
     reproducible: bool
     compression: Compression | None
     cache_to: tuple[str, ...]
@@ -75,6 +79,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--builder",
         metavar="NAME",
         help="a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself",
+    )
+    parser.add_argument(
+        "--executor", choices=("auto", "buildx", "buildah", "podman"), default="auto",
+        help="what runs the steps of a build. By default the engine's kind decides: BuildKit by docker buildx for "
+        "Docker, podman for podman; buildah where there is no engine",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-engine",
+        action="store_true",
+        help="ask no container engine: build by buildah, and keep the images in the store",
     )
     parser.add_argument(
         "--reproducible", action="store_true",
@@ -121,7 +135,7 @@ def _build(args: Arguments, unchanged: "Question | None") -> int:
     # The engine is asked first, and all that is imported after that is imported while it makes its list.
     from torchbake.engine.ahead import ask  # noqa: PLC0415
 
-    asked = ask()
+    asked = None if args.no_engine else ask()
     from torchbake.build.images import ImageBuild  # noqa: PLC0415
     from torchbake.build.plan import not_built  # noqa: PLC0415
     from torchbake.commands._selection import load_selection  # noqa: PLC0415
@@ -150,6 +164,7 @@ def _request(args: Arguments) -> "Request":
         compression=args.compression or "zstd",
         jobs=args.jobs,
         builder=args.builder,
+        executor=args.executor,
         cache_to=args.cache_to,
         cache_from=args.cache_from,
     )

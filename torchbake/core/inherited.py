@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
-ToolName: TypeAlias = Literal["uv", "pip", "docker", "cosign", "ansible", "mmdebstrap", "apt", "pytest", "python"]
+ToolName: TypeAlias = Literal[
+    "uv", "pip", "docker", "buildah", "cosign", "ansible", "mmdebstrap", "apt", "pytest", "python"
+]  # fmt: skip
 
 # Folders of programs, homes and temporary files; terminal and language; proxies, certificates, agents and keyrings.
 _HOST = """
@@ -80,6 +82,15 @@ _TOOLS: Mapping[ToolName, _Tool] = {
     "docker": _Tool(
         allowed=_HOST + _CREDENTIALS + _DOCKER,
         reported=f"DOCKER_* BUILDX_* BUILDKIT_* EXPERIMENTAL_BUILDKIT_* {_CHANGES_ALL} {_CHANGES_GO}",
+    ),
+    # Logins, storage, isolation. Podman takes the same. Source: https://github.com/containers/buildah/tree/main/docs
+    "buildah": _Tool(
+        allowed=_HOST
+        + _CREDENTIALS
+        + """
+            DOCKER_CONFIG CONTAINERS_CONF CONTAINERS_REGISTRIES_CONF CONTAINERS_STORAGE_CONF
+            BUILDAH_ISOLATION STORAGE_DRIVER STORAGE_OPTS""",
+        reported=f"BUILDAH_* CONTAINER_HOST CONTAINERS_* {_CHANGES_ALL} {_CHANGES_GO}",
     ),
     # Passwords, tokens, and a private Sigstore's folder of keys, which `cosign initialize` makes.
     # Source: `cosign env`

@@ -25,7 +25,6 @@ Store: TypeAlias = Literal["containerd", "classic", "podman"]
 # needs 0.13: Docker 26.0. Source: https://github.com/moby/buildkit/releases
 OLDEST_DOCKER, OLDEST_WITH_LAYOUTS, OLDEST_REPRODUCIBLE = (23, 0), (24, 0), (26, 0)
 OLDEST_PODMAN = (4, 3)  # the oldest that was run
-OLDEST_WITH_HASHED_MOUNTS = (5, 3)  # of podman
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
 _ITS_STORE = f"{CONTAINERD_STORE} in its daemon.json, and restart it"
@@ -116,14 +115,6 @@ def has_containerd_store(info: Mapping[str, Any]) -> bool:
 def uses_layouts(capabilities: Capabilities, *, driver: str) -> bool:
     """Return whether a builder reads and writes image layouts. Docker's own cannot with a classic store."""
     return driver != "docker" or capabilities.containerd_store
-
-
-def hashes_mounts(podman: Capabilities) -> bool:
-    """Return whether podman's build cache compares the files that a RUN mounts, not only its text.
-
-    Source: https://github.com/containers/buildah/pull/5691, which podman 5.3 has
-    """
-    return number(podman.version) >= OLDEST_WITH_HASHED_MOUNTS
 
 
 def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:

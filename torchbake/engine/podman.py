@@ -1,6 +1,6 @@
-"""Podman's own API, which its socket answers beside Docker's: pulls without TLS, builds, and archives of images.
+"""Podman's own API, which its socket answers beside Docker's: pulls without TLS, and archives of images.
 
-Docker's half of the socket keeps TLS on for 127.0.0.1, and has no secrets for builds. Podman 4.0 and later have this.
+Docker's half of the socket keeps TLS on for 127.0.0.1. Podman 4.0 and later have this.
 Source: https://docs.podman.io/en/latest/_static/api.html
 """
 
@@ -8,7 +8,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import IO, Any
+from typing import Any
 
 import requests
 
@@ -17,7 +17,7 @@ from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
 
 _API = "/v4.0.0/libpod"
-_SILENCE = 1800  # seconds that it may be silent: it unpacks, or a step of a build runs
+_SILENCE = 1800  # seconds that it may be silent: it unpacks
 _CHUNK = 2**20
 
 
@@ -27,15 +27,6 @@ def pull(reference: str) -> None:
         for event in _events(answer):
             if "error" in event:
                 raise EngineError(f"The engine cannot pull {reference}: {event['error']}")
-
-
-def build(context: IO[bytes], options: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Build an image of an archive that holds a Dockerfile, and yield events: ``stream``, then perhaps ``error``.
-
-    The last ``stream`` is the ID of the image. If the caller stops to read, podman ends the build. Raises EngineError.
-    """
-    with _asking("POST", "/build", options, context) as answer:
-        yield from _events(answer)
 
 
 @contextlib.contextmanager
@@ -54,14 +45,11 @@ def exported_volume(name: str) -> bytes | None:
 
 @contextlib.contextmanager
 def _asking(
-    method: str, path: str, parameters: Mapping[str, str], body: IO[bytes] | None = None, *, refusable: bool = False
+    method: str, path: str, parameters: Mapping[str, str], *, refusable: bool = False
 ) -> Iterator[requests.Response]:
-    headers = {"Content-Type": "application/x-tar"} if body else {}
     with answering(), contextlib.closing(sdk_client(_SILENCE)) as client:
         url = f"{client.api.base_url}{_API}{path}"
-        with client.api.request(
-            method, url, params=dict(parameters), data=body, headers=headers, stream=True, timeout=_SILENCE
-        ) as answer:
+        with client.api.request(method, url, params=dict(parameters), stream=True, timeout=_SILENCE) as answer:
             if not answer.ok and not (refusable and answer.status_code == HTTPStatus.NOT_FOUND):
                 raise EngineError(f"The engine refuses: {_reason(answer)}")
             yield answer

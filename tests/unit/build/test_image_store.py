@@ -241,7 +241,7 @@ def test_layers_go_with_the_last_image_that_the_engine_has(store: Store, daemon:
     for export, digest in (kept, gone):
         store.take_in(digest, export)
     daemon.pointers["acme/pytorch:kept"] = kept[1]
-    store.tidy()
+    store.tidy(())
     assert store.layout.find(kept[1])
     assert store.layout.find(gone[1]) is None
 
@@ -281,7 +281,7 @@ def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Pa
     assert image == manifest.config.digest
     assert [*daemon.pictures] == [image]
     store.tag(image, job)
-    store.tidy()
+    store.tidy(())
     assert store.layout.find(image) == manifest
     store.discard(digest, job)
     assert not daemon.pictures

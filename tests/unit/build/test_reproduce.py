@@ -11,6 +11,7 @@ from tests.unit.builds import BASE, INIT, RUNTIME, Buildx, preparation_of, small
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
+from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import Options
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.hostconfig.apt_config import AptConfig
@@ -50,7 +51,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     buildx = Buildx(Daemon())
-    processes = Processes(buildx).stand_for(monkeypatch, builder_module)
+    processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Bench(project=small_project(tmp_path), buildx=buildx, processes=processes)
 
 

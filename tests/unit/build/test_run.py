@@ -12,6 +12,7 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
+from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import Job, Options, exported, output_to_layout
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
@@ -81,7 +82,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     buildx = Buildx(Daemon())
-    processes = Processes(buildx).stand_for(monkeypatch, builder_module)
+    processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Site(project=small_project(tmp_path), buildx=buildx, processes=processes)
 
 

@@ -12,6 +12,7 @@ from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, blobs_of, file, put
 from tests.unit.processes import Processes
 from torchbake.build import buildx as builder_module
+from torchbake.build import processes as processes_module
 from torchbake.build.base_image import Base
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
@@ -28,7 +29,7 @@ ROOT = archive(file("etc/debian_version", b"12"))
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     buildx = Buildx(Daemon(containerd=False))
-    processes = Processes(buildx).stand_for(monkeypatch, builder_module)
+    processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Site(project=small_project(tmp_path), buildx=buildx, processes=processes)
 
 

@@ -57,15 +57,6 @@ def test_a_pull_asks_for_no_tls_and_reads_to_the_end(session: Session) -> None:
         podman.pull("127.0.0.1:1/a@sha256:1")
 
 
-def test_a_build_is_sent_an_archive_and_tells_what_happens(session: Session) -> None:
-    session.body = lines({"stream": "STEP 1/1"}, {"error": "exit status 1"})
-    found = [*podman.build(io.BytesIO(b"archive"), {"target": "a"})]
-    assert found == [{"stream": "STEP 1/1"}, {"error": "exit status 1"}]
-    ((_, _, options),) = session.asked
-    assert (options["params"], options["data"].read()) == ({"target": "a"}, b"archive")
-    assert options["headers"] == {"Content-Type": "application/x-tar"}
-
-
 def test_an_image_is_handed_out_in_pieces(session: Session) -> None:
     session.body = b"x" * 3_000_000
     with podman.saved("1") as pieces:

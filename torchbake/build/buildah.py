@@ -1,0 +1,126 @@
+"""The commands of buildah and podman, which build by the same code, each with the same options.
+
+Source: buildah-build(1), buildah-push(1), podman-build(1), podman-save(1)
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from torchbake.engine.capability import number
+from torchbake.engine.docker_cli import last_line, run
+from torchbake.errors import BuildError, EngineError
+from torchbake.store.layout import Layout
+from torchbake.ui.tool_environment import environment_of
+
+Program: TypeAlias = Literal["buildah", "podman"]
+_OLDEST: Mapping[Program, tuple[int, ...]] = {"buildah": (1, 28), "podman": (4, 3)}  # the oldest that were run
+# Since then the build cache compares the files that a RUN mounts, not only its text.
+# Source: https://github.com/containers/buildah/pull/5691
+_HASHES_MOUNTS: Mapping[Program, tuple[int, ...]] = {"buildah": (1, 38), "podman": (5, 3)}
+_NO_NAMESPACE = (
+    "Allow user namespaces: apt-get install uidmap, a line for this user in /etc/subuid and /etc/subgid, and a kernel "
+    "and a container that permit them; or run as root."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buildah:
+    """One of the programs. ``address`` is that of podman's engine; without it the program uses this user's storage."""
+
+    program: Program
+    address: str = ""
+    engine_version: str = ""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return (self.program, "--url", self.address) if self.address else (self.program,)
+
+    @cached_property
+    def version(self) -> str:
+        """The version of the program that builds: the engine's, if it builds."""
+        return self.engine_version or run([self.program, "--version"], self.environment)[1].partition(" version ")[2]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment_of("buildah")
+
+    @property
+    def cached(self) -> bool:
+        """Return whether its build cache can be used: it must compare the files that a RUN mounts."""
+        return number(self.version) >= _HASHES_MOUNTS[self.program]
+
+    def check(self) -> None:
+        """Check that the program is here, and can build as this user. Raises EngineError."""
+        if not shutil.which(self.program):
+            another = ", or give --executor buildah" if self.address and shutil.which("buildah") else ""
+            raise EngineError(
+                f"{self.program} is not installed, which builds the images.",
+                hint=f"As root: apt-get install {self.program} uidmap{another}",
+            )
+        if number(self.version) < _OLDEST[self.program]:
+            oldest = ".".join(map(str, _OLDEST[self.program]))
+            raise EngineError(f"{self.program} {self.version.split()[0]} is too old; builds need {oldest} or later.")
+        if os.geteuid() and not self.address:
+            code, _, errors = run([self.program, "unshare", "true"], self.environment)
+            if code:
+                raise EngineError(
+                    f"{self.program} gets no user namespace, so this user cannot build: {last_line(errors)}",
+                    hint=_NO_NAMESPACE,
+                )
+
+    def build(
+        self, context: Path, dockerfile: Path, *, target: str, arguments: Mapping[str, str | None],
+        secrets: Iterable[str], cached: bool,
+    ) -> list[str]:  # fmt: skip
+        """The command of a build, which prints the ID of the image last.
+
+        An argument without a value has that of this process's environment.
+        On this machine RUN has the network of the host, which needs none of the packages that make others.
+        """
+        words = [*self.command, "build", "--format=oci", "--layers=true", "--force-rm", "--pull=false"]
+        words += [] if self.address else ["--network=host"]
+        words += [] if cached else ["--no-cache"]
+        for name, value in arguments.items():
+            words += ["--build-arg", name if value is None else f"{name}={value}"]
+        words += [f"--secret={secret}" for secret in secrets]
+        return [*words, f"--target={target}", f"--file={dockerfile}", str(context)]
+
+    def save(self, image: str, folder: Path) -> None:
+        """Write an image as an OCI layout with layers that are not compressed. Raises BuildError."""
+        if self.program == "buildah":
+            self._run("push", "--quiet", "--disable-compression", image, f"oci:{folder}")
+        else:
+            self._run("save", "--quiet", "--uncompressed", "--format=oci-dir", f"--output={folder}", image)
+
+    def bring(self, layout: Layout, digest: str) -> str:
+        """Take an image of a layout into the storage of this user, and return its ID. Raises BuildError.
+
+        Only an archive is pulled without a name. For a folder its path becomes the name, which not every path can be.
+        """
+        with tempfile.NamedTemporaryFile(prefix="torchbake-", suffix=".tar") as file:
+            file.writelines(layout.archive(digest))
+            file.flush()
+            return last_line(self._run("pull", "--quiet", f"oci-archive:{file.name}"))
+
+    def remove(self, images: Iterable[str]) -> None:
+        """Remove images, with those that they were made from step by step. One that is in use stays."""
+        for image in images:
+            with contextlib.suppress(BuildError):
+                self._run("rmi", image)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run(
+            (*self.command, *words), env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise BuildError(f"{self.program} {words[0]} failed: {last_line(done.stderr) or done.returncode}")
+        return done.stdout

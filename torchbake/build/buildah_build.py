@@ -1,0 +1,301 @@
+"""Building targets of bake files by buildah or podman: what `Builder` does by BuildKit."""
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torchbake.build.buildah import Buildah
+from torchbake.build.buildkit_progress import Progress, Step
+from torchbake.build.buildx import Outcome
+from torchbake.build.own_inputs import files_of
+from torchbake.build.podman_file import OURS, PodmanFile, podman_file
+from torchbake.build.podman_image import put_files, put_image
+from torchbake.build.processes import Processes
+from torchbake.core.files import write_text
+from torchbake.errors import BuildError, TorchbakeError
+from torchbake.oci.reference import parse_reference
+from torchbake.render.build_context import all_sources
+from torchbake.store.layout import Layout
+
+OnStep: TypeAlias = Callable[[Progress, list[Step]], None]
+_IMAGE, _LAYOUT, _TARGET = "docker-image://", "oci-layout://", "target:"
+_STEP = re.compile(r"(?:\[(?P<stage>\d+)/\d+\] )?STEP (?P<number>\d+/\d+): (?P<text>.*)")
+_CACHED = "--> Using cache"
+_MADE, _ID = re.compile(r"(?:--> )?([0-9a-f]{11,64})"), re.compile(r"[0-9a-f]{64}")
+_VARIABLE = "${%s}"  # of the environment, in a bake file
+
+
+class BuildahBuilder:
+    """Runs targets of bake files; thread-safe. ``bring`` gives the builder an image of a layout, and returns its ID.
+
+    It has the methods of a `Builder`. A target that others are based on is built once.
+    """
+
+    def __init__(self, buildah: Buildah, bring: Callable[[Layout, str], str]) -> None:
+        self.buildah, self.bring = buildah, bring
+        self.processes, self.made = Processes(), list[str]()  # IDs of images
+        self._images, self._lock = dict[str, str](), threading.RLock()
+
+    @property
+    def stopped(self) -> bool:
+        return self.processes.stopped
+
+    def stop(self) -> None:
+        """End every build that runs."""
+        self.processes.stop()
+
+    def close(self) -> None:
+        """Remove the images of this run, unless they are the build cache of the next one."""
+        if not self.buildah.cached:
+            self.buildah.remove(reversed(self.made))
+
+    def build(self, bake_file: Path, target: str, log: Path, on_step: OnStep) -> Outcome:
+        """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
+        started, errors, digests = time.monotonic(), tuple[str, ...](), tuple[str, ...]()
+        targets = json.loads(bake_file.read_text())["target"]
+        run = _Run(targets=targets, builder=self, on_step=on_step, folder=log.parent)
+        try:
+            digests = run.output(target)
+        except (TorchbakeError, OSError, tarfile.TarError, ValueError, LookupError) as error:
+            said = error.sentence if isinstance(error, TorchbakeError) else str(error)
+            errors = tuple(run.progress.causes) or (said,)
+        finally:
+            with contextlib.suppress(OSError):
+                write_text(log, "\n".join(run.progress.log) + "\n")
+        return Outcome(
+            seconds=time.monotonic() - started, digests=digests, errors=errors, tail=tuple(run.progress.tail())
+        )
+
+    def once(self, key: str, make: Callable[[], str]) -> str:
+        """Return the image of a key, which is made at the first call."""
+        with self._lock:
+            if key not in self._images:
+                self._images[key] = make()
+            return self._images[key]
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One run of a target, with the targets that it is based on. ``folder`` takes what is written for it."""
+
+    targets: Mapping[str, Any]
+    builder: BuildahBuilder
+    on_step: OnStep
+    folder: Path
+    progress: Progress = field(default_factory=Progress)
+    bases: list[Layout] = field(default_factory=list)
+    steps: int = 0
+
+    def output(self, name: str) -> tuple[str, ...]:
+        """Build a target and write what it says; return the digests of its manifest and config, if it is exported."""
+        raw = self.targets[name]
+        target = _literal(raw)
+        image, file = self._image(raw)
+        how = dict(pair.partition("=")[::2] for pair in target["output"][0].split(","))
+        dest = Path(how["dest"])
+        dest.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=".saved-") as folder:
+            saved = Layout(folder=Path(folder, "image"))
+            self.builder.buildah.save(image, saved.folder)
+            if how["type"] == "local":
+                put_files(saved, dest)
+                return ()
+            created = datetime.fromtimestamp(int(target["args"]["SOURCE_DATE_EPOCH"]), UTC).isoformat()
+            manifest = put_image(saved, Layout(folder=dest), bases=self.bases, steps=file.steps, created=created)
+        return (manifest.digest, manifest.config.digest)
+
+    def _image(self, raw: Mapping[str, Any]) -> tuple[str, PodmanFile]:
+        """Build a target of the bake file; return the ID of its image, and its Dockerfile. Raises BuildError."""
+        target = _literal(raw)
+        images, folders = self._contexts(target.get("contexts", {}))
+        root = Path(target["context"])
+        inline = target.get("dockerfile-inline")
+        inside = {name: f"{OURS}/context-{number}" for number, name in enumerate(folders)}
+        file = podman_file(
+            inline or (root / target["dockerfile"]).read_text(), target.get("target", ""),
+            images=images, folders=inside, arguments=_arguments(target),
+        )  # fmt: skip
+        files = _all_of(root, "") if inline else _own_files(root, file.text)
+        for name, folder in folders.items():
+            files += _some_of(folder, inside[name], file.taken[name])
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".context-") as name:
+            context = Path(name)
+            _write_context(context, files, {f"{OURS}/Dockerfile": file.text, **file.documents})
+            passed = {name for name, value in raw["args"].items() if value == _VARIABLE % name}  # may be a password
+            command = self.builder.buildah.build(
+                context, context / OURS / "Dockerfile", target=file.target,
+                arguments={name: None if name in passed else each for name, each in _arguments(target).items()},
+                secrets=target.get("secret", ()),
+                cached=self.builder.buildah.cached and not target.get("no-cache"),
+            )  # fmt: skip
+            return self._built(command), file
+
+    def _contexts(self, contexts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Path]]:
+        """Contexts as images and as folders, by name."""
+        images, folders = dict[str, str](), dict[str, Path]()
+        for name, value in contexts.items():
+            if value.startswith(_TARGET):
+                images[name] = self._inner(value.removeprefix(_TARGET))
+            elif value.startswith(_IMAGE):
+                images[name] = _full_name(value.removeprefix(_IMAGE))
+            elif value.startswith(_LAYOUT):
+                folder, _, digest = value.removeprefix(_LAYOUT).rpartition("@")
+                layout = Layout(folder=Path(folder))
+                self.bases.append(layout)
+                brought = self.builder.once(value, partial(self.builder.bring, layout, digest))
+                images[name] = brought.removeprefix("sha256:")
+            else:
+                folders[name] = Path(value)
+        return images, folders
+
+    def _inner(self, name: str) -> str:
+        """The image of a target that others are based on."""
+        raw = self.targets[name]
+        return self.builder.once(json.dumps(raw, sort_keys=True), lambda: self._image(raw)[0])
+
+    def _built(self, command: Sequence[str]) -> str:
+        """Run a build to its end, and return the ID of the image. Raises BuildError."""
+        last, step, processes = "", _Steps(self), self.builder.processes
+        try:
+            process = processes.start(command, self.builder.buildah.environment)
+        except KeyboardInterrupt:
+            raise BuildError("stopped") from None
+        try:
+            for line in process.stdout or ():
+                step.line(line.rstrip("\n"))
+                last = line.strip() or last
+                if made := _MADE.fullmatch(last):
+                    self.builder.made.append(made[1])
+            code = process.wait()
+        finally:
+            processes.forget(process)
+        whole = code == 0 and _ID.fullmatch(last)
+        step.end("" if whole else last)
+        if not whole:
+            raise BuildError("stopped" if processes.stopped else last or f"{command[0]} ended with {code}")
+        return last
+
+
+class _Steps:
+    """Translate the lines that buildah prints into BuildKit's events, for the same board and log."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run, self._name, self._started, self._cached = run, "", "", False
+
+    def line(self, line: str) -> None:
+        match = _STEP.fullmatch(line)
+        if match:
+            self.end()
+            self._run.steps += 1
+            self._name, self._started, self._cached = f"[{match['number']}] {match['text']}", _now(), False
+            self._feed({"vertexes": [self._vertex()]})
+        elif line.startswith(_CACHED):
+            self._cached = True
+        elif self._name and line.strip():
+            data = base64.b64encode(f"{line}\n".encode()).decode()
+            self._feed({"logs": [{"vertex": str(self._run.steps), "data": data}]})
+
+    def end(self, error: str = "") -> None:
+        if self._name:
+            done = {"completed": _now(), "cached": self._cached, **({"error": error} if error else {})}
+            self._feed({"vertexes": [self._vertex() | done]})
+        self._name = ""
+
+    def _vertex(self) -> dict[str, Any]:
+        return {"digest": str(self._run.steps), "name": self._name, "started": self._started}
+
+    def _feed(self, event: dict[str, Any]) -> None:
+        self._run.on_step(self._run.progress, self._run.progress.feed(event))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _literal(value: Any) -> Any:
+    """A value of a bake file as bake reads it: variables of the environment, and what only looks like one."""
+    if isinstance(value, str):
+        filled = re.sub(r"(?<![$])\$\{(\w+)\}", lambda match: os.environ.get(match[1], ""), value)
+        return filled.replace("$${", "${").replace("%%{", "%{")
+    if isinstance(value, list):
+        return [_literal(each) for each in value]
+    return {name: _literal(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _arguments(target: Mapping[str, Any]) -> dict[str, str]:
+    """Build arguments but BuildKit's own, by which newer versions of podman set times: `put_image` does for all."""
+    return {name: value for name, value in target["args"].items() if name != "SOURCE_DATE_EPOCH"}
+
+
+def _own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
+    """The files of a build's folder that a Dockerfile takes, by their paths in the context."""
+    sources = sorted(source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/"))
+    return [
+        (path.relative_to(root).as_posix(), path) for source in sources for path in files_of(root, source, modes=True)
+    ]
+
+
+def _some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, Path]]:
+    """These files and folders of a folder, by the paths in the context; with the path ``.`` all of it."""
+    if "." in paths:
+        return _all_of(folder, below)
+    found = [(below, folder)] if paths else []
+    for path in sorted(paths):
+        if (folder / path).is_dir():
+            found += _all_of(folder / path, f"{below}/{path}")
+        elif (folder / path).exists():
+            found.append((f"{below}/{path}", folder / path))
+    return found
+
+
+def _all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
+    """A folder with all its files but bytecode, by their paths in the context."""
+    found = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
+    named = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found]
+    return [(below, folder), *named] if below else named
+
+
+def _full_name(image: str) -> str:
+    """An image by its registry and, if it is known, by its digest alone: buildah takes no tag with a digest."""
+    reference = parse_reference(image)
+    return f"{reference.repository}@{reference.digest}" if reference.digest else str(reference)
+
+
+def _write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mapping[str, str]) -> None:
+    """Write the folder of a build. A file is a hard link where it can be one."""
+    folders = []
+    for name, path in files:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            target.mkdir(exist_ok=True)
+            folders.append((path, target))
+        elif os.path.lexists(target):  # two sources of the Dockerfile hold it
+            continue
+        elif path.is_symlink():
+            target.symlink_to(path.readlink())
+        else:
+            try:
+                target.hardlink_to(path)
+            except OSError:
+                shutil.copy2(path, target)
+    for path, target in reversed(folders):
+        shutil.copystat(path, target)
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o644)

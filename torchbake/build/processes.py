@@ -1,0 +1,63 @@
+"""Processes of builds, which end together and in good order."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+_PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
+
+
+class Processes:
+    """The processes of the builds of one run. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
+        """Start a process whose output and errors are one stream. Raises KeyboardInterrupt after `stop`, and OSError.
+
+        It has a session of its own: Ctrl-C reaches only torchbake, which ends the builds in order.
+        """
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", start_new_session=True, env=env,
+            )  # fmt: skip
+            self._running.add(process)
+        return process
+
+    def forget(self, process: "subprocess.Popen[str]") -> None:
+        """Forget a process that has ended."""
+        with self._lock:
+            self._running.discard(process)
+
+    def stop(self) -> None:
+        """End every process, and wait until each has taken back what it had begun."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._running)
+        for process in running:
+            _signal(process, signal.SIGINT)
+        deadline = time.monotonic() + _PATIENCE
+        for process in running:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+
+
+def _signal(process: "subprocess.Popen[str]", number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
