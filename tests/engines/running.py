@@ -74,7 +74,7 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
 
     It takes images from ``registry`` (HOST:PORT), which speaks plain HTTP.
     """
-    _check()
+    _check(kind)
     root = system(tools, kind.suite)
     _write(kind, folder, registry)
     with bridge() if kind.bridged else nullcontext(0) as number, (folder / "log").open("ab") as log:
@@ -101,10 +101,11 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
                 groups.remove(f"{CGROUP}{os.getpid()}")
 
 
-def _check() -> None:
+def _check(kind: Kind) -> None:
     if os.geteuid() != 0:
         raise NotRunError("only root can start an engine of another kind")
-    if lacking := [name for name in _PROGRAMS if not shutil.which(name)]:
+    programs = (*_PROGRAMS, *(["podman"] if "podman" in kind.command else []))
+    if lacking := [name for name in programs if not shutil.which(name)]:
         raise NotRunError(f"not installed: {', '.join(lacking)}")
 
 

@@ -111,7 +111,7 @@ class Buildah:
             return last_line(self._run("pull", "--quiet", f"oci-archive:{file.name}"))
 
     def remove(self, images: Iterable[str]) -> None:
-        """Remove images, with those that they were made from step by step. One that is in use stays."""
+        """Remove images and the images of their steps. An image that is in use stays."""
         for image in images:
             with contextlib.suppress(BuildError):
                 self._run("rmi", image)

@@ -81,7 +81,7 @@ class KeptImages:
             contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
 
     def tidy(self, built: Sequence[Result]) -> None:
-        """Drop the former images of those that were built."""
+        """Drop the earlier images of each job that was built."""
         new = {result.id: result.digest for result in built if result.status == "built"}
         self.layout.tidy([entry.key for entry in self.layout.entries() if new.get(entry.name, entry.key) == entry.key])
 

@@ -26,7 +26,7 @@ class Processes:
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
         """Start a process whose output and errors are one stream. Raises KeyboardInterrupt after `stop`, and OSError.
 
-        It has a session of its own: Ctrl-C reaches only torchbake, which ends the builds in order.
+        Each process gets its own session: Ctrl-C reaches only torchbake, which ends the builds in order.
         """
         with self._lock:
             if self._stopped:

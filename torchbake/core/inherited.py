@@ -89,7 +89,7 @@ _TOOLS: Mapping[ToolName, _Tool] = {
         + _CREDENTIALS
         + """
             DOCKER_CONFIG CONTAINERS_CONF CONTAINERS_REGISTRIES_CONF CONTAINERS_STORAGE_CONF
-            BUILDAH_ISOLATION STORAGE_DRIVER STORAGE_OPTS""",
+            BUILDAH_ISOLATION BUILDAH_RUNTIME STORAGE_DRIVER STORAGE_OPTS""",
         reported=f"BUILDAH_* CONTAINER_HOST CONTAINERS_* {_CHANGES_ALL} {_CHANGES_GO}",
     ),
     # Passwords, tokens, and a private Sigstore's folder of keys, which `cosign initialize` makes.

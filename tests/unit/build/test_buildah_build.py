@@ -30,7 +30,7 @@ COPY own/program /program
 ARG REVISION
 LABEL revision="$REVISION"
 """
-# A program that keeps what it is given, says what the test wants, and hands out one image.
+# A program that records its words and its context, prints a text of the test, and writes one image.
 PROGRAM = """\
 #!{python}
 import json, os, pathlib, shutil, sys, time
@@ -169,7 +169,7 @@ def test_a_target_is_built_once_for_those_based_on_it(program: Program, root: Pa
 
 
 def test_the_cache_is_used_if_it_compares_mounted_files(program: Program, root: Path, tmp_path: Path) -> None:
-    """Images that no later build uses are removed, those that were made last first."""
+    """Without the cache the images of a run are removed, the last one first."""
     program.set(says=f"STEP 1/2: FROM x\n--> 123456789ab\n{ID}")
     for version, target, cached in (
         ("1.28.2", {}, False), ("1.37.5", {}, False), ("1.38.0", {}, True), ("1.39.3", {"no-cache": True}, False),
