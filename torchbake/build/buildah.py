@@ -83,10 +83,10 @@ class Buildah:
         """The command of a build, which prints the ID of the image last.
 
         An argument without a value has that of this process's environment.
-        On this machine RUN has the network of the host, which needs none of the packages that make others.
+        RUN has the network of the host, which needs none of the packages that make other networks.
         """
         words = [*self.command, "build", "--format=oci", "--layers=true", "--force-rm", "--pull=false"]
-        words += [] if self.address else ["--network=host"]
+        words += ["--network=host"]
         words += [] if cached else ["--no-cache"]
         for name, value in arguments.items():
             words += ["--build-arg", name if value is None else f"{name}={value}"]
