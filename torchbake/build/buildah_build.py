@@ -5,12 +5,11 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,16 +17,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from torchbake.build.buildah import Buildah
+from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Outcome
-from torchbake.build.own_inputs import files_of
 from torchbake.build.podman_file import OURS, PodmanFile, podman_file
 from torchbake.build.podman_image import put_files, put_image
 from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.oci.reference import parse_reference
-from torchbake.render.build_context import all_sources
 from torchbake.store.layout import Layout
 
 OnStep: TypeAlias = Callable[[Progress, list[Step]], None]
@@ -128,12 +126,12 @@ class _Run:
             inline or (root / target["dockerfile"]).read_text(), target.get("target", ""),
             images=images, folders=inside, arguments=_arguments(target),
         )  # fmt: skip
-        files = _all_of(root, "") if inline else _own_files(root, file.text)
+        files = all_of(root, "") if inline else own_files(root, file.text)
         for name, folder in folders.items():
-            files += _some_of(folder, inside[name], file.taken[name])
+            files += some_of(folder, inside[name], file.taken[name])
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".context-") as name:
             context = Path(name)
-            _write_context(context, files, {f"{OURS}/Dockerfile": file.text, **file.documents})
+            write_context(context, files, {f"{OURS}/Dockerfile": file.text, **file.documents})
             passed = {name for name, value in raw["args"].items() if value == _VARIABLE % name}  # may be a password
             command = self.builder.buildah.build(
                 context, context / OURS / "Dockerfile", target=file.target,
@@ -240,62 +238,7 @@ def _arguments(target: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in target["args"].items() if name != "SOURCE_DATE_EPOCH"}
 
 
-def _own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
-    """The files of a build's folder that a Dockerfile takes, by their paths in the context."""
-    sources = sorted(source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/"))
-    return [
-        (path.relative_to(root).as_posix(), path) for source in sources for path in files_of(root, source, modes=True)
-    ]
-
-
-def _some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, Path]]:
-    """These files and folders of a folder, by the paths in the context; with the path ``.`` all of it."""
-    if "." in paths:
-        return _all_of(folder, below)
-    found = [(below, folder)] if paths else []
-    for path in sorted(paths):
-        if (folder / path).is_dir():
-            found += _all_of(folder / path, f"{below}/{path}")
-        elif (folder / path).exists():
-            found.append((f"{below}/{path}", folder / path))
-    return found
-
-
-def _all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
-    """A folder with all its files but bytecode, by their paths in the context."""
-    found = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
-    named = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found]
-    return [(below, folder), *named] if below else named
-
-
 def _full_name(image: str) -> str:
     """An image by its registry and, if it is known, by its digest alone: buildah takes no tag with a digest."""
     reference = parse_reference(image)
     return f"{reference.repository}@{reference.digest}" if reference.digest else str(reference)
-
-
-def _write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mapping[str, str]) -> None:
-    """Write the folder of a build. A file is a hard link where it can be one."""
-    folders = []
-    for name, path in files:
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() and not path.is_symlink():
-            target.mkdir(exist_ok=True)
-            folders.append((path, target))
-        elif os.path.lexists(target):  # two sources of the Dockerfile hold it
-            continue
-        elif path.is_symlink():
-            target.symlink_to(path.readlink())
-        else:
-            try:
-                target.hardlink_to(path)
-            except OSError:
-                shutil.copy2(path, target)
-    for path, target in reversed(folders):
-        shutil.copystat(path, target)
-    for name, text in texts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o644)

@@ -1,0 +1,65 @@
+"""The folder that buildah and podman get as the context of a build: only the files that the build takes."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from torchbake.build.own_inputs import files_of
+from torchbake.build.podman_file import OURS
+from torchbake.render.build_context import all_sources
+
+
+def own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
+    """The files of a build's folder that a Dockerfile takes, by their paths in the context."""
+    sources = sorted(source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/"))
+    return [
+        (path.relative_to(root).as_posix(), path) for source in sources for path in files_of(root, source, modes=True)
+    ]
+
+
+def some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, Path]]:
+    """These files and folders of a folder, by the paths in the context; with the path ``.`` all of it."""
+    if "." in paths:
+        return all_of(folder, below)
+    found = [(below, folder)] if paths else []
+    for path in sorted(paths):
+        if (folder / path).is_dir():
+            found += all_of(folder / path, f"{below}/{path}")
+        elif (folder / path).exists():
+            found.append((f"{below}/{path}", folder / path))
+    return found
+
+
+def all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
+    """A folder with all its files but bytecode, by their paths in the context."""
+    found = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
+    named = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found]
+    return [(below, folder), *named] if below else named
+
+
+def write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mapping[str, str]) -> None:
+    """Write the folder of a build. A file is a hard link where it can be one."""
+    folders = []
+    for name, path in files:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            target.mkdir(exist_ok=True)
+            folders.append((path, target))
+        elif os.path.lexists(target):  # two sources of the Dockerfile hold it
+            continue
+        elif path.is_symlink():
+            target.symlink_to(path.readlink())
+        else:
+            try:
+                target.hardlink_to(path)
+            except OSError:
+                shutil.copy2(path, target)
+    for path, target in reversed(folders):
+        shutil.copystat(path, target)
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o644)
