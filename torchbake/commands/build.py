@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
 from torchbake.core.digest import short_digest
@@ -15,7 +15,6 @@ from torchbake.oci.compression import COMPRESSIONS, Compression
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from torchbake.build.executor import Choice
     from torchbake.build.images import Request
     from torchbake.build.result import Result
     from torchbake.build.unchanged import Question
@@ -57,7 +56,7 @@ class Arguments:
     locked: bool
     prune: bool
     builder: str | None
-    executor: "Choice"
+    executor: Literal["auto", "buildx", "buildah", "podman"]
     no_engine: bool
     reproducible: bool
     compression: Compression | None
