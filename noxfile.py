@@ -152,6 +152,6 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure against raw bake and Dockerfiles by hand, and trace builds; docs/internals/performance.md has the figures."""
+    """Measure against raw bake and Dockerfiles by hand, trace builds; figures: docs/internals/performance.md."""
     install(session, "test")
     session.run("python", "-m", "benchmarks.run", *session.posargs)

@@ -108,9 +108,9 @@ def _default_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("DOCKER_CONTEXT", "default")
-    address._resolved.cache_clear()
+    address.engine_address.cache_clear()
     yield
-    address._resolved.cache_clear()
+    address.engine_address.cache_clear()
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.saved_image import SavedImages
 from torchbake.build.source_date import content_epoch, created, revision, untrue_label
-from torchbake.build.unchanged import Question
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
-from torchbake.engine.ahead import Asked
 from torchbake.engine.builders import builder_driver
 from torchbake.engine.capability import Need, require, uses_layouts
 from torchbake.engine.client import Engine
@@ -64,23 +62,19 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """One build of some images of a project, by an engine that has been asked for its images, or by none.
-
-    With an ``unchanged`` question that had no answer, what is prepared now is recorded for the next one.
-    """
+    """One build of some images of a project, into an engine, or without one into the project's layout."""
 
     project: Project
     request: Request
-    asked: Asked | None
-    unchanged: Question | None = None
+    engine: Engine | None
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
         buildah, store = self._buildah, self._store()  # first: if nothing can build, nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
-        if not request.dry_run:
+        if self.engine and not request.dry_run:
             with suppress(EngineError):  # the next run removes them
-                remove_leftovers(store.engine)
+                remove_leftovers(self.engine)
         preparation = Preparation(
             project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say,
             kept=builder_folder(),
@@ -94,22 +88,16 @@ class ImageBuild:
         results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
             results += self._build(plan, preparation, store, buildah)
-        if self.unchanged:
-            self.unchanged.remember(prepared, results)
         order = {spec.id: number for number, spec in enumerate(specs)}
         return sorted(results, key=lambda result: order[result.id])
 
     @cached_property
-    def _engine(self) -> Engine | None:
-        return self.asked.engine.result() if self.asked else None
-
-    @cached_property
     def _executor(self) -> Executor:
-        return executor_of(self.request.executor, self._engine.capabilities if self._engine else None)
+        return executor_of(self.request.executor, self.engine.capabilities if self.engine else None)
 
     @property
     def _place(self) -> str:
-        return "the engine" if self._engine else "the store"
+        return "the engine" if self.engine else "the store"
 
     @cached_property
     def _buildah(self) -> Buildah | None:
@@ -122,27 +110,27 @@ class ImageBuild:
             "--prune": request.prune,
         }
         check_options(self._executor, given)
-        return buildah_of(self._executor, self._engine.capabilities if self._engine else None)
+        return buildah_of(self._executor, self.engine.capabilities if self.engine else None)
 
     def _store(self) -> KeptImages:
         layout, reproducible = Layout(folder=self.project.layout), self.request.reproducible
         if reproducible:
             self._check_reproducible()
-        if self._engine is None:
+        if self.engine is None:
             return KeptImages(layout=layout, reproducible=reproducible)
         return Store(
-            engine=self._engine, sizes=sizes_file(self.project.state), layout=layout, reproducible=reproducible,
+            engine=self.engine, sizes=sizes_file(self.project.state), layout=layout, reproducible=reproducible,
             say=console.say,
         )  # fmt: skip
 
     def _check_reproducible(self) -> None:
         """Raises EngineError and UsageError unless times of files can be set back."""
-        if self._engine and (self._executor == "buildx" or self._engine.capabilities.kind == "Podman"):
-            require(self._engine.capabilities, Need.PACK, driver=self._driver)
+        if self.engine and (self._executor == "buildx" or self.engine.capabilities.kind == "Podman"):
+            require(self.engine.capabilities, Need.PACK, driver=self._driver)
         check_options(self._executor, {"--reproducible": True})
 
     def _images(self, store: KeptImages, prepared: Sequence[Prepared]) -> Mapping[str, Image]:
-        return self.asked.images.result() if self.asked else store.images(prepared)
+        return self.engine.images() if self.engine else store.images(prepared)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
@@ -171,9 +159,9 @@ class ImageBuild:
     @cached_property
     def _uses_layouts(self) -> bool:
         """Return whether the builder reads and writes image layouts."""
-        if self._executor != "buildx" or self._engine is None:
+        if self._executor != "buildx" or self.engine is None:
             return True
-        return uses_layouts(self._engine.capabilities, driver=self._driver)
+        return uses_layouts(self.engine.capabilities, driver=self._driver)
 
     @cached_property
     def _apt(self) -> AptConfig:

@@ -3,21 +3,22 @@
 import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from rich.text import Text
+
+from torchbake.build.images import ImageBuild, Request
+from torchbake.build.plan import not_built
+from torchbake.build.result import Result
 from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
+from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
+from torchbake.engine.client import connect
 from torchbake.errors import UsageError
 from torchbake.oci.compression import COMPRESSIONS, Compression
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from torchbake.build.images import Request
-    from torchbake.build.result import Result
-    from torchbake.build.unchanged import Question
+from torchbake.ui import console
 
 EXAMPLES = (
     "nox -s build -- cpu",
@@ -35,11 +36,6 @@ _STYLES = {
     "failed": "bold red",
     "skipped": "yellow",
     "planned": "cyan",
-}
-# Options that change nothing where there is nothing to build; with any other the build goes its ordinary way.
-_OF_NO_ACCOUNT = {
-    *("selectors", "shard", "matrix", "format"),  # they say what is asked, and how it is shown
-    *("jobs", "locked", "prune", "builder", "executor", "cache_to", "cache_from"),
 }
 
 
@@ -106,43 +102,10 @@ def run(args: Arguments) -> int:
         raise UsageError(
             "--compression applies to the layers that --reproducible keeps.", hint="Give --reproducible with it."
         )
-    unchanged = _question(args)
-    results = _answer(unchanged) if unchanged and unchanged.needed else None
-    if results is None:
-        return _build(args, unchanged)
-    _show(results, args.format)
-    return 0
-
-
-def _question(args: Arguments) -> "Question | None":
-    """Whether there is nothing to do, as a question; None where that is not all that is asked for."""
-    more = any(value for name, value in vars(args).items() if name not in _OF_NO_ACCOUNT)
-    if more or not args.selectors or any(word.startswith("@") for word in args.selectors):  # whose words are in a file
-        return None
-    from torchbake.build.unchanged import ask  # noqa: PLC0415 - `build --help` asks nobody
-
-    return ask(args.matrix, [args.selectors, args.shard])
-
-
-def _answer(unchanged: "Question") -> "list[Result] | None":
-    from torchbake.ui import console  # noqa: F401, PLC0415 - loaded while the engine answers
-
-    return unchanged.results()
-
-
-def _build(args: Arguments, unchanged: "Question | None") -> int:
-    # The engine is asked first, and all that is imported after that is imported while it makes its list.
-    from torchbake.engine.ahead import ask  # noqa: PLC0415
-
-    asked = None if args.no_engine else ask()
-    from torchbake.build.images import ImageBuild  # noqa: PLC0415
-    from torchbake.build.plan import not_built  # noqa: PLC0415
-    from torchbake.commands._selection import load_selection  # noqa: PLC0415
-
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     with interruptible():
-        build = ImageBuild(project=project, request=_request(args), asked=asked, unchanged=unchanged)
-        results = build.run(selection.specs)
+        engine = None if args.no_engine else connect()
+        results = ImageBuild(project=project, request=_request(args), engine=engine).run(selection.specs)
     _show(results, args.format)
     error = not_built(results)
     if error:
@@ -150,9 +113,7 @@ def _build(args: Arguments, unchanged: "Question | None") -> int:
     return 0
 
 
-def _request(args: Arguments) -> "Request":
-    from torchbake.build.images import Request  # noqa: PLC0415 - as above
-
+def _request(args: Arguments) -> Request:
     return Request(
         dry_run=args.dry_run,
         locked=args.locked,
@@ -169,9 +130,7 @@ def _request(args: Arguments) -> "Request":
     )
 
 
-def _show(results: "list[Result]", form: str) -> None:
-    from torchbake.ui import console  # noqa: PLC0415 - as above
-
+def _show(results: list[Result], form: str) -> None:
     if form == "json":
         console.show_json({"images": [asdict(result) for result in results]})
         return
@@ -179,9 +138,7 @@ def _show(results: "list[Result]", form: str) -> None:
     console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
 
 
-def _row(result: "Result") -> "tuple[Text | str, ...]":
-    from rich.text import Text  # noqa: PLC0415 - as above
-
+def _row(result: Result) -> tuple[Text | str, ...]:
     size = human(result.size_bytes) if result.size_bytes else ""
     return (
         Text(result.id, style="bold"),

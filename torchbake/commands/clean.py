@@ -23,7 +23,7 @@ EXAMPLES = (
     "nox -s clean -- --format json",
 )
 # Folders that earlier versions wrote and that nothing reads.
-_OLD = ("exports", "layers", "stand-ins")
+_OLD = ("exports", "layers", "stand-ins", "unchanged")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ _VERDICT = re.compile(r"reports/[^/]+/[0-9a-f]+\.json")  # as torchbake/checks/r
 
 def check_untracked(root: Path) -> None:
     """Raise UsageError if git tracks state or a verdict of the project at ``root``."""
-    files = tracked_state(root)
+    files = _tracked(root)
     if files:
         more = f" and {len(files) - 1} more" if files[1:] else ""
         folders = {name.partition("/")[0] if name.startswith(".") else str(Path(name).parent) for name in files}
@@ -28,7 +28,7 @@ def check_untracked(root: Path) -> None:
         )
 
 
-def tracked_state(root: Path) -> list[str]:
+def _tracked(root: Path) -> list[str]:
     """The files of state and the verdicts that git tracks, relative to ``root``; none if git is not installed.
 
     Raises UsageError if git refuses the repository because somebody else owns it.

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ Origin: TypeAlias = Literal["DOCKER_HOST", "DOCKER_CONTEXT", "current context", 
 _TLS = ("DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _PLAIN = re.compile(r"unix://(/[^?#;@\s]+)")
 _LOCAL = ("unix://", "npipe://")
-_RESOLVING = threading.Lock()  # a build asks the engine while it loads the project
 _SECONDS = 20  # for one answer of the docker command about its own settings
 
 
@@ -88,17 +86,12 @@ class Address:
 DEFAULT = Address(host=f"unix://{SOCKET}", origin="default")
 
 
+@functools.cache
 def engine_address() -> Address:
     """The address for this process, resolved at the first call. It decides what docker commands get as well.
 
     Raises EngineError.
     """
-    with _RESOLVING:
-        return _resolved()
-
-
-@functools.cache
-def _resolved() -> Address:
     address = resolve(os.environ)
     os.environ.update(address.variables)
     for name in {"DOCKER_HOST", "DOCKER_CONTEXT"} - address.variables.keys():
@@ -117,19 +110,13 @@ def resolve(environ: Mapping[str, str], home: Path | None = None) -> Address:
 
     Only the docker command reads the files of contexts.
     """
-    address = address_without_docker(environ, home)
-    return address or _of_context(environ, _inspected)
-
-
-def address_without_docker(environ: Mapping[str, str], home: Path | None = None) -> Address | None:
-    """The address, if it follows without the files of docker's contexts; None if docker has to be asked."""
     host, context = environ.get("DOCKER_HOST"), environ.get("DOCKER_CONTEXT")
     if host:
         return Address(host=host, origin="DOCKER_HOST", tls=_tls_of(environ, home))
     if any(environ.get(name) for name in _TLS):  # docker then has another default
-        return None
+        return _of_context(environ, _inspected)
     named = context or _current_context(environ, home)
-    return DEFAULT if named == "default" else None
+    return DEFAULT if named == "default" else _of_context(environ, _inspected)
 
 
 def _current_context(environ: Mapping[str, str], home: Path | None) -> str | None:

@@ -24,7 +24,8 @@ from torchbake.oci.tar_member import member
 # 128 MB and more (`zstd -d`'s own limit, https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md).
 #
 # A frame ends where its window is full. Decoders keep a window and little more, and containerd's moves all of it for
-# each further megabyte: without another frame it would take five times as long. Measured: docs/internals/performance.md.
+# each further megabyte: without another frame it would take five times as long.
+# Measured: docs/internals/performance.md.
 _LEVEL = 2
 _TABLE = 17  # the power of two
 _MATCH = 5  # bytes, the least that is looked for nearby

@@ -68,11 +68,17 @@ def test_without_a_context_docker_is_not_asked(text: str | None, tmp_path: Path)
     assert resolve({}, home=tmp_path) == DEFAULT
 
 
-@pytest.mark.parametrize("text", ['{"currentContext": null}', "[]", "{", '{"currentContext": "near"}'])
-def test_settings_that_are_not_plain_are_left_to_docker(text: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(text)
-    assert address.address_without_docker({"DOCKER_CONFIG": str(tmp_path)}) is None
-    assert address.address_without_docker({"DOCKER_CONFIG": str(tmp_path), "DOCKER_TLS_VERIFY": "1"}) is None
+def test_settings_that_are_not_plain_are_left_to_docker(docker: Path) -> None:
+    def asks(text: str, **more: str) -> bool:
+        (docker / "config.json").write_text(text)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(address, "_inspected", lambda _: context(docker / "far", "far"))
+            return resolve({"DOCKER_CONFIG": str(docker), **more}).context == "far"
+
+    assert not asks("{}")
+    assert asks("{}", DOCKER_TLS_VERIFY="1")
+    for text in ('{"currentContext": null}', "[]", "{", '{"currentContext": "near"}'):
+        assert asks(text), text
 
 
 def test_docker_commands_get_the_address_whatever_changes(docker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +93,7 @@ def test_docker_commands_get_the_address_whatever_changes(docker: Path, monkeypa
     ):
         for name, value in given.items():
             monkeypatch.setenv(name, value)
-        address._resolved.cache_clear()
+        address.engine_address.cache_clear()
         engine_address()
         assert {name: os.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if name in os.environ} == pinned
         assert resolve(os.environ).host == engine_address().host
