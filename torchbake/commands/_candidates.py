@@ -17,17 +17,18 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
 from torchbake.release.record import Judgement
+from torchbake.release.transport import Ready
 
 _SHOWN = 5  # checks that a message names
 
 
 def candidate_of(
     preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str],
-    *, sent: Callable[[str], str], others: SignedVerdicts | None = None,
+    *, prepare: Callable[[str], Ready], others: SignedVerdicts | None = None,
 ) -> Candidate:  # fmt: skip
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
 
-    ``sent`` gives the digest of the manifest of an image by its ID in the engine.
+    ``prepare`` makes an image ready to be sent, by its ID in the engine.
 
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
@@ -57,9 +58,10 @@ def candidate_of(
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
     waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
+    ready = prepare(image.digest)
     return Candidate(
-        id=spec.id, digest=sent(image.digest), labels=image.labels, tags=tags, verdict=_judgement(verdict),
-        waived=waived, tested=image.digest,
+        id=spec.id, digest=ready.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict),
+        waived=waived, tested=image.digest, config=ready.config,
     )  # fmt: skip
 
 

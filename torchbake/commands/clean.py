@@ -89,6 +89,7 @@ def run(args: Arguments) -> int:
 
 def _parts(project: Project, keep: int) -> Iterator[_Part]:
     layers, images = LayerStore(folder=layers_folder()), Layout(folder=project.layout)
+    gzip = Layout(folder=project.gzip_layout)
     if keep:
         yield _Part(
             what="layers of wheels, of all projects, that were used longest ago", folder=layers.folder, store=layers,
@@ -98,6 +99,7 @@ def _parts(project: Project, keep: int) -> Iterator[_Part]:
         yield _folder("layers of wheels and the builder's uv, of all projects", layers.folder, layers)
     yield _folder("wheels of this host's folders", project.state / "wheels")
     yield _folder("images as they were built", images.folder, images)
+    yield _folder("the same images, compressed by gzip for publish", gzip.folder, gzip)
     yield _folder("logs and plans of runs", project.state / "runs")
     old = {project.state / name for name in _OLD} | {cache_folder() / "layers"}
     yield from (_folder("of an earlier version", folder) for folder in sorted(old) if folder.is_dir())

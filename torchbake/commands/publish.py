@@ -34,12 +34,13 @@ from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
+from torchbake.oci.variants import TRANSPORTED, Transported
 from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
-from torchbake.release.decide import Decision
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
+from torchbake.release.transport import Transport
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
@@ -50,6 +51,7 @@ EXAMPLES = (
     "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
     "nox -s publish -- cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
     "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
+    "nox -s publish -- cpu --registry ghcr.io/acme --compression both",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
 _HEAD = ("image", "result", "immutable tag", "rolling tags")
@@ -85,6 +87,7 @@ class Arguments(WithVerdicts):
     shard: tuple[int, int] | None
     registry: str
     waive: tuple[str, ...]
+    compression: Transported | None
     keep_rolling: bool
     benchmark: Path | None
     dry_run: bool
@@ -98,6 +101,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser)
     add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
     add_verdicts(parser)
+    parser.add_argument(
+        "--compression", choices=TRANSPORTED,
+        help="of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)",
+    )  # fmt: skip
     parser.add_argument(
         "--keep-rolling",
         action="store_true",
@@ -123,14 +130,19 @@ def run(args: Arguments) -> int:
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     layout = Layout(folder=project.layout)
-    verdicts, source = signed_verdicts(args, partial(config_digest, engine, layout)), source_of(engine, layout)
-    if any(source.find(image.digest) is None for image in images.values()):
+    verdicts, built = signed_verdicts(args, partial(config_digest, engine, layout)), source_of(engine, layout)
+    if any(built.find(image.digest) is None for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    sent = partial(sent_digest, engine, source)
+    source = Transport(
+        compression=args.compression or project.matrix.compression, built=built,
+        gzip=Layout(folder=project.gzip_layout), sent=partial(sent_digest, engine, built),
+    )  # fmt: skip
     due = [
         Due(
             spec=spec,
-            candidate=partial(candidate_of, preparation, spec, images, waivers, sent=sent, others=verdicts),
+            candidate=partial(
+                candidate_of, preparation, spec, images, waivers, prepare=source.prepare, others=verdicts
+            ),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),
@@ -149,6 +161,7 @@ def run(args: Arguments) -> int:
                 for image in due
             ]
         ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
+    source.tidy()
     _show(ended, args.format, dry=args.dry_run)
     append_table(_HEAD, [_row(image, dry=args.dry_run) for image in ended])
     return _conclude(ended)
@@ -256,18 +269,21 @@ def _abilities(ended: Sequence[Ended]) -> list[tuple[str, str, str]]:
 def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
     if image.published is None:
         return image.id, "failed", "", image.problem
-    decision, tested = image.published.decision, image.published.tested
+    decision = image.published.decision
     done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
-    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(decision, tested), *waived])
+    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(image.published), *waived])
 
 
-def _moves(decision: Decision, tested: str) -> str:
+def _moves(published: Published) -> str:
+    decision = published.decision
     if decision.action == "held":
         return "rolled back by hand; `nox -s promote` takes it forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
     words += [f"{tag} stays: {reason}" for tag, reason in decision.held_back.items()]
-    if decision.digest != tested:
+    if published.released_by:
+        words.append(f"the same image, compressed by {published.released_by}, stays ({decision.digest})")
+    elif decision.digest != published.tested:
         words.append(f"another build of the same inputs ({decision.digest}) stays")
     return "; ".join(words) or "where they belong"
 
@@ -283,6 +299,7 @@ def _entry(image: Ended, *, dry: bool) -> dict[str, object]:
     if image.published:
         sent = image.published.sent
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
+        entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}
         entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torchbake.commands._options import Format, add_format, refuse_unused
 from torchbake.core.digest import short_digest
-from torchbake.core.paths import layers_folder, layers_limit, layout_of
+from torchbake.core.paths import gzip_layout_of, layers_folder, layers_limit, layout_of
 from torchbake.core.sizes import human
 from torchbake.errors import DamagedError
 from torchbake.oci.manifest import Blob
@@ -50,21 +50,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     refuse_unused(args, "store", args.action, {"remove_damaged": (("verify",), False)})
-    layers, images = LayerStore(folder=layers_folder()), Layout(folder=layout_of(args.matrix.absolute().parent))
+    root, layers = args.matrix.absolute().parent, LayerStore(folder=layers_folder())
+    images, gzip = Layout(folder=layout_of(root)), Layout(folder=gzip_layout_of(root))
     if args.action == "ls":
-        _list(layers, images, args.format)
+        _list(layers, images, gzip, args.format)
     else:
-        _verify((layers, images), args)
+        _verify((layers, images, gzip), args)
     return 0
 
 
-def _list(layers: LayerStore, images: Layout, form: Format) -> None:
-    kept, built = layers.entries(), images.entries()
+def _list(layers: LayerStore, images: Layout, gzip: Layout, form: Format) -> None:
+    kept, built, packed = layers.entries(), images.entries(), gzip.entries()
     if form == "json":
         console.show_json(
             {
                 "layers": {**_totals(layers), "limit": layers_limit(), "layers": [_as_json(one) for one in kept]},
                 "images": {**_totals(images), "images": [_as_json(one) for one in built]},
+                "gzip": {**_totals(gzip), "images": [_as_json(one) for one in packed]},
             }
         )
         return
@@ -74,9 +76,11 @@ def _list(layers: LayerStore, images: Layout, form: Format) -> None:
     layer_rows = [(short_digest(one.key), one.name, human(one.size), _day(one.used)) for one in last.values()]
     console.show_table(("layer", "of", "size", "last used"), layer_rows)
     console.say(f"layers: {human(_size(layers))} of at most {human(layers_limit())} in {layers.folder}")
-    image_rows = [(one.name, short_digest(one.key), human(one.size)) for one in built]
-    console.show_table(("image", "digest", "size"), image_rows)
-    console.say(f"images: {human(_size(images))} in {images.folder}")
+    for store, entries, what in ((images, built, "images"), (gzip, packed, "images compressed by gzip")):
+        if entries or store is images:
+            rows = [(one.name, short_digest(one.key), human(one.size)) for one in entries]
+            console.show_table(("image", "digest", "size"), rows)
+            console.say(f"{what}: {human(_size(store))} in {store.folder}")
 
 
 def _verify(stores: Sequence[Blobs], args: Arguments) -> None:

@@ -28,6 +28,11 @@ def layout_of(root: Path) -> Path:
     return state_of(root) / "layout"
 
 
+def gzip_layout_of(root: Path) -> Path:
+    """Where a project keeps its images compressed by gzip, as `publish` sends them."""
+    return state_of(root) / "layout-gzip"
+
+
 def templates_of(root: Path) -> Path | None:
     """A project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
     folder = root / "templates"

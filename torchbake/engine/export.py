@@ -42,10 +42,26 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """An image as files by digest in ``folder``; a layer that nobody wanted is not among them."""
+    """An image as files by digest in ``folder``; a layer that nobody wanted is not among them.
+
+    If ``manifest`` is an index, ``variants`` are its images. ``built`` is the image as it was built, if this is one
+    that was made of it, with the same config.
+    """
 
     manifest: Manifest
     folder: Path
+    variants: tuple["Content", ...] = ()
+    built: "Content | None" = None
+
+    @property
+    def images(self) -> tuple["Content", ...]:
+        """The images that are sent, the first of an index first."""
+        return self.variants or (self,)
+
+    @property
+    def blobs(self) -> dict[Blob, Path]:
+        """All blobs that the images need, each once, with its file."""
+        return {blob: image.path(blob) for image in self.images for blob in image.manifest.blobs}
 
     def path(self, blob: Blob) -> Path:
         return self.folder / blob.digest.removeprefix("sha256:")

@@ -8,10 +8,11 @@ from torchbake.errors import EngineError
 from torchbake.jobs.foreign import is_ours
 from torchbake.jobs.pin import Found, Look
 from torchbake.oci.labels import ID, labels_in
-from torchbake.oci.manifest import NO_IMAGE, UnsoundError
+from torchbake.oci.manifest import UnsoundError
 from torchbake.oci.reference import Reference, Repository, parse_reference
 from torchbake.oci.tag_names import parse_immutable, revisions_of
 from torchbake.registry.client import Registry
+from torchbake.registry.variants import images_of
 
 
 def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
@@ -33,10 +34,8 @@ def _labels(registry: Registry, digest: str) -> Mapping[str, str] | None:
     """The labels of an image, or of the first image of an index; None if the registry does not serve it."""
     try:
         manifest = registry.manifest(digest)
-        if manifest and manifest.is_index:
-            images = [blob.digest for blob, platform in manifest.images if platform != NO_IMAGE]
-            manifest = registry.manifest(images[0]) if images else None
-        return labels_in(registry.config(manifest)) if manifest else None
+        image = next(images_of(registry, manifest), None) if manifest else None
+        return labels_in(registry.config(image)) if image else None
     except UnsoundError:
         return None
 

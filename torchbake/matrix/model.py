@@ -34,6 +34,7 @@ from torchbake.matrix.field_types import (
 )
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
+from torchbake.oci.variants import Transported
 
 _REMOVED = {
     "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
@@ -223,6 +224,11 @@ class Matrix(Model):
         "BSD-3-Clause",
         description="an SPDX expression; the org.opencontainers.image.licenses label",
         examples=["BSD-3-Clause"],
+    )
+    compression: Transported = Field(
+        "zstd",
+        description="how `publish` compresses layers: zstd; gzip, which every client can read; or both, in one index",
+        examples=["both"],
     )
     defaults: Defaults = Field(
         Defaults.model_validate({}),

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from torchbake.core.paths import layout_of, state_of, templates_of
+from torchbake.core.paths import gzip_layout_of, layout_of, state_of, templates_of
 from torchbake.core.tracked import check_untracked
 from torchbake.matrix.added_files import check_files
 from torchbake.matrix.expand import Expansion, expand
@@ -38,6 +38,11 @@ class Project:
     def layout(self) -> Path:
         """The folder of built images: one OCI image layout for all."""
         return layout_of(self.root)
+
+    @property
+    def gzip_layout(self) -> Path:
+        """The folder of the same images, compressed by gzip."""
+        return gzip_layout_of(self.root)
 
     @property
     def cache(self) -> Path:

@@ -11,7 +11,7 @@ from torchbake.oci.tag_names import PROVENANCE, SBOM
 from torchbake.registry.artifact import Artifact
 from torchbake.release.candidate import Supply
 from torchbake.release.provenance import provenance_text
-from torchbake.sbom.image_scan import sbom_of, unread
+from torchbake.sbom.image_scan import contents_in, sbom_of_contents, unread
 
 SBOM_TYPE = "application/vnd.cyclonedx+json"
 _CREATED = "org.opencontainers.image.created"
@@ -24,9 +24,9 @@ def supply_of(name: str, source: Source, cache: Path) -> Supply:
 
 def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
     """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
-    labels = _labels(content)
-    created = labels.get(_CREATED)
-    sbom = sbom_of(content, cache, name=name, version=labels.get(VERSION_LABEL, ""), created=created)
+    labels = _labels(content.images[0])
+    about = {"name": name, "version": labels.get(VERSION_LABEL, ""), "created": labels.get(_CREATED)}
+    sbom = sbom_of_contents(content.manifest, contents_in(content.built or content, cache), **about)
     provenance = provenance_text(name, content.manifest.digest, labels)
     return (
         Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),

@@ -16,7 +16,8 @@ class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
     ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if the two are equal. The ID
-    in Docker's classic store is the digest of the config.
+    in Docker's classic store is the digest of the config. ``config`` is the digest of the config, which is the same in
+    each compression, or empty if it is not known.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Candidate:
     verdict: Judgement | None
     waived: Mapping[str, str] = field(default_factory=dict)
     tested: str = ""
+    config: str = ""
 
 
 def _nothing(_: Content) -> tuple[Artifact, ...]:
@@ -55,9 +57,13 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """Content that is in the registry and has no tag yet, and what is said of it."""
+    """Content that is in the registry and has no tag yet, and what is said of it.
+
+    ``images`` are those of an index, the first one first, or the image itself.
+    """
 
     manifest: Manifest
+    images: tuple[Manifest, ...]
     artifacts: tuple[Artifact, ...]
     sent: Sent
 
@@ -66,10 +72,12 @@ class Parcel:
 class Published:
     """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due.
 
-    ``abilities`` are those of its registry, if a dry run asked for them.
+    ``abilities`` are those of its registry, if a dry run asked for them. ``released_by`` is the compression of the
+    release, if that is the tested image, compressed in another way; else it is empty.
     """
 
     decision: Decision
     tested: str
     sent: Sent | None = None
     abilities: Abilities | None = None
+    released_by: str = ""

@@ -46,10 +46,15 @@ def rank_of(labels: Mapping[str, str]) -> Rank | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """An image in a registry, under one tag: its digest and labels."""
+    """An image in a registry, under one tag: its digest and labels.
+
+    ``config`` is the digest of its config, and ``compression`` names the compressions of its layers.
+    """
 
     digest: str
     labels: Mapping[str, str]
+    config: str = ""
+    compression: str = ""
 
     @property
     def inputs(self) -> str:

@@ -48,6 +48,11 @@ class Planner:
         if decision.digest != candidate.digest and decision.action != "held":
             if decision.action == "finish" and self._signer.skip_reason:
                 reason = f"{candidate.digest} was tested here; without a key nobody can tell who made the other image"
+                if compression := self.other_compression(candidate, decision):
+                    reason = (
+                        f"that is the tested image, compressed by {compression}: finish its release with "
+                        "--compression as it was begun, or its tags by `promote --finish`"
+                    )
                 raise self._verification.refusal(decision.tag, decision.digest, reason)
             self.record(decision)
         return decision
@@ -71,6 +76,13 @@ class Planner:
         record = self.record(decision)
         self._refuse_unsigned(decision, record)
         return decision, record
+
+    def other_compression(self, candidate: Candidate, decision: Decision) -> str:
+        """Name the compression of what is there, if it is the candidate's image, compressed in another way."""
+        if decision.digest == candidate.digest or not candidate.config:
+            return ""
+        held = self._holdings.image(decision.digest)
+        return held.compression if held and held.config == candidate.config else ""
 
     def is_due(self, candidate: Candidate, decision: Decision) -> bool:
         """Whether something is to be done; what is attached to another image than the candidate is not ours to mend."""

@@ -44,7 +44,8 @@ class Publisher:
         """The same, and whether the registry can take what is due, without leaving anything there."""
         decision = self.plan(candidate)
         abilities = self._abilities if decision.action in ("release", "finish") else None
-        return Published(decision=decision, tested=candidate.digest, abilities=abilities)
+        released_by = self._planner.other_compression(candidate, decision)
+        return Published(decision=decision, tested=candidate.digest, abilities=abilities, released_by=released_by)
 
     @cached_property
     def _abilities(self) -> Abilities:
@@ -58,8 +59,9 @@ class Publisher:
         with locked(self._registry):
             decision = self._planner.plan(candidate)
             due = self._planner.is_due(candidate, decision)
+        released_by = self._planner.other_compression(candidate, decision)
         if not due:
-            return Published(decision=decision, tested=candidate.digest)
+            return Published(decision=decision, tested=candidate.digest, released_by=released_by)
         ours = decision.digest == candidate.digest
         parcel = self._delivery.send(candidate, supply, tell, count) if ours else None
         tell("waiting for other releases")
@@ -68,7 +70,7 @@ class Publisher:
             if self._planner.is_due(candidate, decision):
                 self._carry_out(candidate, decision, parcel, tell)
         sent = parcel.sent if parcel and decision.action == "release" else None
-        return Published(decision=decision, tested=candidate.digest, sent=sent)
+        return Published(decision=decision, tested=candidate.digest, sent=sent, released_by=released_by)
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image whose tags these are, its own tag first; None where it has none.

@@ -48,8 +48,9 @@ class Record(BaseModel):
     tags that stayed where they were. ``state`` is in records of earlier versions alone, which wrote each record twice.
     ``listed``: the registry lists the artifacts with the image, itself or by a tag; earlier versions do not say it.
     ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
-    layers; ``labels`` are the image's own, its versions among them. ``attached`` are the digests of the
-    artifacts attached to it by name; ``signature`` says how all of them and the image are signed, or why they are not.
+    layers, of an index those of its first image; ``labels`` are the image's own, its versions among them. ``attached``
+    are the digests of the artifacts attached to it by name; ``signature`` says how all of them and the image are
+    signed, or why they are not.
     """
 
     model_config = ConfigDict(frozen=True)

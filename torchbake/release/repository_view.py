@@ -7,7 +7,9 @@ from torchbake.errors import RegistryError
 from torchbake.oci.labels import labels_in
 from torchbake.oci.manifest import Manifest, UnsoundError
 from torchbake.oci.tag_names import HELD, artifact_tag, record_tag, revisions_of, taken_of
+from torchbake.oci.variants import compression_of
 from torchbake.registry.client import Registry
+from torchbake.registry.variants import images_of
 from torchbake.release.decide import Held, Standing
 from torchbake.release.record import Record, record_of
 
@@ -49,19 +51,25 @@ class Holdings:
         return self.image(digest) if digest else None
 
     def image(self, digest: str) -> Held | None:
-        """The image of a digest; an index, or what is not an image, has no labels. None where there is none."""
+        """The image of a digest; None where there is none.
+
+        What is not an image, or an index of images with different configs, has no labels.
+        """
         if digest not in self._images:
             manifest = self._registry.manifest(digest)
             if manifest is None:
                 return None
-            self._images[digest] = Held(digest=digest, labels=self._labels(manifest))
+            self._images[digest] = self._read(manifest)
         return self._images[digest]
 
-    def _labels(self, manifest: Manifest) -> dict[str, str]:
+    def _read(self, manifest: Manifest) -> Held:
         try:
-            return {} if manifest.is_index else labels_in(self._registry.config(manifest))
-        except UnsoundError:
-            return {}
+            images = tuple(images_of(self._registry, manifest))
+            (config,) = {image.config.digest for image in images}
+            labels = labels_in(self._registry.config(images[0]))
+            return Held(digest=manifest.digest, labels=labels, config=config, compression=compression_of(images))
+        except (UnsoundError, ValueError):
+            return Held(digest=manifest.digest, labels={})
 
     def manifest(self, digest: str) -> Manifest:
         found = self._registry.manifest(digest)

@@ -33,21 +33,28 @@ class Delivery:
             )
             if content.manifest.digest != candidate.digest:
                 raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
-            if candidate.tested not in ("", candidate.digest):
+            built = content.built.manifest.digest if content.built else ""
+            if candidate.tested not in ("", candidate.digest, built):
                 tell("comparing its layers with the tested ones")
-                check_tested(content, candidate.tested)
+                for image in content.images:
+                    check_tested(image, candidate.tested)
             tell("sending layers")
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
                 described = pool.submit(self._describe, content, supply)
                 # The largest first: it is what all wait for in the end.
-                largest_first = sorted(content.manifest.blobs, key=lambda blob: -blob.size)
-                needed = list(pool.map(lambda blob: self._upload(content, blob, count), largest_first))
-        sizes = [blob.size for blob, sent in zip(largest_first, needed, strict=True) if sent]
-        whole = sum(blob.size for blob in content.manifest.layers)
+                largest_first = sorted(content.blobs.items(), key=lambda item: -item[0].size)
+                needed = list(pool.map(lambda item: self._upload(*item, count), largest_first))
+            for image in content.variants:
+                self._registry.put(image.manifest, image.manifest.digest)
+        sizes = [blob.size for (blob, _), sent in zip(largest_first, needed, strict=True) if sent]
+        images = tuple(image.manifest for image in content.images)
         return Parcel(
             manifest=content.manifest,
+            images=images,
             artifacts=tuple(described.result()),
-            sent=Sent(bytes=sum(sizes), layers=len(sizes), whole=whole),
+            sent=Sent(
+                bytes=sum(sizes), layers=len(sizes), whole=sum(blob.size for one in images for blob in one.layers)
+            ),
         )
 
     def _describe(self, content: Content, supply: Supply) -> Sequence[Artifact]:
@@ -60,11 +67,10 @@ class Delivery:
     def _there(self, digest: str) -> bool:
         return self._registry.size_of(digest) is not None
 
-    def _upload(self, content: Content, blob: Blob, count: Count) -> bool:
+    def _upload(self, blob: Blob, path: Path, count: Count) -> bool:
         """Whether it had to be sent."""
         if self._registry.has(blob) or any(self._registry.mount(blob, source) for source in self._mounts):
             return False
-        path = content.path(blob)
         if not path.exists():
             raise RegistryError(f"{self._registry.repository} had {blob.digest}, and no longer has it.", hint="Again.")
         self._registry.upload(blob, path, partial(count, blob))

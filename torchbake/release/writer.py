@@ -37,7 +37,7 @@ class ReleaseWriter:
         found there.
         """
         attached = place(self._registry, parcel, str(decision.tag))
-        record = self._record(candidate, decision, parcel.manifest, attached)
+        record = self._record(candidate, decision, parcel.images[0], attached)
         if found:  # when it was released, and where its tags were before, only that record knows
             kept = ("state", "released", "rolling", "held_back", "listed")
             known = {name: getattr(found.record, name) for name in kept}
@@ -84,9 +84,7 @@ class ReleaseWriter:
             tell("signing")
             self._signer.sign(self._registry.repository, digests)
 
-    def _record(
-        self, candidate: Candidate, decision: Decision, manifest: Manifest, attached: Mapping[str, str]
-    ) -> Record:
+    def _record(self, candidate: Candidate, decision: Decision, first: Manifest, attached: Mapping[str, str]) -> Record:
         rolling = tuple(Moved(tag=move.tag, before=move.before, after=move.after) for move in decision.moves)
         moving = {move.tag for move in decision.moves}
         return Record(
@@ -95,8 +93,8 @@ class ReleaseWriter:
             digest=candidate.digest,
             inputs=candidate.labels.get(INPUTS, ""),
             released=datetime.now(UTC).isoformat(timespec="seconds"),
-            size=sum(layer.size for layer in manifest.layers),
-            layers=len(manifest.layers),
+            size=sum(layer.size for layer in first.layers),
+            layers=len(first.layers),
             labels=dict(candidate.labels),
             rolling=rolling,
             held_back={tag: reason for tag, reason in decision.held_back.items() if tag not in moving},

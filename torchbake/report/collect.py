@@ -27,6 +27,7 @@ from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import SBOM, revisions_of
 from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
+from torchbake.registry.variants import images_of
 from torchbake.release.record import read_record
 from torchbake.report.image_facts import InEngine, InRegistry, Known
 from torchbake.report.layer_sharing import Layer, Step, match_steps, name_layers
@@ -160,10 +161,11 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
         return None  # it went since the tags were listed
     release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
-        release = replace(release, config=manifest.config.digest)
+        image = next(images_of(registry, manifest), manifest)
+        release = replace(release, config=image.config.digest)
         return replace(
             release,
-            layers=_layers(registry, manifest, spec),
+            layers=_layers(registry, image, spec),
             packages=_packages(registry, tag),
             record=read_record(registry, tag),
             current=registry.digest(own) == manifest.digest,
@@ -183,11 +185,11 @@ def _packages(registry: Registry, tag: str) -> int | None:
     return len(components) if isinstance(components, list) else None
 
 
-def _layers(registry: Registry, manifest: Manifest, spec: Spec) -> tuple[Layer, ...]:
+def _layers(registry: Registry, image: Manifest, spec: Spec) -> tuple[Layer, ...]:
     """Compressed layers by their blobs, named after the history in the image's config: it says which lines made one."""
     return name_layers(
-        [(blob.digest, blob.size) for blob in manifest.layers],
-        steps_in(registry.config(manifest)),
+        [(blob.digest, blob.size) for blob in image.layers],
+        steps_in(registry.config(image)),
         base=_base_name(spec),
     )
 

@@ -60,6 +60,10 @@ class Layout(Blobs):
         manifest = self._manifest(digest)
         return manifest if manifest and all(map(self.holds, manifest.blobs)) else None
 
+    def add(self, file: Path, blob: Blob) -> None:
+        """Move a file in here whose digest was computed while it was written."""
+        self._move(file, blob.digest)
+
     def write(self, manifest: Manifest, config: bytes) -> None:
         """Write an image's manifest and config; its layers come from elsewhere."""
         self._write(manifest.config.digest, config)
@@ -93,6 +97,10 @@ class Layout(Blobs):
         own = partial(tempfile.TemporaryDirectory, prefix=WORK, ignore_cleanup_errors=True)
         with locked(self.folder / ".lock", fcntl.LOCK_SH), own(dir=self.folder) as folder:
             yield Path(folder)
+
+    def configs(self) -> frozenset[str]:
+        """Return the digests of the configs of all images here."""
+        return frozenset(manifest.config.digest for manifest in self._images())
 
     def layers(self) -> dict[str, Blob]:
         """Return the packed layers of all images here, by the digests of what they unpack to."""

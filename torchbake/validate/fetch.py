@@ -11,6 +11,7 @@ from torchbake.oci.tag_names import ARTIFACTS, HELD, RECORD, ImmutableTag, artif
 from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.client import Registry
 from torchbake.registry.referrers import referrers_of
+from torchbake.registry.variants import images_of
 from torchbake.release.record import parse_record
 from torchbake.validate.facts import Attached, Image, Piece, Revision, Served, Shelf
 
@@ -105,19 +106,16 @@ class Survey:
         manifest = self._registry.manifest(digest)
         if manifest is None:
             return Problem(reason=f"{digest} is what the tag points at, and it is not there")
-        if not manifest.is_index:
-            return self._image(manifest)
-        child = next((blob.digest for blob, platform in manifest.images if platform == "/".join(_WANTED)), None)
-        if child is None:
+        images = tuple(images_of(self._registry, manifest, "/".join(_WANTED)))
+        if not images:
             there = tuple(platform for _, platform in manifest.images)
             return Image(digest=manifest.digest, platforms=there, labels={}, pieces=())
-        found = self._registry.manifest(child)
-        if found is None:
-            return Problem(reason=f"its image {child} for {'/'.join(_WANTED)} is not there")
-        return self._image(found)
+        return self._image(*(image for image in images if image.config == images[0].config))
 
-    def _image(self, manifest: Manifest) -> Image:
-        pieces = tuple(self._piece(blob) for blob in manifest.blobs)
+    def _image(self, manifest: Manifest, *others: Manifest) -> Image:
+        """An image; ``others`` have the same config, and differ in their compression."""
+        blobs = dict.fromkeys(blob for image in (*others, manifest) for blob in image.blobs)
+        pieces = tuple(map(self._piece, blobs))
         config, problem = {}, None
         try:
             config = self._config(manifest, pieces[-1])

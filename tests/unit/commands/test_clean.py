@@ -43,7 +43,8 @@ def files(project: Path) -> set[str]:
 def test_it_says_what_it_frees_and_frees_that_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert freed(project, capsys) == {
         f"{project}/cache/layers": 1000, f"{project}/.torchbake/stand-ins": 10, f"{project}/.torchbake/wheels": 0,
-        f"{project}/.torchbake/layout": 500, f"{project}/.torchbake/exports": 30, f"{project}/.torchbake/runs": 7,
+        f"{project}/.torchbake/layout": 500, f"{project}/.torchbake/layout-gzip": 0,
+        f"{project}/.torchbake/exports": 30, f"{project}/.torchbake/runs": 7,
         f"{project}/.torchbake/layers": 200,
     }  # fmt: skip
     assert files(project) == {"matrix.yaml", ".torchbake/bases/debian12.json", "reports/e"}

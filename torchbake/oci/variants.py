@@ -1,0 +1,41 @@
+"""One image, compressed in several ways: what a registry may be sent, and the index of the variants. Pure.
+
+A client takes the first image of its platform in an index. So gzip comes first, which every client can read. Podman,
+skopeo and CRI-O prefer the image whose descriptor has the annotation of zstd.
+Source: https://github.com/containers/image/pull/1789
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+from torchbake.oci.layer_order import json_bytes
+from torchbake.oci.manifest import INDEX, Blob, Manifest
+
+Transported: TypeAlias = Literal["zstd", "gzip", "both"]
+TRANSPORTED: tuple[Transported, ...] = get_args(Transported)
+ZSTD = "io.github.containers.compression.zstd"  # the annotation
+_PLATFORM = ("architecture", "os", "variant")
+
+
+def index_of(gzip: Manifest, zstd: Manifest, config: Mapping[str, Any]) -> Manifest:
+    """Return the index of an image in both compressions. ``config`` is the image's, which names its platform."""
+    platform = {key: config[key] for key in _PLATFORM if key in config}
+    entries = [{**_descriptor(each), "platform": platform} for each in (gzip, zstd)]
+    entries[1]["annotations"] = {ZSTD: "true"}
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
+    return Manifest(data=json_bytes(content), media_type=INDEX)
+
+
+def compression_of(images: Iterable[Manifest]) -> str:
+    """Name the compressions of the layers of an image's variants, as their media types do: ``gzip and zstd``."""
+    kinds = {_kind(layer) for image in images for layer in image.layers}
+    return " and ".join(sorted(kinds)) or "nothing"
+
+
+def _kind(layer: Blob) -> str:
+    kind = layer.media_type.rpartition("+")[2] if "+" in layer.media_type else layer.media_type.rpartition(".")[2]
+    return kind if kind in ("zstd", "gzip") else "no compression"
+
+
+def _descriptor(manifest: Manifest) -> dict[str, Any]:
+    return Blob(digest=manifest.digest, size=len(manifest.data), media_type=manifest.media_type).descriptor

@@ -1,0 +1,27 @@
+"""The images behind a tag: one image, or the variants of one in an index."""
+
+from collections.abc import Iterator
+
+from torchbake.oci.manifest import NO_IMAGE, Manifest, UnsoundError
+from torchbake.registry.client import Registry
+
+_MOST = 64  # images of one index
+
+
+def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Iterator[Manifest]:
+    """Yield the manifests of the images of an index, in its order; of an image, its own manifest alone.
+
+    ``platform`` leaves out images for others. Raises RegistryError, which is UnsoundError if the registry does not hold
+    one of them.
+    """
+    if not manifest.is_index:
+        yield manifest
+        return
+    found = [blob for blob, where in manifest.images if where != NO_IMAGE and platform in ("", where)]
+    if len(found) > _MOST:
+        raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(found)} images.")
+    for blob in found:
+        image = registry.manifest(blob.digest)
+        if image is None:
+            raise UnsoundError(f"{registry.repository} does not hold {blob.digest}, an image of {manifest.digest}.")
+        yield image

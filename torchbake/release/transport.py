@@ -1,0 +1,74 @@
+"""How a registry gets an image: as it was built, compressed by gzip, or in both compressions behind one index.
+
+The config is the same in each, so it decides whether two of them are one image.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchbake.core.json_text import read_json
+from torchbake.engine.export import Content, LayoutSource
+from torchbake.errors import EngineError
+from torchbake.oci.variants import Transported, compression_of, index_of
+from torchbake.store.gzip_images import gzip_image
+from torchbake.store.layout import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """An image that can be sent: the digest of what a tag will name, and of the config (empty: not known)."""
+
+    digest: str
+    config: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport:
+    """A source of images in one compression. ``built`` has them as they were built; ``gzip`` keeps those of gzip.
+
+    ``sent`` gives the digest of the manifest of an image by its ID in the engine.
+    """
+
+    compression: Transported
+    built: LayoutSource
+    gzip: Layout
+    sent: Callable[[str], str]
+    _built: dict[str, str] = field(default_factory=dict)  # digests as built, by those that are sent
+
+    def prepare(self, image: str) -> Ready:
+        """Compress an image by its ID in the engine, if that is due. Raises EngineError and BuildError."""
+        digest = self.sent(image)
+        if self.compression == "zstd":
+            found = self.built.find(digest)
+            return Ready(digest=digest, config=found.manifest.config.digest if found else "")
+        with tempfile.TemporaryDirectory(prefix="torchbake-gzip-") as folder:
+            content = self._compressed(self.built.take_out(digest, Path(folder), lambda _: True))
+        self._built[content.manifest.digest] = digest
+        return Ready(digest=content.manifest.digest, config=content.images[0].manifest.config.digest)
+
+    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        """Read an image that was prepared, as `Source` says."""
+        built = self.built.take_out(self._built.get(digest, digest), folder, wanted)
+        return built if self.compression == "zstd" else self._compressed(built)
+
+    def tidy(self) -> None:
+        """Remove images of gzip that were built again since, or removed."""
+        self.gzip.tidy(self.built.layout.configs())
+
+    def _compressed(self, built: Content) -> Content:
+        """Raises EngineError for an image that has no layers of zstd, if both compressions are wanted."""
+        manifest = self.gzip.find(built.manifest.config.digest) or gzip_image(built.manifest, built.folder, self.gzip)
+        gzip = Content(manifest=manifest, folder=self.gzip.blobs, built=built)
+        if self.compression == "gzip":
+            return gzip
+        there = compression_of([built.manifest])
+        if there != "zstd":
+            raise EngineError(
+                f"{built.manifest.digest} has layers of {there}, and cannot be sent in both compressions.",
+                hint="Build it again: nox -s build -- ID --no-cache; or publish it with --compression gzip",
+            )
+        config = read_json(built.path(built.manifest.config).read_bytes())
+        index = index_of(manifest, built.manifest, config)
+        return Content(manifest=index, folder=self.gzip.blobs, variants=(gzip, built), built=built)
