@@ -27,14 +27,10 @@ def index_of(gzip: Manifest, zstd: Manifest, config: Mapping[str, Any]) -> Manif
 
 
 def compression_of(images: Iterable[Manifest]) -> str:
-    """Name the compressions of the layers of an image's variants, as their media types do: ``gzip and zstd``."""
-    kinds = {_kind(layer) for image in images for layer in image.layers}
-    return " and ".join(sorted(kinds)) or "nothing"
-
-
-def _kind(layer: Blob) -> str:
-    kind = layer.media_type.rpartition("+")[2] if "+" in layer.media_type else layer.media_type.rpartition(".")[2]
-    return kind if kind in ("zstd", "gzip") else "no compression"
+    """Name the compressions of the layers of an image's variants: ``gzip and zstd``. Other layers have none."""
+    types = [layer.media_type for image in images for layer in image.layers]
+    kinds = [kind for kind in ("gzip", "zstd") if any(each.endswith(kind) for each in types)]
+    return " and ".join(kinds) or "no compression"
 
 
 def _descriptor(manifest: Manifest) -> dict[str, Any]:

@@ -58,13 +58,17 @@ class Transport:
         self.gzip.tidy(self.built.layout.configs())
 
     def _compressed(self, built: Content) -> Content:
-        """Raises EngineError for an image that has no layers of zstd, if both compressions are wanted."""
+        """Compress an image by gzip, unless that was done, and put both into an index if both are wanted.
+
+        A bootstrapped base can be an uncompressed layer, which every client reads. Raises EngineError for an image
+        that has no layer of zstd.
+        """
         manifest = self.gzip.find(built.manifest.config.digest) or gzip_image(built.manifest, built.folder, self.gzip)
         gzip = Content(manifest=manifest, folder=self.gzip.blobs, built=built)
         if self.compression == "gzip":
             return gzip
         there = compression_of([built.manifest])
-        if there != "zstd":
+        if "zstd" not in there:
             raise EngineError(
                 f"{built.manifest.digest} has layers of {there}, and cannot be sent in both compressions.",
                 hint="Build it again: nox -s build -- ID --no-cache; or publish it with --compression gzip",

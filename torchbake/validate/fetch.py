@@ -114,8 +114,8 @@ class Survey:
 
     def _image(self, manifest: Manifest, *others: Manifest) -> Image:
         """An image; ``others`` have the same config, and differ in their compression."""
-        blobs = dict.fromkeys(blob for image in (*others, manifest) for blob in image.blobs)
-        pieces = tuple(map(self._piece, blobs))
+        layers = dict.fromkeys(layer for image in (manifest, *others) for layer in image.layers)
+        pieces = tuple(map(self._piece, (*layers, manifest.config)))
         config, problem = {}, None
         try:
             config = self._config(manifest, pieces[-1])
