@@ -29,7 +29,6 @@ def candidate_of(
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
 
     ``prepare`` makes an image ready to be sent, by its ID in the engine.
-
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
     """

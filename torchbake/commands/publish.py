@@ -29,7 +29,7 @@ from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
-from torchbake.engine.export import config_digest, sent_digest, source_of
+from torchbake.engine.export import config_digest
 from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
@@ -40,7 +40,7 @@ from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
-from torchbake.release.transport import Transport
+from torchbake.release.transport import transport_of
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
@@ -130,19 +130,16 @@ def run(args: Arguments) -> int:
     images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
     layout = Layout(folder=project.layout)
-    verdicts, built = signed_verdicts(args, partial(config_digest, engine, layout)), source_of(engine, layout)
-    if any(built.find(image.digest) is None for image in images.values()):
+    verdicts = signed_verdicts(args, partial(config_digest, engine, layout))
+    compression = args.compression or project.matrix.compression
+    source = transport_of(engine, layout, Layout(folder=project.gzip_layout), compression)
+    if any(source.built.find(image.digest) is None for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    source = Transport(
-        compression=args.compression or project.matrix.compression, built=built,
-        gzip=Layout(folder=project.gzip_layout), sent=partial(sent_digest, engine, built),
-    )  # fmt: skip
+    ready = partial(candidate_of, images=images, waivers=waivers, prepare=source.prepare, others=verdicts)
     due = [
         Due(
             spec=spec,
-            candidate=partial(
-                candidate_of, preparation, spec, images, waivers, prepare=source.prepare, others=verdicts
-            ),
+            candidate=partial(ready, preparation, spec),
             publisher=publishers[spec.repository],
             supply=supply_of(spec.repository, source, project.cache),
             repository=repository_of(args.registry, spec),
@@ -168,11 +165,9 @@ def run(args: Arguments) -> int:
 
 
 def _conclude(ended: Sequence[Ended]) -> int:
-    bad = [image.id for image in ended if image.problem]
-    if bad:
-        raise PublishError(
-            f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}.", hint="Read the table above."
-        )
+    if bad := [image.id for image in ended if image.problem]:
+        reason = f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}."
+        raise PublishError(reason, hint="Read the table above.")
     return 0
 
 
@@ -289,13 +284,8 @@ def _moves(published: Published) -> str:
 
 
 def _entry(image: Ended, *, dry: bool) -> dict[str, object]:
-    entry: dict[str, object] = {
-        "id": image.id,
-        "repository": str(image.repository),
-        "problem": image.problem,
-        "dry_run": dry,
-    }
-    entry["waived"] = dict(image.waived)
+    entry: dict[str, object] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
+    entry |= {"dry_run": dry, "waived": dict(image.waived)}
     if image.published:
         sent = image.published.sent
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}

@@ -29,7 +29,7 @@ def layout_of(root: Path) -> Path:
 
 
 def gzip_layout_of(root: Path) -> Path:
-    """Where a project keeps its images compressed by gzip, as `publish` sends them."""
+    """Return the folder of a project's images compressed by gzip, as `publish` sends them."""
     return state_of(root) / "layout-gzip"
 
 

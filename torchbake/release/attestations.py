@@ -25,8 +25,9 @@ def supply_of(name: str, source: Source, cache: Path) -> Supply:
 def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
     """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
     labels = _labels(content.images[0])
-    about = {"name": name, "version": labels.get(VERSION_LABEL, ""), "created": labels.get(_CREATED)}
-    sbom = sbom_of_contents(content.manifest, contents_in(content.built or content, cache), **about)
+    contents = contents_in(content.built or content, cache)
+    version, created = labels.get(VERSION_LABEL, ""), labels.get(_CREATED)
+    sbom = sbom_of_contents(content.manifest, contents, name=name, version=version, created=created)
     provenance = provenance_text(name, content.manifest.digest, labels)
     return (
         Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),

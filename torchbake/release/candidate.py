@@ -16,8 +16,8 @@ class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
     ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if the two are equal. The ID
-    in Docker's classic store is the digest of the config. ``config`` is the digest of the config, which is the same in
-    each compression, or empty if it is not known.
+    in Docker's classic store is the digest of the config. ``config`` is that digest, which no
+    compression changes, or empty if it is not known.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Published:
     """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due.
 
     ``abilities`` are those of its registry, if a dry run asked for them. ``released_by`` is the compression of the
-    release, if that is the tested image, compressed in another way; else it is empty.
+    release, if it has the config of the tested image and another digest; else it is empty.
     """
 
     decision: Decision

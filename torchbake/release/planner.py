@@ -78,7 +78,7 @@ class Planner:
         return decision, record
 
     def other_compression(self, candidate: Candidate, decision: Decision) -> str:
-        """Name the compression of what is there, if it is the candidate's image, compressed in another way."""
+        """Name the compression of the released image, if it has the candidate's config and another digest."""
         if decision.digest == candidate.digest or not candidate.config:
             return ""
         held = self._holdings.image(decision.digest)

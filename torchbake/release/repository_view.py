@@ -51,10 +51,7 @@ class Holdings:
         return self.image(digest) if digest else None
 
     def image(self, digest: str) -> Held | None:
-        """The image of a digest; None where there is none.
-
-        What is not an image, or an index of images with different configs, has no labels.
-        """
+        """Return the image of a digest, or None. An index of images with different configs has no labels."""
         if digest not in self._images:
             manifest = self._registry.manifest(digest)
             if manifest is None:

@@ -6,10 +6,12 @@ The config is the same in each, so it decides whether two of them are one image.
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from torchbake.core.json_text import read_json
-from torchbake.engine.export import Content, LayoutSource
+from torchbake.engine.client import Engine
+from torchbake.engine.export import Content, LayoutSource, sent_digest, source_of
 from torchbake.errors import EngineError
 from torchbake.oci.variants import Transported, compression_of, index_of
 from torchbake.store.gzip_images import gzip_image
@@ -35,7 +37,7 @@ class Transport:
     built: LayoutSource
     gzip: Layout
     sent: Callable[[str], str]
-    _built: dict[str, str] = field(default_factory=dict)  # digests as built, by those that are sent
+    _built: dict[str, str] = field(default_factory=dict)  # from the digest that is sent to the digest as built
 
     def prepare(self, image: str) -> Ready:
         """Compress an image by its ID in the engine, if that is due. Raises EngineError and BuildError."""
@@ -76,3 +78,9 @@ class Transport:
         config = read_json(built.path(built.manifest.config).read_bytes())
         index = index_of(manifest, built.manifest, config)
         return Content(manifest=index, folder=self.gzip.blobs, variants=(gzip, built), built=built)
+
+
+def transport_of(engine: Engine, built: Layout, gzip: Layout, compression: Transported) -> Transport:
+    """Return the transport of an engine's images, with the layouts of images as built and of those of gzip."""
+    source = source_of(engine, built)
+    return Transport(compression=compression, built=source, gzip=gzip, sent=partial(sent_digest, engine, source))

@@ -43,7 +43,7 @@ class Delivery:
                 described = pool.submit(self._describe, content, supply)
                 # The largest first: it is what all wait for in the end.
                 largest_first = sorted(content.blobs.items(), key=lambda item: -item[0].size)
-                needed = list(pool.map(lambda item: self._upload(*item, count), largest_first))
+                needed = list(pool.map(lambda item: self._upload(item[0], item[1], count), largest_first))
             for image in content.variants:
                 self._registry.put(image.manifest, image.manifest.digest)
         sizes = [blob.size for (blob, _), sent in zip(largest_first, needed, strict=True) if sent]

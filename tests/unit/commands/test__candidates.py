@@ -19,6 +19,7 @@ from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import INPUTS
 from torchbake.release.candidate import Candidate
+from torchbake.release.transport import Ready
 
 DIGEST, MANIFEST = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 
@@ -52,7 +53,9 @@ def candidate_for(
     }  # fmt: skip
     reports = Reports(folder=project.root / "reports")
     reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
-    return candidate_of(Preparation.to_ask(project, print), spec, images, {}, sent=sent)
+    return candidate_of(
+        Preparation.to_ask(project, print), spec, images, {}, prepare=lambda image: Ready(digest=sent(image))
+    )
 
 
 def test_what_is_up_to_date_and_was_tested_may_be_released(project: Project) -> None:
