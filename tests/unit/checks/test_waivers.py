@@ -23,6 +23,7 @@ from torchbake.commands._candidates import candidate_of
 from torchbake.engine.image import Image
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.project import load_project
+from torchbake.release.transport import Ready
 from torchbake.report.catalogue import checked_of
 
 CPU = "2.13.0-cpu-runtime-debian12"
@@ -137,7 +138,9 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
     images = {ref_of(spec, project.tags[INIT]): image}
     said = {"digest": image.digest, "promise": promise_digest(project, spec), "suite": suite_digest(project, spec, ())}
     Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
-    candidate = candidate_of(Preparation.to_ask(project, print), spec, images, {}, sent=str)
+    candidate = candidate_of(
+        Preparation.to_ask(project, print), spec, images, {}, prepare=lambda image: Ready(digest=image)
+    )
     assert candidate.waived == WHY
     assert candidate.verdict
     assert candidate.verdict.counts["waived"] == 1

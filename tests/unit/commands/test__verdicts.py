@@ -26,6 +26,7 @@ from torchbake.matrix.project import Project
 from torchbake.oci.labels import INPUTS
 from torchbake.registry.cosign import CosignSigner
 from torchbake.release.candidate import Candidate
+from torchbake.release.transport import Ready
 
 DIGEST, OTHER, CONFIG = (f"sha256:{digit * 64}" for digit in "123")
 
@@ -81,7 +82,14 @@ class Site:
 
         others = SignedVerdicts(folder=self.folder, trust=cast("CosignSigner", Trust()), config=config)
         preparation = Preparation.to_ask(self.project, print)
-        return candidate_of(preparation, spec, images, {}, sent=str, others=others if verdicts else None)
+        return candidate_of(
+            preparation,
+            spec,
+            images,
+            {},
+            prepare=lambda image: Ready(digest=image),
+            others=others if verdicts else None,
+        )
 
 
 @pytest.fixture
