@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOMS, ROOT
 from tests.e2e.registries import registry
 from tests.engines.kinds import KINDS, Kind
 from tests.engines.running import Running, running
@@ -22,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--engines", choices=("auto", "require"), default="auto",
         help="require: an engine that cannot be had on this machine is a failure, and not `not-run`",
     )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks of end-to-end tests, whose helpers are used here."""
+    for room in ROOMS:
+        config.addinivalue_line("markers", f"{room}: about {room}")
 
 
 @pytest.fixture(scope="session")

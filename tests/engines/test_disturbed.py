@@ -8,21 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
 from tests.engines.system import NotRunError
 from tests.kills.engine import KilledEngine
 from tests.kills.project import Project
 from tests.kills.rounds import Good, Kill, Rounds
 from tests.unit.layouts import damage
 
-pytestmark = [
-    pytest.mark.build,
-    pytest.mark.skipif(os.geteuid() != 0, reason="not-run: an engine of one's own needs root"),
-]
 _LATER = time.time() + 3650 * 86400
 _ROOM = "3g"
 
@@ -45,15 +40,19 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def rounds(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Rounds]:
+def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rounds]:
+    done = torchbake("base", CPU, INIT)
+    assert done.returncode == 0, done.stderr
     folder = tmp_path_factory.mktemp("disturbed")
     (folder / "engine").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(folder / "engine")], check=True)
     try:
-        project = Project.make("stack", folder, bases, None)
+        project = Project.make("stack", folder, ROOT / ".torchbake/bases", None)
         with KilledEngine(folder / "engine", ROOT / ".torchbake/tools") as engine:
             yield Rounds(project=project, engine=engine, evidence=folder / "evidence", usual={})
     except NotRunError as error:
+        if request.config.getoption("--engines") == "require":
+            pytest.fail(str(error))
         pytest.skip(f"not-run: {error}")
     finally:
         subprocess.run(["umount", "--lazy", str(folder / "engine")], check=True)
