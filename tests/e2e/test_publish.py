@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
+import docker
 import pytest
 import requests
 
@@ -26,6 +27,7 @@ from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.http import Answer
 from torchbake.registry.transport import Request, Transport
+from torchbake.registry.variants import images_of
 from torchbake.release.candidate import Candidate, Published
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
@@ -385,6 +387,39 @@ def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
     assert done.returncode == 0, done.stderr
     lines: list[dict[str, str]] = json.loads(done.stdout)["tags"]
     return lines
+
+
+def test_gzip_and_both_are_pulled_validated_and_one_image(running: Running, engine: docker.DockerClient) -> None:
+    for command in ("build", "test"):
+        done = torchbake(command, INIT)
+        assert done.returncode == 0, done.stderr
+    digests = set()
+    for compression, kinds in (("gzip", ["tar+gzip"]), ("both", ["tar+gzip", "tar+zstd"])):
+        host, where = running.host, ("--registry", f"{running.host}/{compression}", "--format", "json")
+        done = torchbake("publish", INIT, *where, "--compression", compression)
+        assert done.returncode == 0, done.stdout
+        (released,) = json.loads(done.stdout)["images"]
+        there = Registry(Transport(host), Repository(host=host, path=f"{compression}/volume-permissions"))
+        served = there.manifest(released["tag"])
+        assert served
+        images = list(images_of(there, served))
+        assert [image.layers[-1].media_type.rpartition(".")[2] for image in images] == kinds
+        assert len({image.config.digest for image in images}) == 1
+        digests.add(served.digest)
+        pulled = engine.images.pull(f"{host}/{compression}/volume-permissions", tag=released["tag"])
+        try:
+            said = engine.containers.run(pulled.id, ["--version"], remove=True)
+        finally:
+            for tag in pulled.tags:
+                if tag.startswith(host):
+                    engine.images.remove(tag)
+        assert said.decode().split()[-1] in released["tag"]
+        assert torchbake("validate", INIT, *where).returncode == 0
+        for other in ("zstd", "gzip", "both"):
+            (again,) = json.loads(torchbake("publish", INIT, *where, "--compression", other).stdout)["images"]
+            assert (again["action"], again["digest"], again["same_image"]) == ("nothing", served.digest, True)
+        assert json.loads(torchbake("list", INIT, "--due", *where).stdout)["images"] == []
+    assert len(digests) == 2
 
 
 def test_an_image_that_was_not_tested_is_not_released(running: Running) -> None:

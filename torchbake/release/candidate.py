@@ -16,8 +16,8 @@ class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
     ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if the two are equal. The ID
-    in Docker's classic store is the digest of the config. ``config`` is that digest, which no
-    compression changes, or empty if it is not known.
+    in Docker's classic store is the digest of the config. ``config`` finds that digest, or
+    an empty text; no compression changes it.
     """
 
     id: str
@@ -27,7 +27,7 @@ class Candidate:
     verdict: Judgement | None
     waived: Mapping[str, str] = field(default_factory=dict)
     tested: str = ""
-    config: str = ""
+    config: Callable[[], str] = str
 
 
 def _nothing(_: Content) -> tuple[Artifact, ...]:

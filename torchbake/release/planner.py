@@ -79,10 +79,8 @@ class Planner:
 
     def other_compression(self, candidate: Candidate, decision: Decision) -> str:
         """Name the compression of the released image, if it has the candidate's config and another digest."""
-        if decision.digest == candidate.digest or not candidate.config:
-            return ""
-        held = self._holdings.image(decision.digest)
-        return held.compression if held and held.config == candidate.config else ""
+        held = None if decision.digest == candidate.digest else self._holdings.image(decision.digest)
+        return held.compression if held and held.config and held.config == candidate.config() else ""
 
     def is_due(self, candidate: Candidate, decision: Decision) -> bool:
         """Whether something is to be done; what is attached to another image than the candidate is not ours to mend."""

@@ -20,10 +20,10 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """An image that can be sent: the digest of what a tag will name, and of the config (empty: not known)."""
+    """An image that can be sent. A tag will name ``digest``, and ``config`` finds the digest of the config."""
 
     digest: str
-    config: str = ""
+    config: Callable[[], str] = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +42,13 @@ class Transport:
     def prepare(self, image: str) -> Ready:
         """Compress an image by its ID in the engine, if that is due. Raises EngineError and BuildError."""
         digest = self.sent(image)
+        config = partial(self._config, digest)
         if self.compression == "zstd":
-            found = self.built.find(digest)
-            return Ready(digest=digest, config=found.manifest.config.digest if found else "")
+            return Ready(digest=digest, config=config)
         with tempfile.TemporaryDirectory(prefix="torchbake-gzip-") as folder:
             content = self._compressed(self.built.take_out(digest, Path(folder), lambda _: True))
         self._built[content.manifest.digest] = digest
-        return Ready(digest=content.manifest.digest, config=content.images[0].manifest.config.digest)
+        return Ready(digest=content.manifest.digest, config=config)
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         """Read an image that was prepared, as `Source` says."""
@@ -58,6 +58,11 @@ class Transport:
     def tidy(self) -> None:
         """Remove images of gzip that were built again since, or removed."""
         self.gzip.tidy(self.built.layout.configs())
+
+    def _config(self, digest: str) -> str:
+        """Find the digest of a config; an image that is not in a layout is read as a whole."""
+        with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
+            return self.built.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
 
     def _compressed(self, built: Content) -> Content:
         """Compress an image by gzip, unless that was done, and put both into an index if both are wanted.
@@ -81,6 +86,6 @@ class Transport:
 
 
 def transport_of(engine: Engine, built: Layout, gzip: Layout, compression: Transported) -> Transport:
-    """Return the transport of an engine's images, with the layouts of images as built and of those of gzip."""
+    """Return the transport of an engine's images. ``built`` and ``gzip`` are the layouts of both compressions."""
     source = source_of(engine, built)
     return Transport(compression=compression, built=source, gzip=gzip, sent=partial(sent_digest, engine, source))

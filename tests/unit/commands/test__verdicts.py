@@ -82,14 +82,8 @@ class Site:
 
         others = SignedVerdicts(folder=self.folder, trust=cast("CosignSigner", Trust()), config=config)
         preparation = Preparation.to_ask(self.project, print)
-        return candidate_of(
-            preparation,
-            spec,
-            images,
-            {},
-            prepare=lambda image: Ready(digest=image),
-            others=others if verdicts else None,
-        )
+        chosen = others if verdicts else None
+        return candidate_of(preparation, spec, images, {}, prepare=lambda image: Ready(digest=image), others=chosen)
 
 
 @pytest.fixture

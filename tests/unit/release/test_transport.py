@@ -203,7 +203,7 @@ def test_a_layer_is_compressed_once(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_the_same_image_gives_the_same_gzip(place: Place) -> None:
     first = place.transport("gzip").prepare(place.digest)
     remove_folder(place.gzip.folder)
-    assert place.transport("gzip").prepare(place.digest) == first
+    assert place.transport("gzip").prepare(place.digest).digest == first.digest
     header = place.gzip.path(place.gzip.get(first.digest).layers[0].digest).read_bytes()[:10]
     assert header[:8] == b"\x1f\x8b\x08\x00" + bytes(4)  # neither a name nor a time
 
