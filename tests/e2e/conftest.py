@@ -37,7 +37,7 @@ LONGEST = (
     "reproduce", "payloads", "package", "ladder", "newcomer", "images", "publish", "ci", "own_bases",
     "examples", "dialects", "signature", "make_own", "extending", "derived", "mirrors",
     "test_command", "job", "chart", "layers", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
-    "disturbed", "bench", "benchmark",
+    "bench", "benchmark",
     "host",
 )  # fmt: skip
 

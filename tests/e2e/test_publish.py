@@ -408,7 +408,7 @@ def test_gzip_and_both_are_pulled_validated_and_one_image(running: Running, engi
         digests.add(served.digest)
         pulled = engine.images.pull(f"{host}/{compression}/volume-permissions", tag=released["tag"])
         try:
-            said = engine.containers.run(pulled.id, ["--version"], remove=True)
+            said = engine.containers.run(pulled, ["--version"], remove=True)
         finally:
             for tag in pulled.tags:
                 if tag.startswith(host):

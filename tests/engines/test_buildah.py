@@ -26,7 +26,7 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
 @pytest.fixture(scope="module")
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The environment of a buildah with a storage of its own."""
+    """Variables for a buildah that has its own storage."""
     try:
         Buildah(program="buildah").check()
     except EngineError as error:
