@@ -125,7 +125,7 @@ class ImageBuild:
 
     def _check_reproducible(self) -> None:
         """Raises EngineError and UsageError unless times of files can be set back."""
-        if self.engine and (self._executor == "buildx" or self.engine.capabilities.kind == "Podman"):
+        if self.engine and (self._executor == "buildx" or self.engine.podman):
             require(self.engine.capabilities, Need.PACK, driver=self._driver)
         check_options(self._executor, {"--reproducible": True})
 

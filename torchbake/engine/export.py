@@ -89,6 +89,11 @@ class LayoutSource:
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         return self.find(digest) or self.otherwise.take_out(digest, folder, wanted)
 
+    def config(self, digest: str) -> str:
+        """Find the digest of an image's config; an image that is not in the layout is read as a whole."""
+        with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
+            return self.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSource:
@@ -126,11 +131,7 @@ def config_digest(engine: Engine, layout: Layout, digest: str) -> str:
 
     The containerd store does not report it: an image that is not in a layout is read as a whole.
     """
-    if not engine.containerd_store:
-        return digest
-    with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
-        source = source_of(engine, layout)
-        return source.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
+    return source_of(engine, layout).config(digest) if engine.containerd_store else digest
 
 
 def source_of(engine: Engine, layout: Layout) -> LayoutSource:

@@ -42,7 +42,7 @@ class Transport:
     def prepare(self, image: str) -> Ready:
         """Compress an image by its ID in the engine, if that is due. Raises EngineError and BuildError."""
         digest = self.sent(image)
-        config = partial(self._config, digest)
+        config = partial(self.built.config, digest)
         if self.compression == "zstd":
             return Ready(digest=digest, config=config)
         with tempfile.TemporaryDirectory(prefix="torchbake-gzip-") as folder:
@@ -58,11 +58,6 @@ class Transport:
     def tidy(self) -> None:
         """Remove images of gzip that were built again since, or removed."""
         self.gzip.tidy(self.built.layout.configs())
-
-    def _config(self, digest: str) -> str:
-        """Find the digest of a config; an image that is not in a layout is read as a whole."""
-        with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
-            return self.built.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
 
     def _compressed(self, built: Content) -> Content:
         """Compress an image by gzip, unless that was done, and put both into an index if both are wanted.
