@@ -17,8 +17,8 @@ def executor_of(choice: Choice, engine: Capabilities | None) -> Executor:
     Raises UsageError if BuildKit is chosen and no Docker engine runs it.
     """
     if choice == "auto":
-        return "buildah" if engine is None else "podman" if engine.kind == "Podman" else "buildx"
-    if choice == "buildx" and (engine is None or engine.kind == "Podman"):
+        return "buildah" if engine is None else "podman" if engine.podman else "buildx"
+    if choice == "buildx" and (engine is None or engine.podman):
         why = "--no-engine asks none" if engine is None else "this engine is podman"
         raise UsageError(
             f"--executor buildx builds by a Docker engine, and {why}.", hint="Give --executor buildah, or leave it out."
@@ -28,13 +28,13 @@ def executor_of(choice: Choice, engine: Capabilities | None) -> Executor:
 
 def buildah_of(executor: Executor, engine: Capabilities | None) -> Buildah | None:
     """Return the program of an executor, which is checked; None for BuildKit. Raises EngineError."""
-    if executor == "buildx" or (engine and engine.kind == "Podman"):
+    if executor == "buildx" or (engine and engine.podman):
         assert engine
         require(engine, Need.BUILD)
     if executor == "buildx":
         return None
     program = Buildah(program=executor)
-    if executor == "podman" and engine and engine.kind == "Podman":
+    if executor == "podman" and engine and engine.podman:
         program = Buildah(program=executor, address=engine.address.host, engine_version=engine.version)
     program.check()
     return program

@@ -62,6 +62,11 @@ class Capabilities:
     bootstraps: bool = True
 
     @property
+    def podman(self) -> bool:
+        """Return whether the engine is podman, which builds images itself."""
+        return self.kind == "Podman"
+
+    @property
     def remote(self) -> bool:
         return not self.address.local
 
@@ -119,7 +124,7 @@ def uses_layouts(capabilities: Capabilities, *, driver: str) -> bool:
 
 def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:
     """A name for an engine that no other has. Podman makes a new ID for each answer, but has one folder."""
-    return str(info.get("DockerRootDir" if capabilities.kind == "Podman" else "ID") or "")
+    return str(info.get("DockerRootDir" if capabilities.podman else "ID") or "")
 
 
 def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") -> list[Problem]:
@@ -162,7 +167,7 @@ def number(text: str | None) -> tuple[int, ...]:
 
 def _against_builds(it: Capabilities) -> Iterator[Problem]:
     install = "Install docker-buildx, or run: nox -s setup"
-    if it.kind == "Podman":
+    if it.podman:
         if number(it.version) < OLDEST_PODMAN:
             yield _too_old(it, "builds need", OLDEST_PODMAN)
     elif number(it.version) < OLDEST_DOCKER:
@@ -186,7 +191,7 @@ def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
 
 def _against_packing(it: Capabilities, driver: str) -> Iterator[Problem]:
     """Only an export by BuildKit sets times of files back (`rewrite-timestamp`)."""
-    if it.kind == "Podman":
+    if it.podman:
         yield _podman(it, "cannot set back the times of files, so no image is the same twice", _ANOTHER)
     elif not uses_layouts(it, driver=driver):
         yield _with_store(it, "exports no image with the times of its files set back", f"{_ITS_STORE}; or {_BUILDER}.")
@@ -195,7 +200,7 @@ def _against_packing(it: Capabilities, driver: str) -> Iterator[Problem]:
 
 
 def _against_content(it: Capabilities) -> Iterator[Problem]:
-    if it.kind == "Podman":
+    if it.podman:
         what = "does not keep layers as they are published"
         yield _podman(it, what, "Build the images here again, which keeps their layers: nox -s build -- ID --no-cache")
 
