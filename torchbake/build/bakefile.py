@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,14 @@ class Options:
     """How to build: what the command line and the builder's abilities decide, for all images alike.
 
     ``proxies`` are the names of variables that are set for us; their values, which may hold passwords, stay there.
-    ``created`` is RFC 3339, for the labels; ``epoch`` is the time of the image and its history, in seconds (None: as
-    ``created`` says). With ``exports``, a folder, each image goes to a folder of its own in it, named as its target.
+    ``created`` is the time of the images, as RFC 3339. With ``exports``, a folder, each image goes to a folder of its
+    own in it, named as its target.
     """
 
     output: str
     created: str
     revision: str
     proxies: Sequence[str] = ()
-    epoch: int | None = None
     exports: Path | None = None
     no_cache: bool = False
     pull: bool = False
@@ -178,16 +176,8 @@ def _inner(target: dict[str, Any]) -> dict[str, Any]:
 
 
 def exported() -> str:
-    """How the finished image gets into an image layout for a moment, before an engine gets it."""
-    return "type=oci,tar=false,oci-mediatypes=true,compression=zstd"
-
-
-def output_to_layout(compression: str) -> str:
-    """How the finished image gets into an image layout, every time in it set back to at most the epoch."""
-    return (
-        f"type=oci,tar=false,oci-mediatypes=true,compression={compression},force-compression=true,"
-        "rewrite-timestamp=true"
-    )
+    """Return the output of a builder that exports layouts. torchbake compresses the layers as it writes them again."""
+    return "type=oci,tar=false,oci-mediatypes=true,compression=uncompressed"
 
 
 def into_engine() -> str:
@@ -196,7 +186,6 @@ def into_engine() -> str:
 
 
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
-    epoch = int(datetime.fromisoformat(options.created).timestamp()) if options.epoch is None else options.epoch
     place = f",dest={options.exports / target_name(job.spec)}" if options.exports else ""
     target: dict[str, Any] = {
         "context": str(root),
@@ -209,8 +198,6 @@ def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path])
             "CREATED": options.created,
             "INPUTS": job.inputs,
             "REVISION": options.revision,
-            # BuildKit's own name for it: the times of the image and its history.
-            "SOURCE_DATE_EPOCH": str(epoch),
         },
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # No tags: an image is named when it is whole, and then by all its tags at once.

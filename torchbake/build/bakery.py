@@ -3,17 +3,23 @@
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, bytecode_file, python_file, target_name
+from torchbake.build.base_image import Base
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.podman_file import steps_of
 from torchbake.build.saved_image import SavedImages
+from torchbake.build.source_date import content_epoch
 from torchbake.core.files import write_text
-from torchbake.errors import BuildError
+from torchbake.errors import BuildError, TorchbakeError
+from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
+from torchbake.store.own_layers import OwnLayers
 
 # What BuildKit says when it has lost track of a step that builds share, which it does now and then:
 # https://github.com/moby/buildkit/issues/3635
@@ -26,6 +32,7 @@ class Bakery:
     """Runs the builds of one image. ``log`` is where BuildKit's words go; other files are written beside it.
 
     ``again`` is told why something is built once more. With ``saving`` images get out of the engine by `docker save`.
+    ``own`` writes the layers of images that are exported.
     """
 
     builder: Builder | BuildahBuilder
@@ -35,17 +42,36 @@ class Bakery:
     log: Path
     on_step: OnStep
     again: Callable[[str], None]
+    own: OwnLayers
     saving: SavedImages | None = None
 
     def image(self, job: Job) -> Outcome:
-        """Build an image as the options say."""
-        if self.saving:
-            return self.saving.export(job, self.options, self._image)
-        return self._image(job, self.options)
+        """Build an image as the options say, into its folder of the exports, with torchbake's own layers."""
+        saving, options = self.saving, self.options
+        outcome = saving.export(job, options, self._image) if saving else self._image(job, options)
+        if not outcome.ok or self.options.exports is None:
+            return outcome
+        try:
+            export = Layout(folder=self.options.exports / target_name(job.spec))
+            manifest = self.own.write(
+                export, outcome.digests[0], steps=self._steps(job), created=self.options.created
+            )  # fmt: skip
+        except (TorchbakeError, OSError) as error:
+            return replace(outcome, errors=(error.sentence if isinstance(error, TorchbakeError) else str(error),))
+        return replace(outcome, digests=(manifest.digest,))
 
     def _image(self, job: Job, options: Options) -> Outcome:
-        file = bake_file([job], options, self.root, {job.spec.id: self.secrets})
+        file = self._file(job, options)
         return self._built(file, target_name(job.spec), self.log, self.on_step)
+
+    def _file(self, job: Job, options: Options) -> dict[str, Any]:
+        return bake_file([job], options, self.root, {job.spec.id: self.secrets})
+
+    def _steps(self, job: Job) -> list[str]:
+        """The steps of an image above its base, as its history has them."""
+        target = self._file(job, self.options)["target"][target_name(job.spec)]
+        dockerfile = (self.root / target["dockerfile"]).read_text()
+        return steps_of(dockerfile, replaced=job.contexts, arguments=target["args"])
 
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
         """Compile the Python files of ``sources``, as if below ``final``, into ``folder``, by the image's Python.
@@ -88,6 +114,12 @@ class Bakery:
             return outcome
         self.again("BuildKit lost track of a step that images share: once more")
         return self.builder.build(bake, target, log, on_step)
+
+
+def own_layers(store: LayerStore, base: Base, state: Path) -> OwnLayers:
+    """Return what writes the layers of images on a base. ``state`` is the project's folder of bases."""
+    kept = Layout(folder=base.layout(state)) if base.source == "bootstrap" else None
+    return OwnLayers(store=store, epoch=content_epoch(), base=kept)
 
 
 def says(outcome: Outcome, words: str) -> bool:

@@ -20,8 +20,8 @@ from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Outcome
-from torchbake.build.podman_file import OURS, PodmanFile, podman_file
-from torchbake.build.podman_image import put_files, put_image
+from torchbake.build.podman_file import OURS, podman_file
+from torchbake.build.podman_image import manifest_in, put_files
 from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
@@ -94,29 +94,28 @@ class _Run:
     on_step: OnStep
     folder: Path
     progress: Progress = field(default_factory=Progress)
-    bases: list[Layout] = field(default_factory=list)
     steps: int = 0
 
     def output(self, name: str) -> tuple[str, ...]:
         """Build a target and write what it says; return the digests of its manifest and config, if it is exported."""
         raw = self.targets[name]
         target = _literal(raw)
-        image, file = self._image(raw)
+        image = self._image(raw)
         how = dict(pair.partition("=")[::2] for pair in target["output"][0].split(","))
         dest = Path(how["dest"])
+        if how["type"] != "local":
+            self.builder.buildah.save(image, dest)
+            manifest = manifest_in(Layout(folder=dest))
+            return (manifest.digest, manifest.config.digest)
         dest.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=dest.parent, prefix=".saved-") as folder:
             saved = Layout(folder=Path(folder, "image"))
             self.builder.buildah.save(image, saved.folder)
-            if how["type"] == "local":
-                put_files(saved, dest)
-                return ()
-            created = datetime.fromtimestamp(int(target["args"]["SOURCE_DATE_EPOCH"]), UTC).isoformat()
-            manifest = put_image(saved, Layout(folder=dest), bases=self.bases, steps=file.steps, created=created)
-        return (manifest.digest, manifest.config.digest)
+            put_files(saved, dest)
+        return ()
 
-    def _image(self, raw: Mapping[str, Any]) -> tuple[str, PodmanFile]:
-        """Build a target of the bake file; return the ID of its image, and its Dockerfile. Raises BuildError."""
+    def _image(self, raw: Mapping[str, Any]) -> str:
+        """Build a target of the bake file; return the ID of its image. Raises BuildError."""
         target = _literal(raw)
         images, folders = self._contexts(target.get("contexts", {}))
         root = Path(target["context"])
@@ -124,7 +123,7 @@ class _Run:
         inside = {name: f"{OURS}/context-{number}" for number, name in enumerate(folders)}
         file = podman_file(
             inline or (root / target["dockerfile"]).read_text(), target.get("target", ""),
-            images=images, folders=inside, arguments=_arguments(target),
+            images=images, folders=inside, arguments=target["args"],
         )  # fmt: skip
         files = all_of(root, "") if inline else own_files(root, file.text)
         for name, folder in folders.items():
@@ -135,11 +134,11 @@ class _Run:
             passed = {name for name, value in raw["args"].items() if value == _VARIABLE % name}  # may be a password
             command = self.builder.buildah.build(
                 context, context / OURS / "Dockerfile", target=file.target,
-                arguments={name: None if name in passed else each for name, each in _arguments(target).items()},
+                arguments={name: None if name in passed else each for name, each in target["args"].items()},
                 secrets=target.get("secret", ()),
                 cached=self.builder.buildah.cached and not target.get("no-cache"),
             )  # fmt: skip
-            return self._built(command), file
+            return self._built(command)
 
     def _contexts(self, contexts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Path]]:
         """Contexts as images and as folders, by name."""
@@ -152,7 +151,6 @@ class _Run:
             elif value.startswith(_LAYOUT):
                 folder, _, digest = value.removeprefix(_LAYOUT).rpartition("@")
                 layout = Layout(folder=Path(folder))
-                self.bases.append(layout)
                 brought = self.builder.once(value, partial(self.builder.bring, layout, digest))
                 images[name] = brought.removeprefix("sha256:")
             else:
@@ -162,7 +160,7 @@ class _Run:
     def _inner(self, name: str) -> str:
         """The image of a target that others are based on."""
         raw = self.targets[name]
-        return self.builder.once(json.dumps(raw, sort_keys=True), lambda: self._image(raw)[0])
+        return self.builder.once(json.dumps(raw, sort_keys=True), lambda: self._image(raw))
 
     def _built(self, command: Sequence[str]) -> str:
         """Run a build to its end, and return the ID of the image. Raises BuildError."""
@@ -231,11 +229,6 @@ def _literal(value: Any) -> Any:
     if isinstance(value, list):
         return [_literal(each) for each in value]
     return {name: _literal(each) for name, each in value.items()} if isinstance(value, dict) else value
-
-
-def _arguments(target: Mapping[str, Any]) -> dict[str, str]:
-    """Build arguments but BuildKit's own, by which newer versions of podman set times: `put_image` does for all."""
-    return {name: value for name, value in target["args"].items() if name != "SOURCE_DATE_EPOCH"}
 
 
 def _full_name(image: str) -> str:

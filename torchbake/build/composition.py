@@ -29,19 +29,18 @@ class Building(Compiling, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """How the images of a project are put together. Without ``host`` BuildKit makes all layers.
+    """How the images of a project are put together: ``host`` makes the layers of wheels.
 
-    ``lend`` puts into an export's folder what need not be packed again. ``ahead`` hands an engine the lowest layers of
-    an image, by a layout and a digest, while BuildKit still makes the others.
+    ``ahead`` hands an engine the lowest layers of an image, by a layout and a digest, while BuildKit still makes the
+    others.
     """
 
-    host: HostLayers | None
-    lend: Callable[[Path], None] = lambda export: None
+    host: HostLayers
     ahead: Callable[[Layout, str], None] | None = None
 
     def build(self, job: Job, export: Path, building: Building) -> Outcome:
         """What became of an image that ``building`` exports into a folder, where it is put together."""
-        if self.host is None or not job.has_wheels_apart:
+        if not job.has_wheels_apart:
             return self._exported(job, export, building)
         try:
             return self._composed(job, export, building, self.host)
@@ -51,17 +50,15 @@ class Composition:
 
     def stop(self) -> None:
         """End what is being packed here."""
-        if self.host:
-            self.host.stop()
+        self.host.stop()
 
     def close(self) -> None:
         """The same, and wait until it has ended."""
-        if self.host:
-            self.host.close()
+        self.host.close()
 
     def drop_damaged(self, job: Job) -> Sequence[str]:
         """The wheels of an image whose layers were packed before, and have changed on disk: they are forgotten."""
-        return self.host.drop_damaged(job) if self.host else ()
+        return self.host.drop_damaged(job)
 
     def _composed(self, job: Job, export: Path, building: Building, host: HostLayers) -> Outcome:
         wheels = host.begin(job, building)
@@ -78,7 +75,6 @@ class Composition:
 
     def _exported(self, job: Job, export: Path, building: Building) -> Outcome:
         shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
-        self.lend(export)
         return building.image(job)
 
     def _pull_ahead(self, wheels: Sequence[WheelLayer], host: HostLayers, layout: Layout) -> None:

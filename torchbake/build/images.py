@@ -1,12 +1,12 @@
 """The build of the selected images: from bases and locks to tags in the engine."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torchbake.build.bakefile import Options, exported, into_engine, output_to_layout
+from torchbake.build.bakefile import Options, exported, into_engine
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.buildah import Buildah
@@ -17,10 +17,10 @@ from torchbake.build.plan import Plan, Prepared, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, sizes_file
 from torchbake.build.saved_image import SavedImages
-from torchbake.build.source_date import content_epoch, created, revision, untrue_label
+from torchbake.build.source_date import created, revision, untrue_label
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.engine.builders import builder_driver
-from torchbake.engine.capability import Need, require, uses_layouts
+from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
 from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
@@ -31,7 +31,6 @@ from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
-from torchbake.oci.compression import Compression
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.ui import console
@@ -39,15 +38,13 @@ from torchbake.ui import console
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """How images are built, as `build --help` explains it. ``compression`` is of ``reproducible`` layers."""
+    """How images are built, as `build --help` explains it."""
 
     dry_run: bool = False
     locked: bool = False
     no_cache: bool = False
     pull: bool = False
     prune: bool = False
-    reproducible: bool = False
-    compression: Compression = "zstd"
     jobs: int = 2
     builder: str | None = None
     executor: Choice = "auto"
@@ -84,7 +81,7 @@ class ImageBuild:
         prepared = preparation.images(specs, self._bases(specs))
         images = self._images(store, prepared)
         same = same_inputs(prepared, images, force=request.force)
-        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(store, same), place=self._place)
+        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(same), place=self._place)
         results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
             results += self._build(plan, preparation, store, buildah)
@@ -113,21 +110,10 @@ class ImageBuild:
         return buildah_of(self._executor, self.engine.capabilities if self.engine else None)
 
     def _store(self) -> KeptImages:
-        layout, reproducible = Layout(folder=self.project.layout), self.request.reproducible
-        if reproducible:
-            self._check_reproducible()
+        layout = Layout(folder=self.project.layout)
         if self.engine is None:
-            return KeptImages(layout=layout, reproducible=reproducible)
-        return Store(
-            engine=self.engine, sizes=sizes_file(self.project.state), layout=layout, reproducible=reproducible,
-            say=console.say,
-        )  # fmt: skip
-
-    def _check_reproducible(self) -> None:
-        """Raises EngineError and UsageError unless times of files can be set back."""
-        if self.engine and (self._executor == "buildx" or self.engine.podman):
-            require(self.engine.capabilities, Need.PACK, driver=self._driver)
-        check_options(self._executor, {"--reproducible": True})
+            return KeptImages(layout=layout)
+        return Store(engine=self.engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
 
     def _images(self, store: KeptImages, prepared: Sequence[Prepared]) -> Mapping[str, Image]:
         return self.engine.images() if self.engine else store.images(prepared)
@@ -168,13 +154,9 @@ class ImageBuild:
         """Read at the first need, as it asks apt, a process: a run with nothing to do has none."""
         return read_apt_config()
 
-    def _lacking(self, store: KeptImages, images: Sequence[Image]) -> dict[str, str]:
-        """Why images of the same inputs are built again, by digest: labels, or how they are packed if that counts."""
-        lacking = {image.digest: untrue_label(self.project.root, image.labels) for image in images}
-        if self.request.reproducible:
-            packed = {image.digest: store.layout.lacks(image.digest, self.request.compression) for image in images}
-            lacking = {digest: lacking[digest] or reason for digest, reason in packed.items()}
-        return lacking
+    def _lacking(self, images: Sequence[Image]) -> dict[str, str]:
+        """Why images of the same inputs are built again, by digest: their labels are not true."""
+        return {image.digest: untrue_label(self.project.root, image.labels) for image in images}
 
     def _up_to_date(self, plan: Plan, store: KeptImages, images: Mapping[str, Image]) -> list[Result]:
         if self.request.dry_run:
@@ -192,7 +174,7 @@ class ImageBuild:
             saving = SavedImages(store=store, state=self.project.state)
         plan = replace(plan, jobs=[saving.on_engine(job) for job in plan.jobs]) if saving else plan
         request, options = self.request, self._options(store)
-        layers, limit = self._layers(), layers_limit()
+        layers, limit = LayerStore(folder=layers_folder()), layers_limit()
         build = BuildRun(
             store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers,
             saving=saving, buildah=buildah,
@@ -200,17 +182,11 @@ class ImageBuild:
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
-        with layers.in_use() if layers else nullcontext():
+        with layers.in_use():
             results = build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
-        if layers:
-            with suppress(OSError):  # a read-only store
-                layers.tidy(limit)
+        with suppress(OSError):  # a read-only store
+            layers.tidy(limit)
         return results
-
-    def _layers(self) -> LayerStore | None:
-        """The store of packed layers, which are compressed by zstd."""
-        zstd = not self.request.reproducible or self.request.compression == "zstd"
-        return LayerStore(folder=layers_folder()) if zstd else None
 
     def _options(self, store: KeptImages) -> Options:
         request, root = self.request, self.project.root
@@ -220,11 +196,9 @@ class ImageBuild:
             raise UsageError(
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
-        plain = exported() if self._uses_layouts else into_engine()
         return Options(
-            output=output_to_layout(request.compression) if request.reproducible else plain,
+            output=exported() if self._uses_layouts else into_engine(),
             created=created(root),
-            epoch=content_epoch() if request.reproducible else None,
             # As a dry run shows it; each run makes its own.
             exports=store.layout.folder / "exports",
             revision=revision(root),

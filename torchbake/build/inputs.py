@@ -7,6 +7,7 @@ from pathlib import Path
 from torchbake.core.digest import digest
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.spec import Spec
+from torchbake.oci.tree import FORM
 
 # What each kind of image takes from the toolkit: all that runs inside it, and what builds its layers.
 _LAYERS = {"pytorch": ("apt-install", "install_uv.py", "trim.toml", "wheels"), "init": ("apt-install",)}
@@ -18,9 +19,11 @@ def inputs_digest(
 ) -> str:
     """``sha256:…`` of the rendered Dockerfile, the lock, the toolkit's files in the image, the base, and ``own`` files.
 
+    Also of the form of the layers that torchbake writes.
+
     Not in it: the revision and date labels, else every commit would build every image.
     """
-    parts = [dockerfile, base_digest]
+    parts = [dockerfile, base_digest, str(FORM)]
     if spec.has_torch:
         parts += [lock_text, builder_lock]
     return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec)), *own))

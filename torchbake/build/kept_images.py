@@ -16,13 +16,12 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class KeptImages:
-    """The built images of a project in ``layout``. If they are ``reproducible``, their layers are read at once.
+    """The built images of a project in ``layout``.
 
     An image here has no tags, and its size is that of its compressed layers.
     """
 
     layout: Layout
-    reproducible: bool = False
 
     @property
     def ahead(self) -> Callable[[Layout, str], None] | None:
@@ -48,13 +47,9 @@ class KeptImages:
         """The results of images that are up to date."""
         return [up_to_date(job.spec.id, job.ref, (), image) for job, image in fresh]
 
-    def lend(self, export: Path) -> None:
-        """Spare an export what is packed already."""
-        self.layout.lend(export)
-
     def take_in(self, digest: str, export: Path) -> None:
         """Move an exported image into the layout."""
-        self.layout.take(export, digest, reproducible=self.reproducible)
+        self.layout.take(export, digest)
 
     def discard(self, digest: str, job: Job) -> None:
         """Do nothing: no engine has the image."""
@@ -69,16 +64,6 @@ class KeptImages:
 
     def measured(self, image: Image) -> Image:
         return image
-
-    def remember(self, digest: str, memory: Path) -> None:
-        """Read what a packed image holds, so that its release need not."""
-        manifest = self.layout.find(digest) if self.reproducible else None
-        if manifest:
-            # Here, as a run with nothing to do need not load them.
-            from torchbake.engine.export import Content  # noqa: PLC0415
-            from torchbake.sbom.image_scan import contents_in  # noqa: PLC0415
-
-            contents_in(Content(manifest=manifest, folder=self.layout.blobs), memory)
 
     def tidy(self, built: Sequence[Result]) -> None:
         """Drop the earlier images of each job that was built."""

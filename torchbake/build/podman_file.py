@@ -7,7 +7,7 @@ Source: https://github.com/containers/buildah/blob/main/CHANGELOG.md
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torchbake.errors import BuildError
@@ -29,15 +29,13 @@ class PodmanFile:
     """A Dockerfile as text, and its target.
 
     ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the paths that it
-    takes of each folder, by the folder's name. The path ``.`` stands for the whole folder. ``steps`` are the
-    instructions that make the target, from its base image up, as BuildKit writes them into the history of an image.
+    takes of each folder, by the folder's name. The path ``.`` stands for the whole folder.
     """
 
     text: str
     target: str
     documents: Mapping[str, str]
     taken: Mapping[str, frozenset[str]]
-    steps: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
@@ -80,8 +78,18 @@ def podman_file(
         name: frozenset(path for reference, path in references if _name(reference, names) == given[name].name)
         for name in folders
     }
-    steps = (*_steps(wanted, known, names),)
-    return PodmanFile(text=f"{text}\n", target=wanted, documents=documents, taken=taken, steps=steps)
+    return PodmanFile(text=f"{text}\n", target=wanted, documents=documents, taken=taken)
+
+
+def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[str]:
+    """Return the instructions that make the last stage, from its base image up, as a history has them.
+
+    ``replaced`` are the names of stages and images that named contexts replace. Raises BuildError and RenderError.
+    """
+    _, stages = _stages(dockerfile, {}, arguments)
+    known = {stage.name: stage for stage in stages if stage.name not in {*map(str.lower, replaced)}}
+    names = {str(number): stage.name for number, stage in enumerate(stages)}
+    return _steps(stages[-1].name, known, names)
 
 
 def _steps(name: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> list[str]:

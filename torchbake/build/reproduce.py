@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, output_to_layout, target_name
-from torchbake.build.bakery import Bakery
+from torchbake.build.bakefile import Job, Options, exported, target_name
+from torchbake.build.bakery import Bakery, own_layers
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
@@ -17,7 +17,6 @@ from torchbake.core.parallel import run_all
 from torchbake.errors import ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
-from torchbake.oci.compression import Compression
 from torchbake.store.diff import Comparison, compare
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
@@ -47,7 +46,6 @@ class Reproduction:
     preparation: Preparation
     options: Options
     apt: AptConfig
-    compression: Compression
     builders: tuple[str | None, str | None]
     logs: Path
 
@@ -76,9 +74,11 @@ class Reproduction:
         return built
 
     def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
-        options = replace(self.options, output=output_to_layout(self.compression), exports=exports, no_cache=True)
+        options = replace(self.options, output=exported(), exports=exports, no_cache=True)
         running = Builder(builder)
-        composition = Composition(host=self._host(exports))
+        # Layers are written anew for each build, as every step is run anew.
+        layers = LayerStore(folder=exports.with_name(f"{exports.name}-layers"))
+        composition = Composition(host=HostLayers(store=layers, pip=self.preparation.pip))
 
         def stop() -> None:
             running.stop()
@@ -89,19 +89,12 @@ class Reproduction:
             bakery = Bakery(
                 builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
                 log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
+                own=own_layers(layers, job.base, self.preparation.project.state),
             )  # fmt: skip
             (outcome,) = run_all(
                 [job], lambda job: composition.build(job, exports / target_name(job.spec), bakery), jobs=1, stop=stop
             )
         return outcome
-
-    def _host(self, exports: Path) -> HostLayers | None:
-        """Layers are packed anew for each build, as every step is run anew."""
-        if self.compression != "zstd":
-            return None
-        return HostLayers(
-            store=LayerStore(folder=exports.with_name(f"{exports.name}-layers")), pip=self.preparation.pip
-        )  # fmt: skip
 
     def _log(self, job: Job, which: str) -> Path:
         return self.logs / f"{job.spec.id}-{which}.log"

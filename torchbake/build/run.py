@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
-from torchbake.build.bakery import Bakery, says
+from torchbake.build.bakery import Bakery, own_layers, says
 from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildx import Builder, Outcome, prune
@@ -54,7 +54,7 @@ class _Site:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """Where and how a run builds. With ``layers``, a store, those that need no build are packed on this machine.
+    """Where and how a run builds. ``layers`` is the store of layers that this machine writes.
 
     With ``saving`` BuildKit reads and writes no image layouts. With ``buildah`` that program builds, not BuildKit.
     """
@@ -63,7 +63,7 @@ class BuildRun:
     preparation: Preparation
     builder: str | None
     prune: bool
-    layers: LayerStore | None = None
+    layers: LayerStore
     saving: SavedImages | None = None
     buildah: Buildah | None = None
 
@@ -85,8 +85,7 @@ class BuildRun:
                 secrets=secrets,
                 exports=exports,
                 composition=Composition(
-                    host=self._host(),
-                    lend=self.store.lend,
+                    host=HostLayers(store=self.layers, pip=self.preparation.pip),
                     ahead=self.store.ahead,
                 ),
             )
@@ -122,9 +121,6 @@ class BuildRun:
             return self.store.bring(layout, digest)
         assert self.buildah
         return self.buildah.bring(layout, digest)
-
-    def _host(self) -> HostLayers | None:
-        return HostLayers(store=self.layers, pip=self.preparation.pip) if self.layers else None
 
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
@@ -178,6 +174,7 @@ class BuildRun:
             on_step=shown_on(site.shown, job.spec.id),
             again=partial(site.shown.look, job.spec.id),
             saving=self.saving,
+            own=own_layers(self.layers, job.base, self.preparation.project.state),
         )
 
     def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
@@ -189,8 +186,6 @@ class BuildRun:
             except EngineError:
                 self.store.discard(outcome.digests[0], job)
                 raise
-            shown.look(job.spec.id, "reading what it holds")
-            self.store.remember(outcome.digests[0], self.preparation.project.cache)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(_text(error),))
         return outcome

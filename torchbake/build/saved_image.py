@@ -6,7 +6,7 @@ builds an image into the engine, and reads its layers by `docker save`.
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class SavedImages:
             found = engine.find([name])
             if found is None:
                 return replace(outcome, errors=(f"BuildKit built the image, but the engine does not have {name}",))
-            manifest = save_image(engine, found, export, packed=self._packed(job))
+            manifest = save_image(engine, found, export, threads=None)
             return replace(outcome, digests=(manifest.digest,))
         except (TorchbakeError, OSError) as error:
             said = error.sentence if isinstance(error, TorchbakeError) else str(error)
@@ -50,11 +50,6 @@ class SavedImages:
         finally:
             with contextlib.suppress(TorchbakeError):  # the next run removes it
                 engine.remove([name])
-
-    def _packed(self, job: Job) -> Sequence[Layout]:
-        """Where layers of the image may be packed already."""
-        base = [Layout(folder=job.base.layout(self.state))] if job.base.source == "bootstrap" else []
-        return [*base, self.store.layout]
 
     def remove_leftovers(self) -> None:
         """Remove images that killed builds left."""

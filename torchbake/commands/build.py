@@ -16,15 +16,12 @@ from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
-from torchbake.errors import UsageError
-from torchbake.oci.compression import COMPRESSIONS, Compression
 from torchbake.ui import console
 
 EXAMPLES = (
     "nox -s build -- cpu",
     "nox -s build -- cuda12 '!devel' --jobs 2",
     "nox -s build -- 2.10.0 --dry-run",
-    "nox -s build -- cuda12 --reproducible",
     "nox -s build -- cpu --no-engine",
     "nox -s build -- all --prune --format json > images.json",
     "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
@@ -54,8 +51,6 @@ class Arguments:
     builder: str | None
     executor: Literal["auto", "buildx", "buildah", "podman"]
     no_engine: bool
-    reproducible: bool
-    compression: Compression | None
     cache_to: tuple[str, ...]
     cache_from: tuple[str, ...]
 
@@ -85,23 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask no container engine: build by buildah, and keep the images in the store",
     )
-    parser.add_argument(
-        "--reproducible", action="store_true",
-        help="pack once, the same bytes each time, and keep them for publish",
-    )  # fmt: skip
-    parser.add_argument(
-        "--compression", choices=COMPRESSIONS, help="of --reproducible layers; gzip for old clients (default: zstd)"
-    )
     help_ = "as docker buildx takes it; {id} in it is the image's id: a cache each"
     parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help=help_)
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help=help_)
 
 
 def run(args: Arguments) -> int:
-    if args.compression and not args.reproducible:
-        raise UsageError(
-            "--compression applies to the layers that --reproducible keeps.", hint="Give --reproducible with it."
-        )
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     with interruptible():
         engine = None if args.no_engine else connect()
@@ -120,8 +104,6 @@ def _request(args: Arguments) -> Request:
         no_cache=args.no_cache,
         pull=args.pull,
         prune=args.prune,
-        reproducible=args.reproducible,
-        compression=args.compression or "zstd",
         jobs=args.jobs,
         builder=args.builder,
         executor=args.executor,

@@ -92,8 +92,7 @@ def run(args: Arguments) -> int:
     if not args.registry:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
     engine = connect()
-    for need in (Need.PACK, Need.CONTENT):
-        require(engine.capabilities, need)
+    require(engine.capabilities, Need.CONTENT)
     if selection.specs:
         repository_of(args.registry, selection.specs[0])  # a registry that cannot be is told before anything is built
     try:

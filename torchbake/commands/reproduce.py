@@ -11,7 +11,7 @@ from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
-from torchbake.build.source_date import content_epoch, created, revision
+from torchbake.build.source_date import created, revision
 from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
@@ -26,7 +26,6 @@ from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
-from torchbake.oci.compression import COMPRESSIONS, Compression
 from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
@@ -42,7 +41,6 @@ class Arguments:
     matrix: Path
     selectors: tuple[str, ...]
     builder: tuple[str, ...]
-    compression: Compression
     format: Format
 
 
@@ -52,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--builder", action="append", default=[], metavar="NAME",
         help="a buildx builder; given twice, the second build is on another one",
     )  # fmt: skip
-    parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd", help="of the layers (default: zstd)")
     add_format(parser)
 
 
@@ -99,10 +96,8 @@ def _reproduction(args: Arguments, project: Project) -> Reproduction:
             created=created(project.root),
             revision=revision(project.root),
             proxies=proxy_variables(),
-            epoch=content_epoch(),
         ),
         apt=read_apt_config(),
-        compression=args.compression,
         builders=(builders[0], builders[-1]),
         logs=run_folder(project.state),
     )

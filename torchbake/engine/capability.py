@@ -21,9 +21,9 @@ Kind: TypeAlias = Literal["Docker", "Podman"]
 Store: TypeAlias = Literal["containerd", "classic", "podman"]
 
 # Named contexts (`FROM` another target) need BuildKit 0.10, which Docker 23.0 has. Image layouts as contexts and as
-# folders (`tar=false`), which a containerd store's images go through, need 0.11: Docker 24.0. `rewrite-timestamp`
-# needs 0.13: Docker 26.0. Source: https://github.com/moby/buildkit/releases
-OLDEST_DOCKER, OLDEST_WITH_LAYOUTS, OLDEST_REPRODUCIBLE = (23, 0), (24, 0), (26, 0)
+# folders (`tar=false`), which a containerd store's images go through, need 0.11: Docker 24.0.
+# Source: https://github.com/moby/buildkit/releases
+OLDEST_DOCKER, OLDEST_WITH_LAYOUTS = (23, 0), (24, 0)
 OLDEST_PODMAN = (4, 3)  # the oldest that was run
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
 CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
@@ -37,7 +37,6 @@ class Need(Enum):
 
     BUILD = "build"
     BOOTSTRAP = "bootstrap a base"
-    PACK = "build --reproducible"
     REPRODUCE = "reproduce"
     CONTENT = "publish"
 
@@ -135,8 +134,8 @@ def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") 
             found = _against_builds(capabilities)
         case Need.BOOTSTRAP:
             found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
-        case Need.PACK | Need.REPRODUCE:
-            found = _first(_against_builds(capabilities), _against_packing(capabilities, driver))
+        case Need.REPRODUCE:
+            found = _first(_against_builds(capabilities), _against_reproducing(capabilities, driver))
         case Need.CONTENT:
             found = _against_content(capabilities)
     return list(found)
@@ -189,14 +188,12 @@ def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
     return itertools.islice(itertools.chain(*found), 1)
 
 
-def _against_packing(it: Capabilities, driver: str) -> Iterator[Problem]:
-    """Only an export by BuildKit sets times of files back (`rewrite-timestamp`)."""
+def _against_reproducing(it: Capabilities, driver: str) -> Iterator[Problem]:
+    """Two builds that share no step need an export by BuildKit."""
     if it.podman:
-        yield _podman(it, "cannot set back the times of files, so no image is the same twice", _ANOTHER)
+        yield _podman(it, "`reproduce` cannot use", _ANOTHER)
     elif not uses_layouts(it, driver=driver):
-        yield _with_store(it, "exports no image with the times of its files set back", f"{_ITS_STORE}; or {_BUILDER}.")
-    elif driver == "docker" and number(it.version) < OLDEST_REPRODUCIBLE:
-        yield _too_old(it, "reproducible images need", OLDEST_REPRODUCIBLE)
+        yield _with_store(it, "exports no image layouts", f"{_ITS_STORE}; or {_BUILDER}.")
 
 
 def _against_content(it: Capabilities) -> Iterator[Problem]:

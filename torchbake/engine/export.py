@@ -153,8 +153,10 @@ def sent_digest(engine: Engine, source: LayoutSource, image: str) -> str:
     return manifest.digest
 
 
-def save_image(engine: Engine, digest: str, layout: Layout, *, packed: Sequence[Layout] = ()) -> Manifest:
-    """Write an image of a classic store into a layout, compressed by zstd, and return its manifest.
+def save_image(
+    engine: Engine, digest: str, layout: Layout, *, packed: Sequence[Layout] = (), threads: int | None = -1
+) -> Manifest:
+    """Write an image of a classic store into a layout, and return its manifest. ``threads`` are as in `SavedArchive`.
 
     Layers that layouts of ``packed`` have are not compressed again. The config is that of the engine's image: its
     digest is the image's ID. Raises EngineError and BuildError.
@@ -162,7 +164,7 @@ def save_image(engine: Engine, digest: str, layout: Layout, *, packed: Sequence[
     with engine.saved(digest) as pieces:
         stream: Any = Stream(pieces)
         archive = SavedArchive(
-            file=stream, diff_ids=engine.layers(digest), known=known_layers(packed), threads=-1
+            file=stream, diff_ids=engine.layers(digest), known=known_layers(packed), threads=threads
         )  # fmt: skip
         manifest = archive.write(layout)
     if manifest.config.digest != digest:

@@ -69,7 +69,7 @@ class ProofRun:
         )
 
     def _build(self, spec: Spec) -> dict[str, Any]:
-        image = self._command("build", spec.id, "--locked", "--reproducible")
+        image = self._command("build", spec.id, "--locked")
         if image["status"] not in ("built", "up-to-date"):
             raise StepError(f"build: {image['reason']}")
         return {"uncompressed_bytes": image["size_bytes"] or 0}

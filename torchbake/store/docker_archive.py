@@ -1,4 +1,4 @@
-"""From what `docker save` writes of one image to an image in a layout, its layers compressed by zstd.
+"""From what `docker save` writes of one image to an image in a layout, its layers compressed by zstd or not at all.
 
 Docker's classic image store saves layers uncompressed, in two forms. Docker 25 and later write an OCI image layout: a
 layer is ``blobs/sha256/DIFF_ID``. Earlier ones write ``ID/layer.tar``, and a link where two layers are equal. Both have
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+from torchbake.core.digest import Digested
 from torchbake.core.files import linked
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
@@ -25,6 +26,8 @@ from torchbake.store.layout import Layout
 _BLOB = "blobs/sha256/"
 _LINKS = (tarfile.SYMTYPE, tarfile.LNKTYPE)
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller
+_AT_ONCE = 2**20  # bytes
+_PLAIN = "application/vnd.oci.image.layer.v1.tar"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +58,13 @@ class SavedArchive:
     """An archive of one image that `docker save` writes, to be read once. ``diff_ids`` are those of its layers.
 
     ``known`` are layers that are packed already, with their files. The others are compressed by so many ``threads`` as
-    in `write_layer`.
+    in `write_layer`; with None they stay as they are.
     """
 
     file: IO[bytes]
     diff_ids: Sequence[str]
     known: Mapping[str, tuple[Blob, Path]]
-    threads: int
+    threads: int | None
 
     def write(self, layout: Layout) -> Manifest:
         """Write the image into a layout, and return its manifest.
@@ -100,11 +103,22 @@ class SavedArchive:
         return found
 
     def _packed(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:
-        layer = compress_layer(scratch, content, threads=self.threads)
+        if self.threads is None:
+            layer = _copied(scratch, content)
+        else:
+            layer = compress_layer(scratch, content, threads=self.threads)
         if layer.diff_id in self.known:  # an older archive does not tell that by the name
             return link_layer(self.known, layer.diff_id, layout)
         scratch.replace(layout.path(layer.blob.digest))
         return layer
+
+
+def _copied(target: Path, archive: IO[bytes]) -> Layer:
+    with target.open("wb") as file:
+        copy = Digested(file)
+        while piece := archive.read(_AT_ONCE):
+            copy.write(piece)
+    return Layer(blob=Blob(digest=copy.digest, size=copy.size, media_type=_PLAIN), diff_id=copy.digest)
 
 
 def _target(member: tarfile.TarInfo) -> str:

@@ -1,4 +1,4 @@
-"""Layers of wheels that this machine has packed, for the builds of all projects: by keys, each with its blobs.
+"""Layers that this machine has written, for the builds of all projects: by keys, each with its blobs.
 
 A key is a digest of all that decides a layer. Two runs that want one layer at once pack it once.
 """
@@ -29,7 +29,7 @@ _SKEW = 86400.0  # seconds that the clocks of machines may differ which share a 
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """The layer of one wheel. ``names`` are all its files but its headers.
+    """The layer of one wheel, or of a step of a Dockerfile. ``names`` are all files of a wheel but its headers.
 
     ``headers`` is the archive of these, ``modules`` one of the layer's Python files, both also in the store; None where
     the wheel has none, or where nobody compiles modules.
@@ -46,7 +46,9 @@ class Packed:
 
     @property
     def wheel(self) -> str:
-        """The wheel's name and version, or the packages whose bytecode this is."""
+        """The wheel's name and version, the packages whose bytecode this is, or that it is a step of a Dockerfile."""
+        if not self.names:
+            return "a step of a Dockerfile"
         found = next((name for name in self.names if name.endswith(_METADATA) and name.count("/") == 1), None)
         if found:
             return found.removesuffix(_METADATA).replace("-", " ").replace("_", "-")
@@ -57,6 +59,11 @@ class Packed:
 @dataclass(frozen=True, kw_only=True)
 class LayerStore(Blobs):
     """The layers in ``folder``."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether layers can be added here."""
+        return not self.folder.exists() or os.access(self.folder, os.W_OK)
 
     @property
     def records(self) -> Path:

@@ -11,7 +11,7 @@ import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,10 @@ from typing import IO
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
-from torchbake.oci.compression import Compression
-from torchbake.oci.labels import ID, LABEL, labels_in
+from torchbake.oci.labels import ID, labels_in
 from torchbake.oci.manifest import DIGEST, MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.tar_member import member
 from torchbake.store.blobs import WORK, Blobs, Entry, locked
-
-_REPRODUCIBLE = f"{LABEL}.reproducible"  # an annotation in the index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,21 +66,13 @@ class Layout(Blobs):
         self._write(manifest.config.digest, config)
         self._write(manifest.digest, manifest.data)
 
-    def lacks(self, digest: str, compression: Compression) -> str:
-        """Say why an image must be exported again; empty if it is here, reproducible, and has this compression."""
-        manifest = self.find(digest)
-        if manifest is None or not self._listed().get(manifest.digest):
-            return "not exported reproducibly yet"
-        found = {blob.media_type.rpartition("+")[2] for blob in manifest.layers}
-        return "" if found == {compression} else f"compressed with {' and '.join(sorted(found))}"
-
     def archive(self, digest: str) -> Iterator[bytes]:
         """One image as a tar archive of a layout, in pieces, as engines load it.
 
         Raises BuildError when it is not here.
         """
         manifest = self.get(digest)
-        for name, text in (_frame({manifest: False}) | _for_classic_stores(manifest)).items():
+        for name, text in (_frame([manifest]) | _for_classic_stores(manifest)).items():
             yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
         for blob in (Blob(digest=manifest.digest, size=len(manifest.data)), *manifest.blobs):
             path = self.path(blob.digest)
@@ -111,15 +100,7 @@ class Layout(Blobs):
                 found |= zip(config["rootfs"]["diff_ids"], manifest.layers, strict=True)
         return found
 
-    def lend(self, export: Path) -> None:
-        """Put the blobs of all images here into the folder of an export, so that they are not written again."""
-        lent = Layout(folder=export)
-        lent.blobs.mkdir(parents=True)
-        for digest in self._needed(self._listed()):
-            with contextlib.suppress(OSError):  # a file system without links: they are written again
-                lent.path(digest).hardlink_to(self.path(digest))
-
-    def take(self, export: Path, digest: str, *, reproducible: bool = False) -> None:
+    def take(self, export: Path, digest: str) -> None:
         """Move an exported image in here, to be found by its digest. One of the same config leaves the index."""
         self.blobs.mkdir(parents=True, exist_ok=True)
         for path in Layout(folder=export).blobs.iterdir():
@@ -127,8 +108,7 @@ class Layout(Blobs):
         with self._index() as listed:
             taken = self._whole(digest)
             same = {one.digest for one in self._images() if taken and one.config == taken.config}
-            others = {digest: listed[digest] for digest in listed.keys() - same}
-            self._list({**others, digest: reproducible or listed.get(digest, False)})
+            self._list({*(listed - same), digest})
         shutil.rmtree(export)
 
     def tidy(self, kept: Iterable[str]) -> int:
@@ -140,9 +120,9 @@ class Layout(Blobs):
             return 0
         try:
             with self.alone():
-                kept, listed = {found.digest for digest in kept if (found := self.find(digest))}, self._listed()
+                kept = {found.digest for digest in kept if (found := self.find(digest))}
                 # First, so that a killed run leaves no image in the index that has lost a blob.
-                self._list({digest: listed.get(digest, False) for digest in kept})
+                self._list(kept)
                 return self._remove(self._unneeded(self._needed(kept)))
         except BlockingIOError:
             return 0
@@ -178,38 +158,32 @@ class Layout(Blobs):
         manifests = [manifest for manifest in map(self.find, digests) if manifest]
         return {digest for found in manifests for digest in (found.digest, *(blob.digest for blob in found.blobs))}
 
-    def _listed(self) -> dict[str, bool]:
-        """Return the digests of the index, each with whether its image was packed reproducibly."""
+    def _listed(self) -> set[str]:
+        """Return the digests of the index."""
         try:
             index = read_json((self.folder / "index.json").read_bytes())
-            entries = [(str(entry["digest"]), entry.get("annotations") or {}) for entry in index["manifests"]]
-            return {
-                digest: annotations.get(_REPRODUCIBLE) == "true"
-                for digest, annotations in entries
-                if DIGEST.fullmatch(digest)
-            }
+            return {*filter(DIGEST.fullmatch, (str(entry["digest"]) for entry in index["manifests"]))}
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return {}
+            return set()
 
     @contextlib.contextmanager
-    def _index(self) -> Iterator[dict[str, bool]]:
+    def _index(self) -> Iterator[set[str]]:
         """Read the index, to be written again before anybody else does."""
         with locked(self.folder / ".index.lock", fcntl.LOCK_EX):
             yield self._listed()
 
-    def _list(self, digests: Mapping[str, bool]) -> None:
+    def _list(self, digests: Iterable[str]) -> None:
         """Write the index, so that other tools find the images too."""
-        found = {manifest: digests[digest] for digest in sorted(digests) if (manifest := self.find(digest))}
+        found = [manifest for digest in sorted(digests) if (manifest := self.find(digest))]
         for name, text in _frame(found).items():
             write_text(self.folder / name, text)
 
 
-def _frame(manifests: Mapping[Manifest, bool]) -> dict[str, str]:
+def _frame(manifests: Iterable[Manifest]) -> dict[str, str]:
     """The files that make a folder of blobs a layout of these images, by name."""
     described = [
         {"mediaType": manifest.media_type, "digest": manifest.digest, "size": len(manifest.data)}
-        | ({"annotations": {_REPRODUCIBLE: "true"}} if reproducible else {})
-        for manifest, reproducible in manifests.items()
+        for manifest in manifests
     ]
     return {
         "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}),

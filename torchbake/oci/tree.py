@@ -1,0 +1,137 @@
+"""The files of an image as a tree of paths, and the changes that a layer makes to it. Pure.
+
+https://github.com/opencontainers/image-spec/blob/main/layer.md
+"""
+
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+FORM = 1  # of the layers that are written by these rules: another one makes other layers of the same files
+ROOT = "."
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A file, folder, link or device of an image. Two nodes that differ in ``time`` or ``file`` alone are equal.
+
+    ``kind`` is the type of a tar entry. ``content`` is the digest of a file, the target of a symbolic link, or the
+    numbers of a device. ``file`` is the path that has the content of the file in its layer: names with the same
+    ``file`` are hard links.
+    """
+
+    kind: bytes
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    content: str = ""
+    attributes: tuple[tuple[str, str], ...] = ()
+    time: int = field(default=0, compare=False)
+    file: str = field(default="", compare=False)
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind == tarfile.DIRTYPE
+
+
+Tree: TypeAlias = Mapping[str, Node]
+Change: TypeAlias = tuple[str, Node | None]  # a path with its new node; None for a whiteout, or an opaque folder's mark
+_FOLDER = Node(kind=tarfile.DIRTYPE, mode=0o755)
+
+
+def clean_path(name: str) -> str:
+    """Write the name of a tar entry as a path of a tree."""
+    return str(PurePosixPath(name.lstrip("/")))
+
+
+def is_whiteout(path: str) -> bool:
+    """Return whether a tar entry stands for a removed path, or marks a folder as opaque."""
+    return path.rpartition("/")[2].startswith(_WHITEOUT)
+
+
+def whiteout(path: str) -> str:
+    """Return the name of the tar entry that removes a path."""
+    return _below(_parent(path), _WHITEOUT + path.rpartition("/")[2])
+
+
+def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, Node]:
+    """Return a tree with the changes of a layer. An equal node stays the one that it was, with its time."""
+    changes = dict(layer)
+    removed, opaque = set[str](), set[str]()
+    for path in filter(is_whiteout, changes):
+        folder, name = _parent(path), path.rpartition("/")[2]
+        if name == _OPAQUE:
+            opaque.add(folder)
+        else:
+            removed.add(_below(folder, name.removeprefix(_WHITEOUT)))
+    added = {path: node for path, node in changes.items() if node}
+    hiding = removed | opaque | {path for path, node in added.items() if not node.is_folder}
+    result = {
+        path: node
+        for path, node in tree.items()
+        if path == ROOT or not (path in removed or ROOT in opaque or any(each in hiding for each in parents(path)))
+    }
+    for path, node in added.items():
+        for folder in parents(path):
+            if not result.get(folder, node).is_folder or folder not in result:
+                result[folder] = added.get(folder, _FOLDER)
+        if result.get(path) != node:
+            result[path] = node
+    return result
+
+
+def difference(before: Tree, after: Tree) -> list[Change]:
+    """Return the fewest changes that make a tree of another one, sorted by path, with the folders above each.
+
+    The folders are there because an engine makes those that a layer lacks with other owners and modes. No folder is
+    opaque: each path that is gone has its own whiteout.
+    """
+    changed = {path for path, node in after.items() if before.get(path) != node and (path, node) != (ROOT, _FOLDER)}
+    lost = before.keys() - after.keys() - {ROOT}
+    gone = {path for path in lost if _parent(path) not in lost and after.get(_parent(path), _FOLDER).is_folder}
+    above = {folder for path in changed | gone for folder in parents(path) if folder in after}
+    kept: list[Change] = [(path, after[path]) for path in changed | above]
+    removed: list[Change] = [(whiteout(path), None) for path in gone]
+    return sorted([*kept, *removed], key=lambda change: change[0].split("/"))
+
+
+def restored(before: Tree, after: Tree, paths: Iterable[str]) -> dict[str, Node]:
+    """Return the tree ``after`` with the nodes of ``before`` at these paths and below them."""
+    roots = frozenset(paths)
+
+    def is_meant(path: str) -> bool:
+        return path in roots or any(folder in roots for folder in parents(path))
+
+    kept = {path: node for path, node in after.items() if not is_meant(path)}
+    return kept | {path: node for path, node in before.items() if is_meant(path)}
+
+
+def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, str]]:
+    """Yield changes with the path that each is a hard link to: the first of the same file; empty for that one."""
+    first: dict[str, str] = {}
+    for path, node in changes:
+        target = first.setdefault(node.file, path) if node and node.file else path
+        yield path, node, "" if target == path else target
+
+
+def with_time(node: Node, latest: int) -> Node:
+    """Return a node with a time that is not after ``latest``. A folder gets that one, as each new file changes it."""
+    return replace(node, time=latest if node.is_folder else max(0, min(node.time, latest)))
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders above a path, the nearest first, without the root."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or ROOT
+
+
+def _below(folder: str, name: str) -> str:
+    return name if folder == ROOT else f"{folder}/{name}"

@@ -1,0 +1,218 @@
+"""The image that a builder exports, with layers, history and config that torchbake writes.
+
+BuildKit and podman, and versions of each, write other archives of the same files: in another order, with folders that
+did not change, with traces of the container. Of each layer above the base only the changes to the files below are
+written, so the image does not depend on the builder.
+"""
+
+import contextlib
+import hashlib
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+from torchbake.core.files import linked
+from torchbake.core.json_text import read_object
+from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import MEDIA_TYPE, compress_layer, write_layer
+from torchbake.oci.layer_order import Layer, chain_ids, json_bytes, manifest_of
+from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
+from torchbake.oci.layer_tree import members, read_changes
+from torchbake.oci.manifest import Blob, Manifest, sha256
+from torchbake.oci.tree import FORM, Node, Tree, apply, difference, restored
+from torchbake.store.docker_archive import known_layers
+from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layout import Layout
+
+_LAYER = "layer"
+_EMPTY = f"sha256:{hashlib.sha256(bytes(tarfile.RECORDSIZE)).hexdigest()}"  # the archive of no entries
+_NO_CONTENT = hashlib.sha256().hexdigest()
+# Each container has its own of these, so what a builder leaves there is a mount point.
+_MOUNTED = ("proc", "sys", "dev")
+# A builder mounts these files, and leaves empty ones.
+_MOUNTED_FILES = ("etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv", "run/.containerenv")
+# Settings of a container, by the OCI image specification; the last three are Docker's.
+_SETTINGS = (
+    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal",
+    "Healthcheck", "Shell", "OnBuild",
+)  # fmt: skip
+_BUILDERS_LABEL = "io.buildah.version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLayers:
+    """Writes the layers of images. No file in them is later than ``epoch``, in seconds.
+
+    Layers are kept in ``store``, so those that did not change are not written again. Those of ``base``, the layout of a
+    bootstrapped base image, are taken as they are there.
+    """
+
+    store: LayerStore
+    epoch: int
+    base: Layout | None = None
+
+    def write(self, export: Layout, digest: str, *, steps: Sequence[str], created: str) -> Manifest:
+        """Write an exported image in place, and return its new manifest.
+
+        ``steps`` are the last ones of its history, in the words that it gets. ``created`` is the time of the image, as
+        RFC 3339. Raises BuildError and OSError.
+        """
+        manifest = export.get(digest)
+        try:
+            config = read_object(export.path(manifest.config.digest).read_bytes())
+            history = _history(config, steps)
+            diff_ids = cast(list[str], config["rootfs"]["diff_ids"])
+            below = len(diff_ids) - sum(1 for step in history[len(history) - len(steps) :] if not _is_empty(step))
+            layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), below)
+        except (*UNREADABLE, ValueError, LookupError, TypeError) as error:
+            why = f"The builder exported an image that cannot be read: {error}."
+            raise BuildError(why, hint="Build it again.") from None
+        data = json_bytes(_config(config, layers, history, created))
+        new = manifest_of(data, [layer for layer in layers if layer.diff_id != _EMPTY])
+        export.write(new, data)
+        _drop_others(export, new)
+        return export.get(new.digest)
+
+    def _layers(self, export: Layout, exported: Sequence[tuple[str, Blob]], below: int) -> list[Layer]:
+        """Write the layers of an image of which the lowest ``below`` are its base's."""
+        known = known_layers([self.base] if self.base else [])
+        done, view = list[Layer](), _View(export)
+        for number, (diff_id, blob) in enumerate(exported):
+            if number >= below:
+                layer = self._own(export, blob, self._key(diff_id, done), view)
+            elif diff_id in known:
+                packed, path = known[diff_id]
+                linked(path, export.path(packed.digest))
+                layer = Layer(blob=packed, diff_id=diff_id)
+            elif blob.media_type == MEDIA_TYPE:
+                layer = Layer(blob=blob, diff_id=diff_id)
+            else:
+                layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), None)
+            done.append(layer)
+            view.add(layer)
+        return done
+
+    def _key(self, diff_id: str, below: Sequence[Layer]) -> str:
+        *_, chain = ("", *chain_ids(layer.diff_id for layer in below))
+        return sha256(f"{FORM} {self.epoch} {chain} {diff_id}".encode())
+
+    def _own(self, export: Layout, blob: Blob, key: str, view: "_View | None") -> Layer:
+        """Put a layer into the export that is written once: the changes to a view, or without one the same archive."""
+        packed = self.store.find(key)
+        if packed is None and not self.store.is_writable:
+            with tempfile.TemporaryDirectory(dir=export.folder) as work:
+                layer = self._written(export, blob, Path(work), view)
+                Path(work, _LAYER).replace(export.path(layer.blob.digest))
+                return layer
+        if packed is None:
+            with self.store.turn(key) as folder:
+                packed = self.store.find(key)  # another run may have had the turn before
+                if packed is None:
+                    packed = Packed(layer=self._written(export, blob, folder, view), names=())
+                    self.store.add(key, packed, {packed.layer.blob.digest: folder / _LAYER})
+        linked(self.store.path(packed.layer.blob.digest), export.path(packed.layer.blob.digest))
+        return packed.layer
+
+    def _written(self, export: Layout, blob: Blob, work: Path, view: "_View | None") -> Layer:
+        target = work / _LAYER
+        with _archive(export.path(blob.digest), work) as file:
+            return self._changes(target, file, view.tree) if view else compress_layer(target, file, threads=-1)
+
+    def _changes(self, target: Path, file: IO[bytes], before: Tree) -> Layer:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            after = apply(before, read_changes(archive))
+            changes = difference(before, _without_traces(before, after))
+            return write_layer(target, members(changes, archive, self.epoch), threads=-1)
+
+
+@dataclass(kw_only=False)
+class _View:
+    """The files of layers that are written, read when they are first needed."""
+
+    layout: Layout
+    layers: list[Layer] = field(default_factory=list)
+    read: dict[str, Node] = field(default_factory=dict)
+
+    def add(self, layer: Layer) -> None:
+        self.layers.append(layer)
+
+    @property
+    def tree(self) -> Tree:
+        for layer in self.layers:
+            with (
+                self.layout.path(layer.blob.digest).open("rb") as file,
+                uncompressed(file, file.peek(LOOK)[:LOOK]) as stream,
+                tarfile.open(fileobj=stream, mode="r|") as archive,
+            ):
+                self.read = apply(self.read, read_changes(archive))
+        self.layers.clear()
+        return self.read
+
+
+def _without_traces(before: Tree, after: Tree) -> Tree:
+    """Return a tree without what builders leave behind of their containers."""
+    files = (path for path in _MOUNTED_FILES if path in after and after[path].content == _NO_CONTENT)
+    return restored(before, after, (*_MOUNTED, *files))
+
+
+@contextlib.contextmanager
+def _archive(path: Path, work: Path) -> Iterator[IO[bytes]]:
+    """Open the archive of a layer for reading at any place."""
+    with path.open("rb") as file:
+        begin = file.peek(LOOK)[:LOOK]
+        with uncompressed(file, begin) as stream:
+            if stream is file:
+                yield file
+                return
+            with tempfile.TemporaryFile(dir=work) as copy:
+                shutil.copyfileobj(stream, copy, 2**20)
+                copy.seek(0)
+                yield copy
+
+
+def _history(config: Mapping[str, Any], steps: Sequence[str]) -> list[dict[str, Any]]:
+    """The history of an image with the words of ``steps`` for its last steps."""
+    found = config.get("history") or []
+    if len(found) < len(steps):
+        raise BuildError(f"The builder made {len(found)} steps of {len(steps)}, so nobody can tell its layers apart.")
+    texts = [*(str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)]), *steps]
+    return [{**step, "created_by": text} for step, text in zip(found, texts, strict=True)]
+
+
+def _is_empty(step: Mapping[str, Any]) -> bool:
+    return bool(step.get("empty_layer"))
+
+
+def _config(
+    config: Mapping[str, Any], layers: Sequence[Layer], history: Sequence[Mapping[str, Any]], created: str
+) -> dict[str, Any]:
+    """A config in torchbake's form: without words of the builder's own, and without layers that change nothing."""
+    found = dict(config.get("config") or {})
+    labels = {name: value for name, value in (found.get("Labels") or {}).items() if name != _BUILDERS_LABEL}
+    found |= {"Labels": dict(sorted(labels.items())), "WorkingDir": found.get("WorkingDir") or "/"}
+    found["Env"] = sorted(found.get("Env") or (), key=lambda variable: variable.partition("=")[0])
+    made = iter(layers)
+    steps = [
+        {"created": created, "created_by": step["created_by"]}
+        | ({"empty_layer": True} if _is_empty(step) or next(made).diff_id == _EMPTY else {})
+        for step in history
+    ]
+    return {
+        "created": created,
+        **{name: config[name] for name in ("architecture", "variant", "os", "os.version") if config.get(name)},
+        "config": {name: found[name] for name in _SETTINGS if found.get(name)},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers if layer.diff_id != _EMPTY]},
+        "history": steps,
+    }
+
+
+def _drop_others(export: Layout, manifest: Manifest) -> None:
+    """Remove the blobs of the builder's image."""
+    needed = {export.path(digest) for digest in (manifest.digest, *(blob.digest for blob in manifest.blobs))}
+    for path in export.files():
+        if path not in needed:
+            path.unlink()
