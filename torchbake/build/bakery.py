@@ -17,6 +17,7 @@ from torchbake.build.saved_image import SavedImages
 from torchbake.build.source_date import content_epoch
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
+from torchbake.oci.tree import HistoryStep
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.store.own_layers import OwnLayers
@@ -67,7 +68,7 @@ class Bakery:
     def _file(self, job: Job, options: Options) -> dict[str, Any]:
         return bake_file([job], options, self.root, {job.spec.id: self.secrets})
 
-    def _steps(self, job: Job) -> list[str]:
+    def _steps(self, job: Job) -> list[HistoryStep]:
         """The steps of an image above its base, as its history has them."""
         target = self._file(job, self.options)["target"][target_name(job.spec)]
         dockerfile = (self.root / target["dockerfile"]).read_text()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torchbake.errors import BuildError
+from torchbake.oci.tree import HistoryStep
 from torchbake.render.instructions import Instruction, instructions, opens_document
 
 OURS = ".torchbake-build"  # a folder of the archive, which holds what is in no folder of the user's
@@ -46,7 +47,7 @@ class _Stage:
     image: str
     flags: str = ""
     lines: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
+    steps: list[HistoryStep] = field(default_factory=list)
     references: list[tuple[str, str]] = field(default_factory=list)  # other stages, and a path of each
 
 
@@ -81,7 +82,7 @@ def podman_file(
     return PodmanFile(text=f"{text}\n", target=wanted, documents=documents, taken=taken)
 
 
-def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[str]:
+def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[HistoryStep]:
     """Return the instructions that make the last stage, from its base image up, as a history has them.
 
     ``replaced`` are the names of stages and images that named contexts replace. Raises BuildError and RenderError.
@@ -92,7 +93,7 @@ def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str
     return _steps(stages[-1].name, known, names)
 
 
-def _steps(name: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> list[str]:
+def _steps(name: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> list[HistoryStep]:
     """The steps of a stage, after those of the stage that it is based on."""
     stage = known.get(name)
     return [*_steps(_name(stage.image, names), known, names), *stage.steps] if stage else []
@@ -167,11 +168,19 @@ def _line(each: Instruction, raw: list[str], documents: dict[str, str]) -> str:
     return f"{each.word} {_LINK.sub('', flags)}{words}"
 
 
-def _step(each: Instruction) -> str:
-    words = each.text[len(_flags(each)) :]
-    if each.word in ("COPY", "ADD", "RUN", "WORKDIR"):
-        return f"{each.word} {'/bin/sh -c ' if each.word == 'RUN' else ''}{words} # buildkit"
-    return f"{each.word} {words}"
+def _step(each: Instruction) -> HistoryStep:
+    flags = _flags(each)
+    words = each.text[len(flags) :]
+    if each.word == "RUN":
+        return HistoryStep(f"RUN /bin/sh -c {words} # buildkit", tuple(map(_mounted, _MOUNT.findall(flags))))
+    return HistoryStep(f"{each.word} {words}{' # buildkit' if each.word in ('COPY', 'ADD', 'WORKDIR') else ''}")
+
+
+def _mounted(mount: str) -> str:
+    """The path where a RUN mounts something."""
+    fields = dict(pair.partition("=")[::2] for pair in mount.split(","))
+    secret = f"run/secrets/{fields.get('id') or fields.get('source') or fields.get('src')}"
+    return _path(fields.get("target") or fields.get("dst") or fields.get("destination") or secret)
 
 
 def _with_file(each: Instruction, words: list[str], raw: list[str], documents: dict[str, str]) -> str:
@@ -219,7 +228,9 @@ def _given(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _
     for number, name in enumerate([*images, *folders]):
         alias = name.lower() if _STAGE_NAME.fullmatch(name.lower()) else f"context-{number}"
         copied = [] if name in images else [f"COPY {folders[name]}/ /"]
-        made[name] = _Stage(name=alias, image=images.get(name, "scratch"), lines=copied, steps=copied)
+        made[name] = _Stage(
+            name=alias, image=images.get(name, "scratch"), lines=copied, steps=[*map(HistoryStep, copied)]
+        )
     return made
 
 

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 FORM = 1  # of the layers that are written by these rules: another one makes other layers of the same files
 ROOT = "."
@@ -36,6 +36,13 @@ class Node:
     @property
     def is_folder(self) -> bool:
         return self.kind == tarfile.DIRTYPE
+
+
+class HistoryStep(NamedTuple):
+    """An instruction of a Dockerfile as the history of an image has it, and the paths where it mounts something."""
+
+    text: str
+    mounts: tuple[str, ...] = ()
 
 
 Tree: TypeAlias = Mapping[str, Node]

@@ -10,10 +10,11 @@ import hashlib
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
 from torchbake.core.files import linked
 from torchbake.core.json_text import read_object
@@ -23,7 +24,7 @@ from torchbake.oci.layer_order import Layer, chain_ids, json_bytes, manifest_of
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.oci.layer_tree import members, read_changes
 from torchbake.oci.manifest import Blob, Manifest, sha256
-from torchbake.oci.tree import FORM, Node, Tree, apply, difference, restored
+from torchbake.oci.tree import FORM, Node, HistoryStep, Tree, apply, difference, parents, restored
 from torchbake.store.docker_archive import known_layers
 from torchbake.store.layers import LayerStore, Packed
 from torchbake.store.layout import Layout
@@ -41,6 +42,7 @@ _SETTINGS = (
     "Healthcheck", "Shell", "OnBuild",
 )  # fmt: skip
 _BUILDERS_LABEL = "io.buildah.version"
+_Write: TypeAlias = Callable[[Path, IO[bytes]], Layer]  # writes a layer of an archive into a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class OwnLayers:
     epoch: int
     base: Layout | None = None
 
-    def write(self, export: Layout, digest: str, *, steps: Sequence[str], created: str) -> Manifest:
+    def write(self, export: Layout, digest: str, *, steps: Sequence[HistoryStep], created: str) -> Manifest:
         """Write an exported image in place, and return its new manifest.
 
         ``steps`` are the last ones of its history, in the words that it gets. ``created`` is the time of the image, as
@@ -66,8 +68,9 @@ class OwnLayers:
             config = read_object(export.path(manifest.config.digest).read_bytes())
             history = _history(config, steps)
             diff_ids = cast(list[str], config["rootfs"]["diff_ids"])
-            below = len(diff_ids) - sum(1 for step in history[len(history) - len(steps) :] if not _is_empty(step))
-            layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), below)
+            last = history[len(history) - len(steps) :]
+            made = [step for step, entry in zip(steps, last, strict=True) if not entry.get("empty_layer")]
+            layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), made)
         except (*UNREADABLE, ValueError, LookupError, TypeError) as error:
             why = f"The builder exported an image that cannot be read: {error}."
             raise BuildError(why, hint="Build it again.") from None
@@ -77,13 +80,14 @@ class OwnLayers:
         _drop_others(export, new)
         return export.get(new.digest)
 
-    def _layers(self, export: Layout, exported: Sequence[tuple[str, Blob]], below: int) -> list[Layer]:
-        """Write the layers of an image of which the lowest ``below`` are its base's."""
+    def _layers(self, export: Layout, exported: Sequence[tuple[str, Blob]], made: Sequence[HistoryStep]) -> list[Layer]:
+        """Write the layers of an image; ``made`` are the steps of those above its base."""
         known = known_layers([self.base] if self.base else [])
-        done, view = list[Layer](), _View(export)
+        done, view, below = list[Layer](), _View(export), len(exported) - len(made)
         for number, (diff_id, blob) in enumerate(exported):
             if number >= below:
-                layer = self._own(export, blob, self._key(diff_id, done), view)
+                mounts = made[number - below].mounts
+                layer = self._own(export, blob, self._key(diff_id, done, mounts), partial(self._changes, view, mounts))
             elif diff_id in known:
                 packed, path = known[diff_id]
                 linked(path, export.path(packed.digest))
@@ -91,41 +95,38 @@ class OwnLayers:
             elif blob.media_type == MEDIA_TYPE:
                 layer = Layer(blob=blob, diff_id=diff_id)
             else:
-                layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), None)
+                layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), _compressed)
             done.append(layer)
             view.add(layer)
         return done
 
-    def _key(self, diff_id: str, below: Sequence[Layer]) -> str:
+    def _key(self, diff_id: str, below: Sequence[Layer], mounts: Sequence[str]) -> str:
         *_, chain = ("", *chain_ids(layer.diff_id for layer in below))
-        return sha256(f"{FORM} {self.epoch} {chain} {diff_id}".encode())
+        return sha256(f"{FORM} {self.epoch} {chain} {diff_id} {' '.join(mounts)}".encode())
 
-    def _own(self, export: Layout, blob: Blob, key: str, view: "_View | None") -> Layer:
-        """Put a layer into the export that is written once: the changes to a view, or without one the same archive."""
+    def _own(self, export: Layout, blob: Blob, key: str, write: _Write) -> Layer:
+        """Put a layer into the export that is written of another one, unless the store has it."""
         packed = self.store.find(key)
         if packed is None and not self.store.is_writable:
             with tempfile.TemporaryDirectory(dir=export.folder) as work:
-                layer = self._written(export, blob, Path(work), view)
+                layer = _written(export, blob, Path(work), write)
                 Path(work, _LAYER).replace(export.path(layer.blob.digest))
                 return layer
         if packed is None:
             with self.store.turn(key) as folder:
                 packed = self.store.find(key)  # another run may have had the turn before
                 if packed is None:
-                    packed = Packed(layer=self._written(export, blob, folder, view), names=())
+                    packed = Packed(layer=_written(export, blob, folder, write), names=())
                     self.store.add(key, packed, {packed.layer.blob.digest: folder / _LAYER})
         linked(self.store.path(packed.layer.blob.digest), export.path(packed.layer.blob.digest))
         return packed.layer
 
-    def _written(self, export: Layout, blob: Blob, work: Path, view: "_View | None") -> Layer:
-        target = work / _LAYER
-        with _archive(export.path(blob.digest), work) as file:
-            return self._changes(target, file, view.tree) if view else compress_layer(target, file, threads=-1)
-
-    def _changes(self, target: Path, file: IO[bytes], before: Tree) -> Layer:
+    def _changes(self, view: "_View", mounts: Sequence[str], target: Path, file: IO[bytes]) -> Layer:
+        """Write the changes that a layer makes to the files of a view."""
+        before = view.tree
         with tarfile.open(fileobj=file, mode="r:") as archive:
             after = apply(before, read_changes(archive))
-            changes = difference(before, _without_traces(before, after))
+            changes = difference(before, _without_traces(before, after, mounts))
             return write_layer(target, members(changes, archive, self.epoch), threads=-1)
 
 
@@ -153,10 +154,24 @@ class _View:
         return self.read
 
 
-def _without_traces(before: Tree, after: Tree) -> Tree:
-    """Return a tree without what builders leave behind of their containers."""
+def _without_traces(before: Tree, after: Tree, mounts: Sequence[str]) -> Tree:
+    """Return a tree without what builders leave behind of their containers, and where a step mounts something."""
     files = (path for path in _MOUNTED_FILES if path in after and after[path].content == _NO_CONTENT)
-    return restored(before, after, (*_MOUNTED, *files))
+    tree = restored(before, after, (*_MOUNTED, *files, *mounts))
+    used = {folder for path in tree for folder in parents(path)}
+    for folder in (folder for mount in mounts for folder in parents(mount)):
+        if folder not in before and folder not in used:
+            tree.pop(folder, None)
+    return tree
+
+
+def _written(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
+    with _archive(export.path(blob.digest), work) as file:
+        return write(work / _LAYER, file)
+
+
+def _compressed(target: Path, file: IO[bytes]) -> Layer:
+    return compress_layer(target, file, threads=-1)
 
 
 @contextlib.contextmanager
@@ -174,17 +189,14 @@ def _archive(path: Path, work: Path) -> Iterator[IO[bytes]]:
                 yield copy
 
 
-def _history(config: Mapping[str, Any], steps: Sequence[str]) -> list[dict[str, Any]]:
+def _history(config: Mapping[str, Any], steps: Sequence[HistoryStep]) -> list[dict[str, Any]]:
     """The history of an image with the words of ``steps`` for its last steps."""
     found = config.get("history") or []
     if len(found) < len(steps):
         raise BuildError(f"The builder made {len(found)} steps of {len(steps)}, so nobody can tell its layers apart.")
-    texts = [*(str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)]), *steps]
+    texts = [*(str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)])]
+    texts += [step.text for step in steps]
     return [{**step, "created_by": text} for step, text in zip(found, texts, strict=True)]
-
-
-def _is_empty(step: Mapping[str, Any]) -> bool:
-    return bool(step.get("empty_layer"))
 
 
 def _config(
@@ -198,7 +210,7 @@ def _config(
     made = iter(layers)
     steps = [
         {"created": created, "created_by": step["created_by"]}
-        | ({"empty_layer": True} if _is_empty(step) or next(made).diff_id == _EMPTY else {})
+        | ({"empty_layer": True} if step.get("empty_layer") or next(made).diff_id == _EMPTY else {})
         for step in history
     ]
     return {
