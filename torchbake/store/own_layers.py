@@ -24,7 +24,7 @@ from torchbake.oci.layer_order import Layer, chain_ids, json_bytes, manifest_of
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.oci.layer_tree import members, read_changes
 from torchbake.oci.manifest import Blob, Manifest, sha256
-from torchbake.oci.tree import FORM, Node, HistoryStep, Tree, apply, difference, parents, restored
+from torchbake.oci.tree import FORM, HistoryStep, Node, Tree, apply, difference, parents, restored
 from torchbake.store.docker_archive import known_layers
 from torchbake.store.layers import LayerStore, Packed
 from torchbake.store.layout import Layout
