@@ -14,6 +14,7 @@ from tests.e2e.conftest import INIT, ROOT
 from tests.engines.bases import matrix_with
 
 _PYTHON = "/usr/bin/python3"  # the system's own
+_EPOCH = "1735689600"  # the time of the images: no commit tells it
 _SECONDS = 1200  # for one command, on a machine that does much else
 
 
@@ -83,7 +84,10 @@ class Project:
 
     def run(self, name: str, *, registry: str = "") -> Step:
         """Run the command of a step, with another registry than the project's own where one is given."""
-        env = {**os.environ, **self.variables, "PYTHONPATH": str(ROOT), "TORCHBAKE_LAYERS": f"{self.folder}/layers"}
+        env = {
+            **os.environ, **self.variables, "PYTHONPATH": str(ROOT), "TORCHBAKE_LAYERS": f"{self.folder}/layers",
+            "SOURCE_DATE_EPOCH": _EPOCH,
+        }  # fmt: skip
         began, builds = time.monotonic(), self._builds()
         options = self._options(name, registry or self.registry)
         done = subprocess.run(

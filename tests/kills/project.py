@@ -60,7 +60,7 @@ class Project:
     def start(self, engine: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
         """Start a build in a new process group."""
         with log.open("wb") as errors:
-            words = ("build", self.image, "--reproducible", "--matrix", str(self.folder / "matrix.yaml"))
+            words = ("build", self.image, "--matrix", str(self.folder / "matrix.yaml"))
             return subprocess.Popen(
                 [sys.executable, "-m", "torchbake", *words], cwd=self.folder,
                 env={**os.environ, **self.variables, **engine}, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,

@@ -149,7 +149,7 @@ class Rounds:
     def build(self) -> Completed:
         """Build to the end."""
         return self.project.run(
-            self.engine.variables, "build", self.project.image, "--reproducible", "--format", "json"
+            self.engine.variables, "build", self.project.image, "--format", "json"
         )
 
     def _runs(self, tag: str) -> Iterator[str]:

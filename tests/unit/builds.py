@@ -13,6 +13,7 @@ from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put, saved
 from tests.unit.processes import Process
 from torchbake.build.base_image import Base
+from torchbake.build.podman_file import steps_of
 from torchbake.build.prepare import Preparation
 from torchbake.core.files import write_text
 from torchbake.hostconfig.pip_config import PipConfig
@@ -51,6 +52,13 @@ def write_lock(project: Project, name: str, *, numpy: str = "2.4.6") -> None:
     pins = [one for one in cpu_pins() if one.name != "numpy"]
     lock = lock_for(spec, [*pins, pin("numpy", numpy), *more])
     write_text(lock_path(project.root, spec), format_checked(spec, lock))
+
+
+def own_template_in(project: Project) -> Project:
+    """Change the Dockerfiles by a template, so that a builder makes also the layers of wheels."""
+    text = '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\nRUN true\n{% endblock %}'
+    write_text(project.root / "templates/pytorch.Dockerfile.j2", text)
+    return load_project(project.root / "matrix.yaml")
 
 
 def spec_of(project: Project, name: str) -> Spec:
@@ -126,13 +134,12 @@ class Buildx:
     def _export(self, name: str, target: Mapping[str, Any], number: int) -> str:
         labels = {ID: name, INPUTS: target["args"]["INPUTS"]}
         content = archive(file("content", self.layer(name, number)))
+        history = _history(target)
         (output,) = target["output"]
         if "dest=" in output:
-            return put(
-                Layout(folder=Path(output.partition("dest=")[2])), content, config={"config": {"Labels": labels}}
-            )
-        steps = [{"created_by": "COPY content / # buildkit"}]
-        told = {"config": {"Labels": labels}, "rootfs": {"diff_ids": [sha256(content)]}, "history": steps}
+            told = {"config": {"Labels": labels}, "history": history}
+            return put(Layout(folder=Path(output.partition("dest=")[2])), content, config=told, packing="tar")
+        told = {"config": {"Labels": labels}, "rootfs": {"diff_ids": [sha256(content)]}, "history": history}
         config = json.dumps(told).encode()
         digest = sha256(config)
         if name not in self.loses:
@@ -140,6 +147,14 @@ class Buildx:
             self.daemon.hold(digest, *([named] if named else []), labels=labels, layers=[sha256(content)])
             self.daemon.archives[digest] = saved(config, content)
         return digest
+
+
+def _history(target: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The history of an image of one layer, which the last step makes."""
+    dockerfile = Path(target["context"], target["dockerfile"]).read_text()
+    steps = steps_of(dockerfile, replaced=target["contexts"], arguments=target["args"])
+    *others, last = ({"created_by": step.text} for step in steps)
+    return [*({**step, "empty_layer": True} for step in others), last]
 
 
 def _fail(process: Process, words: str) -> int:

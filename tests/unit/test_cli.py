@@ -109,7 +109,6 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
         (["validate", "cpu", "--registry", "h/n", "--suite", "--no-pull"], ("--no-pull",)),
         (["validate", "cpu", "--registry", "h/n", "--identity", "me"], ("--issuer",)),
         (["reproduce", "cpu", *("--builder", "b") * 3], ("twice",)),
-        (["build", "cpu", "--compression", "gzip"], ("--reproducible",)),
     ],
     ids=" ".join,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.build.bakefile import Job, Options, bake_file, output_to_layout, target_name
+from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.base_image import Base
 from torchbake.matrix.spec import Spec
 
@@ -68,7 +68,7 @@ def test_contexts_are_handed_on() -> None:
     assert file["target"][target_name(image())]["contexts"] == {"base": "oci-layout:///x", "wheels": "/w"}
 
 
-def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
+def test_the_arguments_fill_the_labels() -> None:
     assert target(image())["args"] == {
         "BASE_DIGEST": "sha256:2",
         "BASE_NAME": "debian:bookworm-slim",
@@ -76,7 +76,6 @@ def test_the_arguments_fill_the_labels_and_set_the_time() -> None:
         "CREATED": "2025-01-02T03:04:05Z",
         "INPUTS": "sha256:1",
         "REVISION": "abc",
-        "SOURCE_DATE_EPOCH": "1735787045",
         "HTTP_PROXY": "${HTTP_PROXY}",
     }
 
@@ -104,11 +103,6 @@ def test_what_looks_like_a_template_of_bake_is_none() -> None:
     file = bake_file([job(image(), a="/w/${HOME}")], options(), Path("/root/%{if true}"), SECRETS)
     found = file["target"][target_name(image())]
     assert (found["context"], found["contexts"]) == ("/root/%%{if true}", {"a": "/w/$${HOME}"})
-
-
-def test_the_image_has_the_time_of_its_label_unless_another_is_given() -> None:
-    assert target(image())["args"]["SOURCE_DATE_EPOCH"] == "1735787045"
-    assert target(image(), epoch=0)["args"]["SOURCE_DATE_EPOCH"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -139,13 +133,6 @@ def test_two_builds_of_one_plan_are_the_same_image() -> None:
 def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:
     found = target(image(), **changes)
     assert {key: found[key] for key in found if key in ("no-cache", "pull", "cache-to", "cache-from")} == told
-
-
-@pytest.mark.parametrize("compression", ["zstd", "gzip"])
-def test_packing_sets_every_time_back_and_packs_every_layer_anew(compression: str) -> None:
-    output = output_to_layout(compression).split(",")
-    assert output[0] == "type=oci"
-    assert {"rewrite-timestamp=true", "force-compression=true", f"compression={compression}", "tar=false"} < {*output}
 
 
 def test_each_image_is_exported_into_a_folder_of_its_own() -> None:

@@ -229,13 +229,6 @@ def test_an_image_that_is_not_listed_is_sent_again(
     assert (image.digest, len(sent)) == (digest, 1)
 
 
-def test_a_next_export_is_lent_what_is_packed_already(store: Store, tmp_path: Path) -> None:
-    export, digest = exported(tmp_path / "export")
-    store.take_in(digest, export)
-    store.lend(tmp_path / "next")
-    assert Layout(folder=tmp_path / "next").find(digest)
-
-
 def test_layers_go_with_the_last_image_that_the_engine_has(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     (kept, gone) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
     for export, digest in (kept, gone):

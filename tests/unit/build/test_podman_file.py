@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from torchbake.build.podman_file import OURS, PodmanFile, podman_file
+from torchbake.build.podman_file import OURS, PodmanFile, podman_file, steps_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 
@@ -92,11 +92,25 @@ def test_steps_are_those_of_all_stages_below_a_target() -> None:
         "FROM debian:12 AS base\nRUN --mount=type=secret,id=ca apt\nFROM base AS torch\nRUN uv\nFROM base\n"
         "COPY --link --from=torch /layers/torch /pytorch\nCOPY <<EOF /etc/a\na\nEOF\nARG A\nLABEL a=$A\nWORKDIR /app\n"
     )
-    assert adapted(text, arguments={"A": "1"}).steps == (
+    steps = steps_of(text, replaced=(), arguments={"A": "1"})
+    assert [step.text for step in steps] == [
         "RUN /bin/sh -c apt # buildkit", "COPY /layers/torch /pytorch # buildkit", "COPY <<EOF /etc/a # buildkit",
         "ARG A", "LABEL a=1", "WORKDIR /app # buildkit",
-    )  # fmt: skip
-    assert len(adapted(text, images={"base": "abc"}, arguments={}).steps) == 5
+    ]  # fmt: skip
+    assert steps_of(text, replaced=["Base"], arguments={"A": "1"}) == steps[1:]
+
+
+def test_a_step_has_the_paths_where_it_mounts_something() -> None:
+    for flags, paths in (
+        ("", ()),
+        ("--mount=type=secret,id=ca", ("run/secrets/ca",)),
+        ("--mount=type=secret,src=ca", ("run/secrets/ca",)),
+        ("--mount=type=secret,id=ca,target=/etc/ssl/ca.crt", ("etc/ssl/ca.crt",)),
+        ("--mount=type=bind,dst=/a/ --mount=destination=/b,type=cache", ("a", "b")),
+        ("--mount=type=bind,source=/x,from=y,target=/run/y", ("run/y",)),
+    ):
+        text = f"FROM debian\nRUN {flags} true\nCOPY a /b\n"
+        assert [step.mounts for step in steps_of(text, replaced=(), arguments={})] == [paths, ()]
 
 
 def test_a_here_document_is_a_file_of_the_archive() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.builds import BASE, INIT, RUNTIME, Buildx, preparation_of, small_project, spec_of
+from tests.unit.builds import BASE, INIT, RUNTIME, Buildx, own_template_in, preparation_of, small_project, spec_of
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
@@ -36,9 +36,8 @@ class Bench:
         preparation = preparation_of(self.project, pip=PipConfig(index_url=index))
         reproduction = Reproduction(
             preparation=preparation,
-            options=Options(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee", epoch=1),
+            options=Options(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee"),
             apt=AptConfig(),
-            compression="gzip",  # all of it by BuildKit
             builders=builders,
             logs=self.logs,
         )
@@ -52,7 +51,7 @@ class Bench:
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     buildx = Buildx(Daemon())
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
-    return Bench(project=small_project(tmp_path), buildx=buildx, processes=processes)
+    return Bench(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)
 
 
 @pytest.mark.parametrize("name", [RUNTIME, INIT])

@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of, small_project, spec_of
+from tests.unit.builds import (
+    BASE,
+    DEVEL,
+    INIT,
+    RUNTIME,
+    Buildx,
+    own_template_in,
+    preparation_of,
+    small_project,
+    spec_of,
+)
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
-from torchbake.build.bakefile import Job, Options, exported, output_to_layout
+from torchbake.build.bakefile import Job, Options, exported
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
@@ -26,11 +36,12 @@ from torchbake.lock.image_lock import lock_path
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import ID, INPUTS
+from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 
 OLD = f"sha256:{'0' * 64}"
 NO_PIP = PipConfig()
-OPTIONS = Options(output="type=image", created="2026-01-01T00:00:00+00:00", revision="c0ffee")
+OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
 
 
 @dataclass
@@ -50,27 +61,26 @@ class Site:
         return Layout(folder=self.project.state / "layout")
 
     @property
+    def layers(self) -> LayerStore:
+        return LayerStore(folder=self.project.state / "layers")
+
+    @property
     def folder(self) -> Path:
         return self.project.state / "runs/one"
 
     def job(self, name: str) -> Job:
         return preparation_of(self.project).job(spec_of(self.project, name), BASE)
 
-    def build(
-        self, *names: str, jobs: int = 2, pack: bool = False, pip: PipConfig = NO_PIP, **settings: Any
-    ) -> dict[str, Result]:
+    def build(self, *names: str, jobs: int = 2, pip: PipConfig = NO_PIP, **settings: Any) -> dict[str, Result]:
         """The results by id."""
         self.folder.mkdir(parents=True, exist_ok=True)
         ready = [self.job(name) for name in names]
         plan = Plan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
-        store = Store(
-            engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout, reproducible=pack
-        )
+        store = Store(engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout)
         preparation: Preparation = preparation_of(self.project, pip=pip)
-        given: dict[str, Any] = {"builder": None, "prune": False, **settings}
+        given: dict[str, Any] = {"builder": None, "prune": False, "layers": self.layers, **settings}
         run = BuildRun(store=store, preparation=preparation, **given)
-        options = Options(**{**OPTIONS.__dict__, "output": output_to_layout("zstd") if pack else exported()})
-        return {one.id: one for one in run.run(plan, options, AptConfig(), self.folder, jobs=jobs)}
+        return {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), self.folder, jobs=jobs)}
 
     def named(self, name: str) -> str | None:
         """What all tags of an image point at; None where it has none. They never differ."""
@@ -83,7 +93,7 @@ class Site:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     buildx = Buildx(Daemon())
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
-    return Site(project=small_project(tmp_path), buildx=buildx, processes=processes)
+    return Site(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)
 
 
 def wait_for(what: Callable[[], object]) -> None:
@@ -167,7 +177,7 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
     assert isinstance(spec, ImageSpec)
     lock_path(site.project.root, spec).unlink()
     store = Store(engine=site.daemon.engine, sizes=site.project.state / "sizes.json", layout=site.layout)
-    run = BuildRun(store=store, preparation=preparation_of(site.project), builder=None, prune=False)
+    run = BuildRun(store=store, preparation=preparation_of(site.project), builder=None, prune=False, layers=site.layers)
     plan = Plan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
     site.folder.mkdir(parents=True)
     results = {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), site.folder, jobs=1)}
@@ -207,38 +217,36 @@ def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -
 
 
 def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Site) -> None:
-    results = site.build(RUNTIME, INIT, pack=True)
+    results = site.build(RUNTIME, INIT)
     for name, result in results.items():
         assert result.status == "built"
         assert result.digest == site.named(name)
         manifest = site.layout.find(result.digest or "")
         assert manifest
-        known = {path.stem for path in site.project.cache.rglob("*") if path.is_file()}
-        assert any(manifest.layers[0].digest.removeprefix("sha256:") in one for one in known), "it was not remembered"
+        assert {blob.media_type.rpartition("+")[2] for blob in manifest.layers} == {"zstd"}
     assert not list(site.layout.folder.glob(".work-*"))
 
 
 def test_packed_layers_of_images_that_are_gone_go_too(site: Site) -> None:
-    first = site.build(RUNTIME, pack=True)[RUNTIME].digest or ""
+    first = site.build(RUNTIME)[RUNTIME].digest or ""
     site.buildx.layer = lambda *_: b"another content"
-    second = site.build(RUNTIME, pack=True)[RUNTIME].digest or ""
+    second = site.build(RUNTIME)[RUNTIME].digest or ""
     del site.daemon.pictures[first]
-    third = site.build(INIT, pack=True)[INIT].digest or ""
+    third = site.build(INIT)[INIT].digest or ""
     assert [bool(site.layout.find(digest)) for digest in (first, second, third)] == [False, True, True]
 
 
 def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Site) -> None:
     site.daemon.refuses = "unknown compression"
-    result = site.build(RUNTIME, pack=True)[RUNTIME]
+    result = site.build(RUNTIME)[RUNTIME]
     assert result.status == "failed"
     assert "unknown compression" in result.reason
     assert site.named(RUNTIME) is None
 
 
-@pytest.mark.parametrize("pack", [False, True])
-def test_an_image_that_the_engine_cannot_use_fails_and_goes(pack: bool, site: Site) -> None:
+def test_an_image_that_the_engine_cannot_use_fails_and_goes(site: Site) -> None:
     site.daemon.unusable = "failed to extract layer: invalid tar header"
-    result = site.build(RUNTIME, pack=pack)[RUNTIME]
+    result = site.build(RUNTIME)[RUNTIME]
     assert (result.status, result.digest, result.tags) == ("failed", None, ())
     assert "invalid tar header" in result.reason
     assert site.named(RUNTIME) is None
@@ -273,7 +281,7 @@ def test_a_lock_that_is_out_of_date_by_the_end_of_a_build_ends_that_image_alone(
         return 0
 
     site.buildx.during = during
-    results = site.build(RUNTIME, INIT, pack=True)
+    results = site.build(RUNTIME, INIT)
     assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", INIT: "built"}
     assert "changed while it was built" in results[RUNTIME].reason
 

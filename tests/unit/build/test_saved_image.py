@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from tests.unit.build.test_run import OPTIONS, Site
-from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, Buildx, preparation_of, small_project, spec_of
+from tests.unit.builds import (
+    BASE,
+    DEVEL,
+    INIT,
+    RUNTIME,
+    Buildx,
+    own_template_in,
+    preparation_of,
+    small_project,
+    spec_of,
+)
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, blobs_of, file, put
 from tests.unit.processes import Processes
@@ -30,7 +40,7 @@ ROOT = archive(file("etc/debian_version", b"12"))
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     buildx = Buildx(Daemon(containerd=False))
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
-    return Site(project=small_project(tmp_path), buildx=buildx, processes=processes)
+    return Site(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)
 
 
 @pytest.fixture
@@ -50,7 +60,7 @@ def build(site: Site, *names: str, base: Base = BASE, **options: Any) -> Mapping
     preparation = preparation_of(site.project)
     jobs = [saving.on_engine(preparation.job(spec_of(site.project, name), base)) for name in names]
     plan = Plan(jobs=jobs, reasons=dict.fromkeys(names, "not in the engine"))
-    run = BuildRun(store=store, preparation=preparation, builder=None, prune=False, saving=saving)
+    run = BuildRun(store=store, preparation=preparation, builder=None, prune=False, layers=site.layers, saving=saving)
     site.folder.mkdir(parents=True, exist_ok=True)
     how = type(OPTIONS)(**{**OPTIONS.__dict__, **options})
     return {one.id: one for one in run.run(plan, how, AptConfig(), site.folder, jobs=2)}

@@ -132,7 +132,7 @@ def test_the_commands_are_those_that_users_type(works: Works) -> None:
     works.prove()
     matrix = works.project.root / "matrix.yaml"
     assert works.commands.asked == [
-        f"build {CPU} --locked --reproducible --matrix {matrix} --format json",
+        f"build {CPU} --locked --matrix {matrix} --format json",
         f"test {CPU} --gpu require --matrix {matrix} --format json",
         f"publish {CPU} --registry host/team --matrix {matrix} --format json",
     ]

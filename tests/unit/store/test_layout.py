@@ -8,7 +8,7 @@ import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.errors import BuildError
-from torchbake.oci.compression import Compression
 from torchbake.store.layout import Layout
 
 SHARED, OWN, OTHER = (archive(file(name, name.encode() * 999)) for name in ("shared", "own", "other"))
@@ -43,7 +42,6 @@ def all_of(layout: Layout, *digests: str) -> set[str]:
 def exported(layout: Layout, exports: Path, *layers: bytes) -> str:
     """An image that a build exported, taken in."""
     export = exports / "target"
-    layout.lend(export)
     digest = put(Layout(folder=export), *layers)
     layout.take(export, digest)
     return digest
@@ -126,8 +124,11 @@ def test_an_image_is_found_by_the_digest_of_its_config(layout: Layout, tmp_path:
 def test_of_one_image_packed_twice_the_later_is_found(layout: Layout, tmp_path: Path) -> None:
     for packing in ("zstd", "gzip", "zstd"):
         digest = put(Layout(folder=tmp_path / "export"), SHARED, OWN, packing=packing)
-        layout.take(tmp_path / "export", digest, reproducible=True)
-        assert layout.lacks(f"sha256:{blobs_of(layout, digest)[-1].name}", packing) == ""
+        layout.take(tmp_path / "export", digest)
+        assert listed(layout) == [digest]
+        found = layout.find(f"sha256:{blobs_of(layout, digest)[-1].name}")
+        assert found
+        assert found.digest == digest
 
 
 def test_packed_layers_are_known_by_what_they_unpack_to(layout: Layout, tmp_path: Path) -> None:
@@ -135,32 +136,6 @@ def test_packed_layers_are_known_by_what_they_unpack_to(layout: Layout, tmp_path
     assert [layout.path(layout.layers()[sha256(layer)].digest) for layer in (SHARED, OWN)] == [
         *blobs_of(layout, digest)[:-1]
     ]
-
-
-@pytest.mark.parametrize(
-    ("packing", "asked", "reason"),
-    [
-        ("zstd", "zstd", ""),
-        ("gzip", "gzip", ""),
-        ("gzip", "zstd", "compressed with gzip"),
-        ("zstd", "gzip", "compressed with zstd"),
-        (("gzip", "zstd"), "zstd", "compressed with gzip and zstd"),
-    ],
-)
-def test_an_image_that_is_packed_otherwise_is_lacking(
-    layout: Layout, packing: str | tuple[str, ...], asked: Compression, reason: str
-) -> None:
-    digest = put(layout, SHARED, OWN, packing=packing)
-    assert layout.lacks(digest, asked) == "not exported reproducibly yet"
-    put(Layout(folder=layout.folder / "export"), SHARED, OWN, packing=packing)
-    layout.take(layout.folder / "export", digest, reproducible=True)
-    assert layout.lacks(digest, asked) == reason
-    layout.tidy([digest])
-    assert layout.lacks(digest, asked) == reason
-
-
-def test_an_image_that_is_not_there_is_lacking(layout: Layout) -> None:
-    assert layout.lacks(sha256(b"no image"), "zstd") == "not exported reproducibly yet"
 
 
 # --- what an engine is handed
@@ -233,32 +208,14 @@ def test_images_that_share_a_layer_have_it_once(layout: Layout) -> None:
     assert len(names(layout)) == len(all_of(layout, *digests)) == 2 * 3 + 1
 
 
-def test_an_export_finds_what_is_packed_already(layout: Layout, tmp_path: Path) -> None:
-    with layout.written() as exports:
-        digest = exported(layout, exports, SHARED, OWN)
-        layout.lend(tmp_path / "next")
-    assert names(Layout(folder=tmp_path / "next")) == all_of(layout, digest)
-
-
-def test_a_damaged_layer_is_not_lent_but_replaced(layout: Layout) -> None:
+def test_a_damaged_layer_is_replaced(layout: Layout) -> None:
     with layout.written() as exports:
         digest = exported(layout, exports, SHARED, OWN)
         layer = blobs_of(layout, digest)[0]
         layer.write_bytes(layer.read_bytes()[:-1])
-        layout.lend(exports / "looked at")
-        assert not names(Layout(folder=exports / "looked at"))
+        assert layout.find(digest) is None
         assert exported(layout, exports, SHARED, OWN) == digest
     assert layout.find(digest)
-
-
-def test_images_are_taken_in_where_files_cannot_be_linked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> NoReturn:
-        raise PermissionError("no links here")
-
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    with layout.written() as exports:
-        digests = [exported(layout, exports, SHARED, own) for own in (OWN, OTHER)]
-    assert all(map(layout.find, digests))
 
 
 def test_two_runs_have_folders_of_their_own_which_go_with_them(layout: Layout) -> None:

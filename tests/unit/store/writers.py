@@ -43,7 +43,6 @@ def write_on(folder: Path, seed: int) -> None:
         data = random.randbytes(random.randrange(200_000))
         keep(store, sha256(data[:9]), data)
         with layout.written() as exports:
-            layout.lend(exports / "image")
             layout.take(exports / "image", put(Layout(folder=exports / "image"), archive(file("a", data[:99]))))
         store.tidy(2_000_000)
         layout.tidy([entry.key for entry in layout.entries()][-5:])
