@@ -1,9 +1,9 @@
-"""What BuildKit is asked for one image."""
+"""What a builder is asked for one image, and what becomes of its export."""
 
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -11,13 +11,17 @@ from threading import Barrier
 import pytest
 
 from tests.unit.build.packing import CUDA, job_of
-from torchbake.build.bakefile import Options, exported
+from tests.unit.layouts import archive, file, put
+from torchbake.build.bakefile import Options, exported, target_name
 from torchbake.build.bakery import Bakery
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
+from torchbake.store.layers import LayerStore
+from torchbake.store.layout import Layout
+from torchbake.store.own_layers import OwnLayers
 
 OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
 
@@ -83,6 +87,7 @@ def bakery_of(builder: Builder, packing: Project, folder: Path) -> Bakery:
     return Bakery(
         builder=builder, root=packing.root, options=OPTIONS, secrets={}, log=folder / "image.log",
         on_step=lambda progress, steps: None, again=lambda why: None,
+        own=OwnLayers(store=LayerStore(folder=folder / "layers"), epoch=0),
     )  # fmt: skip
 
 
@@ -94,3 +99,39 @@ def test_an_images_python_says_what_it_is(packing: Project, tmp_path: Path) -> N
 def test_a_python_that_cannot_be_asked_is_told(packing: Project, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="its Python cannot be asked: no space left"):
         bakery_of(Says(words=""), packing, tmp_path).python(job_of(packing, CUDA))
+
+
+@dataclass
+class Exports(Builder):
+    """A builder that exports an image of one layer, made by the last of so many ``steps``."""
+
+    steps: int
+
+    @property
+    def stopped(self) -> bool:
+        return False
+
+    def build(
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
+    ) -> Outcome:
+        (output,) = json.loads(bake_file.read_text())["target"][target]["output"]
+        history = [{"created_by": "", "empty_layer": number > 0} for number in range(self.steps)][::-1]
+        layout = Layout(folder=Path(output.partition("dest=")[2]))
+        digest = put(layout, archive(file("a")), packing="tar", config={"history": history})
+        return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
+
+
+def test_an_export_becomes_an_image_in_torchbakes_form_or_an_error(packing: Project, tmp_path: Path) -> None:
+    job = job_of(packing, CUDA)
+    for steps, words in ((1000, ""), (1, "made 1 steps of")):
+        bakery = bakery_of(Exports(steps=steps), packing, tmp_path)
+        options = replace(OPTIONS, exports=tmp_path / str(steps))
+        outcome = replace(bakery, options=options).image(job)
+        assert outcome.ok == (not words)
+        assert words in "".join(outcome.errors)
+        if outcome.ok:
+            layout = Layout(folder=tmp_path / str(steps) / target_name(job.spec))
+            found = layout.get(outcome.digests[0])
+            config = json.loads(layout.path(found.config.digest).read_text())
+            assert [blob.media_type.rpartition("+")[2] for blob in found.layers] == ["zstd"]
+            assert (config["created"], "LABEL" in str(config["history"])) == (OPTIONS.created, True)

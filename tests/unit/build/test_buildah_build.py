@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,9 +62,7 @@ class Program:
         folder.mkdir()
         self.set(says=f"STEP 1/2: FROM x\n{ID}", sleeps="0", version="1.28.2 (image-spec 1)")
         layout = Layout(folder=folder / "image")
-        steps = [{"created_by": "by buildah"}, *({"created_by": "", "empty_layer": True} for _ in range(3))]
-        config = {"architecture": "amd64", "os": "linux", "history": steps}
-        digest = put(layout, archive(file("python", b"3.11")), packing="tar", config=config)
+        digest = put(layout, archive(file("python", b"3.11")), packing="tar")
         (layout.folder / "index.json").write_text(json.dumps({"manifests": [{"digest": digest}]}))
         path = folder / "buildah"
         path.write_text(PROGRAM.format(python=sys.executable, folder=str(folder)))
@@ -102,9 +101,9 @@ def bake(folder: Path, root: Path, **more: Any) -> Path:
     target = {
         "context": str(root), "dockerfile": "Dockerfile",
         "contexts": {"debian:12": f"oci-layout://{folder}/base@{DIGEST}", "toolkit": str(root.parent / "kit")},
-        "args": {"REVISION": "$${not}", "SOURCE_DATE_EPOCH": "1735689600", "http_proxy": "${http_proxy}"},
+        "args": {"REVISION": "$${not}", "http_proxy": "${http_proxy}"},
         "secret": ["id=ca,src=/ca"],
-        "output": [f"type=oci,tar=false,compression=zstd,dest={folder / 'export'}"], **more,
+        "output": [f"type=oci,tar=false,compression=uncompressed,dest={folder / 'export'}"], **more,
     }  # fmt: skip
     asked = {
         "context": str(root.parent / "kit"), "contexts": {"inner": "target:image"}, "args": {},
@@ -142,7 +141,7 @@ def test_buildah_gets_what_a_build_takes_and_no_more(
     assert 'LABEL revision="\\${not}"' in dockerfile
     assert {"REVISION=${not}", "http_proxy", "--secret=id=ca,src=/ca", "--target=stage-2"} < {*words}
     assert proxy == "http://user:secret@proxy"
-    assert not any("secret@proxy" in word or word.startswith("SOURCE_DATE") for word in words)
+    assert not any("secret@proxy" in word for word in words)
     assert not [*tmp_path.glob(".context-*")]
 
 
@@ -151,9 +150,6 @@ def test_an_image_is_exported_as_a_layout(program: Program, root: Path, tmp_path
     manifest = Layout(folder=tmp_path / "export").find(outcome.digests[0])
     assert manifest
     assert outcome.digests == (manifest.digest, manifest.config.digest)
-    config = json.loads(Layout(folder=tmp_path / "export").path(manifest.config.digest).read_bytes())
-    assert config["history"][1]["created_by"] == "COPY own/program /program # buildkit"
-    assert config["created"] == "2025-01-01T00:00:00+00:00"
 
 
 def test_a_target_is_built_once_for_those_based_on_it(program: Program, root: Path, tmp_path: Path) -> None:
@@ -175,6 +171,7 @@ def test_the_cache_is_used_if_it_compares_mounted_files(program: Program, root: 
         ("1.28.2", {}, False), ("1.37.5", {}, False), ("1.38.0", {}, True), ("1.39.3", {"no-cache": True}, False),
     ):  # fmt: skip
         (program.folder / "calls").write_text("")
+        shutil.rmtree(tmp_path / "export", ignore_errors=True)
         program.set(version=version)
         building = builder()
         assert building.build(bake(tmp_path, root, **target), "image", tmp_path / "log", lambda *_: None).ok

@@ -23,6 +23,7 @@ from tests.unit.layouts import archive, blobs_of, file, put
 from tests.unit.processes import Processes
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
+from torchbake.build.bakefile import into_engine
 from torchbake.build.base_image import Base
 from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
@@ -62,7 +63,7 @@ def build(site: Site, *names: str, base: Base = BASE, **options: Any) -> Mapping
     plan = Plan(jobs=jobs, reasons=dict.fromkeys(names, "not in the engine"))
     run = BuildRun(store=store, preparation=preparation, builder=None, prune=False, layers=site.layers, saving=saving)
     site.folder.mkdir(parents=True, exist_ok=True)
-    how = type(OPTIONS)(**{**OPTIONS.__dict__, **options})
+    how = type(OPTIONS)(**{**OPTIONS.__dict__, "output": into_engine(), **options})
     return {one.id: one for one in run.run(plan, how, AptConfig(), site.folder, jobs=2)}
 
 
@@ -80,7 +81,7 @@ def test_a_built_image_is_kept_packed_and_known_by_its_config(site: Site) -> Non
     assert names_in(site.daemon) == set()
     assert len(site.daemon.pictures) == len(results)
     first, second = (target["output"][0].partition(",name=") for target in site.buildx.targets)
-    assert first[0] == second[0] == OPTIONS.output
+    assert first[0] == second[0] == into_engine()
     assert first[2] != second[2]
 
 

@@ -1,4 +1,4 @@
-"""An image that `docker save` wrote, in either form, is the same image in a layout, its layers compressed once, or not."""
+"""An image that `docker save` wrote, in either form, is the same image in a layout, its layers compressed or not."""
 
 import io
 import json
