@@ -39,11 +39,12 @@ _VARIABLE = "${%s}"  # of the environment, in a bake file
 class BuildahBuilder:
     """Runs targets of bake files; thread-safe. ``bring`` gives the builder an image of a layout, and returns its ID.
 
-    It has the methods of a `Builder`. A target that others are based on is built once.
+    It has the methods of a `Builder`. A target that others are based on is built once. With ``cached`` its build cache
+    is used, and its images stay as the cache of the next build.
     """
 
-    def __init__(self, buildah: Buildah, bring: Callable[[Layout, str], str]) -> None:
-        self.buildah, self.bring = buildah, bring
+    def __init__(self, buildah: Buildah, bring: Callable[[Layout, str], str], *, cached: bool) -> None:
+        self.buildah, self.bring, self.cached = buildah, bring, cached
         self.processes, self.made = Processes(), list[str]()  # IDs of images
         self._images, self._lock = dict[str, str](), threading.RLock()
 
@@ -57,7 +58,7 @@ class BuildahBuilder:
 
     def close(self) -> None:
         """Remove the images of this run, unless they are the build cache of the next one."""
-        if not self.buildah.cached:
+        if not self.cached:
             self.buildah.remove(reversed(self.made))
 
     def build(self, bake_file: Path, target: str, log: Path, on_step: OnStep) -> Outcome:
@@ -136,7 +137,7 @@ class _Run:
                 context, context / OURS / "Dockerfile", target=file.target,
                 arguments={name: None if name in passed else each for name, each in target["args"].items()},
                 secrets=target.get("secret", ()),
-                cached=self.builder.buildah.cached and not target.get("no-cache"),
+                cached=self.builder.cached and not target.get("no-cache"),
             )  # fmt: skip
             return self._built(command)
 

@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torchbake.build.bakefile import Options, exported, into_engine
+from torchbake.build.backend import Backend, backend_of
+from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
-from torchbake.build.buildah import Buildah
-from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
-from torchbake.build.image_store import Store, up_to_date
+from torchbake.build.executor import Choice
+from torchbake.build.image_store import up_to_date
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan, Prepared, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
-from torchbake.build.result import Result, sizes_file
-from torchbake.build.saved_image import SavedImages
+from torchbake.build.result import Result
 from torchbake.build.source_date import created, revision, untrue_label
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
-from torchbake.engine.builders import builder_driver
-from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
 from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
@@ -32,7 +29,6 @@ from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
 from torchbake.store.layers import LayerStore
-from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 
@@ -67,7 +63,7 @@ class ImageBuild:
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
-        buildah, store = self._buildah, self._store()  # first: if nothing can build, nothing is locked or bootstrapped
+        store = self._backend.store  # first: if nothing can build, nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         if self.engine and not request.dry_run:
             with suppress(EngineError):  # the next run removes them
@@ -81,39 +77,24 @@ class ImageBuild:
         prepared = preparation.images(specs, self._bases(specs))
         images = self._images(store, prepared)
         same = same_inputs(prepared, images, force=request.force)
-        plan = make_plan(prepared, images, force=request.force, lacking=self._lacking(same), place=self._place)
+        plan = make_plan(
+            prepared,
+            images,
+            force=request.force,
+            lacking=self._lacking(same),
+            place="the engine" if self.engine else "the store",
+        )
         results = plan.decided + self._up_to_date(plan, store, images)
         if plan.jobs:
-            results += self._build(plan, preparation, store, buildah)
+            results += self._build(plan, preparation)
         order = {spec.id: number for number, spec in enumerate(specs)}
         return sorted(results, key=lambda result: order[result.id])
 
     @cached_property
-    def _executor(self) -> Executor:
-        return executor_of(self.request.executor, self.engine.capabilities if self.engine else None)
-
-    @property
-    def _place(self) -> str:
-        return "the engine" if self.engine else "the store"
-
-    @cached_property
-    def _buildah(self) -> Buildah | None:
-        """The program that builds, if it is not BuildKit. Raises EngineError and UsageError."""
+    def _backend(self) -> Backend:
         request = self.request
-        given = {
-            "--builder": request.builder,
-            "--cache-to": request.cache_to,
-            "--cache-from": request.cache_from,
-            "--prune": request.prune,
-        }
-        check_options(self._executor, given)
-        return buildah_of(self._executor, self.engine.capabilities if self.engine else None)
-
-    def _store(self) -> KeptImages:
-        layout = Layout(folder=self.project.layout)
-        if self.engine is None:
-            return KeptImages(layout=layout)
-        return Store(engine=self.engine, sizes=sizes_file(self.project.state), layout=layout, say=console.say)
+        others = {"--cache-to": request.cache_to, "--cache-from": request.cache_from, "--prune": request.prune}
+        return backend_of(self.project, self.engine, request.executor, request.builder, others)
 
     def _images(self, store: KeptImages, prepared: Sequence[Prepared]) -> Mapping[str, Image]:
         return self.engine.images() if self.engine else store.images(prepared)
@@ -129,25 +110,13 @@ class ImageBuild:
                     known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
                 base = known or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
-                    buildkit=self._executor == "buildx",
+                    buildkit=self._backend.executor == "buildx",
                 )  # fmt: skip
                 check_version(spec, base.python)
                 bases[spec.name] = base
             except TorchbakeError as error:
                 bases[spec.name] = error
         return bases
-
-    @cached_property
-    def _driver(self) -> str:
-        """The driver of BuildKit's builder; to ask takes a process."""
-        return builder_driver(self.request.builder)
-
-    @cached_property
-    def _uses_layouts(self) -> bool:
-        """Return whether the builder reads and writes image layouts."""
-        if self._executor != "buildx" or self.engine is None:
-            return True
-        return uses_layouts(self.engine.capabilities, driver=self._driver)
 
     @cached_property
     def _apt(self) -> AptConfig:
@@ -163,22 +132,15 @@ class ImageBuild:
             return [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
         return store.confirm(plan.fresh, images)
 
-    def _build(
-        self, plan: Plan, preparation: Preparation, store: KeptImages, buildah: Buildah | None
-    ) -> list[Result]:  # fmt: skip
+    def _build(self, plan: Plan, preparation: Preparation) -> list[Result]:
         """Build the jobs of the plan; in a dry run, show what would be built and how."""
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
 
-        saving = None
-        if isinstance(store, Store) and not self._uses_layouts:
-            saving = SavedImages(store=store, state=self.project.state)
-        plan = replace(plan, jobs=[saving.on_engine(job) for job in plan.jobs]) if saving else plan
-        request, options = self.request, self._options(store)
+        backend = self._backend
+        plan = replace(plan, jobs=[*map(backend.on_engine, plan.jobs)])
+        request, options = self.request, self._options(backend)
         layers, limit = LayerStore(folder=layers_folder()), layers_limit()
-        build = BuildRun(
-            store=store, preparation=preparation, builder=request.builder, prune=request.prune, layers=layers,
-            saving=saving, buildah=buildah,
-        )  # fmt: skip
+        build = BuildRun(backend=backend, preparation=preparation, prune=request.prune, layers=layers)
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
@@ -188,7 +150,7 @@ class ImageBuild:
             layers.tidy(limit)
         return results
 
-    def _options(self, store: KeptImages) -> Options:
+    def _options(self, backend: Backend) -> Options:
         request, root = self.request, self.project.root
         caches = (*request.cache_to, *request.cache_from)
         wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
@@ -197,10 +159,10 @@ class ImageBuild:
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
         return Options(
-            output=exported() if self._uses_layouts else into_engine(),
+            output=backend.output,
             created=created(root),
             # As a dry run shows it; each run makes its own.
-            exports=store.layout.folder / "exports",
+            exports=backend.store.layout.folder / "exports",
             revision=revision(root),
             proxies=proxy_variables(),
             no_cache=request.no_cache,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, exported, target_name
+from torchbake.build.backend import Backend
+from torchbake.build.bakefile import Job, Options, target_name
 from torchbake.build.bakery import Bakery, own_layers
-from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.buildx import Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.prepare import Preparation
@@ -41,12 +42,12 @@ class Reproduced:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """How images are built twice. ``builders`` are the builder of each build; None is docker's default one."""
+    """How images are built twice. ``backends`` are what each build is made with."""
 
     preparation: Preparation
     options: Options
     apt: AptConfig
-    builders: tuple[str | None, str | None]
+    backends: tuple[Backend, Backend]
     logs: Path
 
     def of(self, job: Job, shown: Board) -> Reproduced:
@@ -65,17 +66,17 @@ class Reproduction:
 
     def _build_twice(self, job: Job, folder: Path, shown: Board) -> list[tuple[Layout, str]]:
         ready, built = self.preparation.with_wheels(job), []
-        for which, builder in zip(BUILDS, self.builders, strict=True):
-            outcome = self._build(ready, folder / which, builder, which, shown)
+        for which, backend in zip(BUILDS, self.backends, strict=True):
+            outcome = self._build(ready, folder / which, backend, which, shown)
             if not outcome.ok:
                 log = self._log(job, which)
                 raise ReproduceError(f"The {which} build failed: {outcome.errors[0].strip()}\nthe whole log: {log}")
             built.append((Layout(folder=folder / which / target_name(job.spec)), outcome.digests[0]))
         return built
 
-    def _build(self, job: Job, exports: Path, builder: str | None, which: str, shown: Board) -> Outcome:
-        options = replace(self.options, output=exported(), exports=exports, no_cache=True)
-        running = Builder(builder)
+    def _build(self, job: Job, exports: Path, backend: Backend, which: str, shown: Board) -> Outcome:
+        options = replace(self.options, output=backend.output, exports=exports, no_cache=True)
+        running = backend.start(cached=False)
         # Layers are written anew for each build, as every step is run anew.
         layers = LayerStore(folder=exports.with_name(f"{exports.name}-layers"))
         composition = Composition(host=HostLayers(store=layers, pip=self.preparation.pip))
@@ -84,16 +85,23 @@ class Reproduction:
             running.stop()
             composition.stop()
 
-        with secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
+        with backend.store.serving(), secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
+            backend.import_base(job)
             # In a thread of its own, so that Ctrl-C ends the build in order.
             bakery = Bakery(
                 builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
-                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
+                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id), saving=backend.saving,
                 own=own_layers(layers, job.base, self.preparation.project.state),
             )  # fmt: skip
-            (outcome,) = run_all(
-                [job], lambda job: composition.build(job, exports / target_name(job.spec), bakery), jobs=1, stop=stop
-            )
+            try:
+                (outcome,) = run_all(
+                    [backend.on_engine(job)],
+                    lambda job: composition.build(job, exports / target_name(job.spec), bakery),
+                    jobs=1,
+                    stop=stop,
+                )
+            finally:
+                running.close()
         return outcome
 
     def _log(self, job: Job, which: str) -> Path:

@@ -7,26 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torchbake.build.backend import Backend
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.bakery import Bakery, own_layers, says
-from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildx import Builder, Outcome, prune
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
-from torchbake.build.image_store import Store, result_of
+from torchbake.build.image_store import result_of
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
-from torchbake.build.saved_image import SavedImages
 from torchbake.core.parallel import run_all
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.layers import LayerStore
-from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -54,18 +52,16 @@ class _Site:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """Where and how a run builds. ``layers`` is the store of layers that this machine writes.
+    """Where and how a run builds. ``layers`` is the store of layers that this machine writes."""
 
-    With ``saving`` BuildKit reads and writes no image layouts. With ``buildah`` that program builds, not BuildKit.
-    """
-
-    store: KeptImages
+    backend: Backend
     preparation: Preparation
-    builder: str | None
     prune: bool
     layers: LayerStore
-    saving: SavedImages | None = None
-    buildah: Buildah | None = None
+
+    @property
+    def store(self) -> KeptImages:
+        return self.backend.store
 
     def run(self, plan: Plan, options: Options, apt: AptConfig, folder: Path, *, jobs: int) -> list[Result]:
         """Build every job of the plan; logs and bake files go to ``folder``.
@@ -78,7 +74,7 @@ class BuildRun:
             board(len(ready), doing="building") as shown, self.store.serving(),
         ):  # fmt: skip
             site = _Site(
-                builder=self._builder(),
+                builder=self.backend.start(),
                 folder=folder,
                 shown=shown,
                 options=replace(options, exports=exports),
@@ -106,30 +102,17 @@ class BuildRun:
 
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
         """The bake file of a plan, for showing: its secrets are gone by the time it is read."""
-        options = replace(options, exports=None) if self.saving else options
+        options = replace(options, exports=None) if self.backend.saving else options
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
 
-    def _builder(self) -> Builder | BuildahBuilder:
-        if self.buildah is None:
-            return Builder(self.builder)
-        return BuildahBuilder(self.buildah, self._brought)
-
-    def _brought(self, layout: Layout, digest: str) -> str:
-        """Give the program that builds an image of a layout, and return its ID."""
-        if self.buildah and self.buildah.address and isinstance(self.store, Store):
-            return self.store.bring(layout, digest)
-        assert self.buildah
-        return self.buildah.bring(layout, digest)
-
     def _prepare(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Result]]:
         ready, failed = [], []
-        if self.saving:
-            self.saving.remove_leftovers()
+        if self.backend.saving:
+            self.backend.saving.remove_leftovers()
         for job in jobs:
             try:
-                if self.saving:
-                    self.saving.import_base(job.base)
+                self.backend.import_base(job)
                 ready.append(self.preparation.with_wheels(job))
             except TorchbakeError as error:
                 failed.append(result_of(job, "failed", error.message))
@@ -148,7 +131,7 @@ class BuildRun:
         outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
         if self.prune and not site.builder.stopped:
             # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
-            prune(self.builder)
+            prune(self.backend.builder)
         return outcome
 
     def _handed_over(self, site: _Site, job: Job, export: Path) -> Outcome:
@@ -173,7 +156,7 @@ class BuildRun:
             log=site.folder / f"{job.spec.id}.log",
             on_step=shown_on(site.shown, job.spec.id),
             again=partial(site.shown.look, job.spec.id),
-            saving=self.saving,
+            saving=self.backend.saving,
             own=own_layers(self.layers, job.base, self.preparation.project.state),
         )
 

@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from rich.text import Text
 
@@ -49,7 +48,7 @@ class Arguments:
     locked: bool
     prune: bool
     builder: str | None
-    executor: Literal["auto", "buildx", "buildah", "podman"]
+    executor: Choice
     no_engine: bool
     cache_to: tuple[str, ...]
     cache_from: tuple[str, ...]
@@ -70,16 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself",
     )
-    parser.add_argument(
-        "--executor", choices=("auto", "buildx", "buildah", "podman"), default="auto",
-        help="what runs the steps of a build. By default the engine's kind decides: BuildKit by docker buildx for "
-        "Docker, podman for podman; buildah where there is no engine",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-engine",
-        action="store_true",
-        help="ask no container engine: build by buildah, and keep the images in the store",
-    )
+    add_executor(parser, "keep the images in the store")
     help_ = "as docker buildx takes it; {id} in it is the image's id: a cache each"
     parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help=help_)
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help=help_)

@@ -17,11 +17,9 @@ from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
 from torchbake.core.signals import interruptible
-from torchbake.engine.builders import builder_driver
-from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
 from torchbake.errors import ReproduceError, UsageError
-from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
@@ -33,6 +31,7 @@ EXAMPLES = (
     "nox -s reproduce -- cpu",
     "nox -s reproduce -- volume-permissions --format json",
     "nox -s reproduce -- cpu --builder default --builder kube",
+    "nox -s reproduce -- volume-permissions --no-engine",
 )
 
 
@@ -41,6 +40,8 @@ class Arguments:
     matrix: Path
     selectors: tuple[str, ...]
     builder: tuple[str, ...]
+    executor: Choice
+    no_engine: bool
     format: Format
 
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--builder", action="append", default=[], metavar="NAME",
         help="a buildx builder; given twice, the second build is on another one",
     )  # fmt: skip
+    add_executor(parser, "compare them in the store")
     add_format(parser)
 
 
@@ -57,17 +59,12 @@ def run(args: Arguments) -> int:
     if len(args.builder) > 2:
         raise UsageError("There are two builds: --builder is given twice at most.")
     project, selection = load_selection(args.matrix, args.selectors)
-    engine = connect()
-    require(engine.capabilities, Need.BUILD)
-    if engine.podman:  # it has no builders to ask for
-        require(engine.capabilities, Need.REPRODUCE)
-    for driver in {builder_driver(builder) for builder in args.builder or (None,)}:
-        require(engine.capabilities, Need.REPRODUCE, driver=driver)
-    reproduction = _reproduction(args, project)
+    engine = None if args.no_engine else connect()
+    reproduction = _reproduction(args, project, engine)
     # One after the other: builds of one image side by side would share steps, and be one build.
     with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
         results = [
-            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction.apt)), shown)
+            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction)), shown)
             for spec in selection.specs
         ]
     _show(results, args.format)
@@ -80,8 +77,8 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _reproduction(args: Arguments, project: Project) -> Reproduction:
-    builders = args.builder or (None,)
+def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> Reproduction:
+    backends = [backend_of(project, engine, args.executor, builder, {}) for builder in args.builder or (None,)]
     return Reproduction(
         preparation=Preparation(
             project=project,
@@ -98,14 +95,17 @@ def _reproduction(args: Arguments, project: Project) -> Reproduction:
             proxies=proxy_variables(),
         ),
         apt=read_apt_config(),
-        builders=(builders[0], builders[-1]),
+        backends=(backends[0], backends[-1]),
         logs=run_folder(project.state),
     )
 
 
-def _base(project: Project, spec: Spec, apt: AptConfig) -> Base:
+def _base(project: Project, spec: Spec, reproduction: Reproduction) -> Base:
     known = find_base(spec.base, project.state)
-    base = known or make_base(spec.base, project.state, apt, source="auto", say=console.say)
+    base = known or make_base(
+        spec.base, project.state, reproduction.apt, source="auto", say=console.say,
+        buildkit=reproduction.backends[0].executor == "buildx",
+    )  # fmt: skip
     check_version(spec.base, base.python)
     return base
 

@@ -3,7 +3,6 @@
 A command refuses to begin with the same words that `setup --check` shows.
 """
 
-import itertools
 import os
 import re
 import shutil
@@ -37,7 +36,6 @@ class Need(Enum):
 
     BUILD = "build"
     BOOTSTRAP = "bootstrap a base"
-    REPRODUCE = "reproduce"
     CONTENT = "publish"
 
 
@@ -134,8 +132,6 @@ def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") 
             found = _against_builds(capabilities)
         case Need.BOOTSTRAP:
             found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
-        case Need.REPRODUCE:
-            found = _first(_against_builds(capabilities), _against_reproducing(capabilities, driver))
         case Need.CONTENT:
             found = _against_content(capabilities)
     return list(found)
@@ -181,19 +177,6 @@ def _against_builds(it: Capabilities) -> Iterator[Problem]:
         yield Problem(reason=reason, remedy=install)
     elif it.containerd_store and number(it.version) < OLDEST_WITH_LAYOUTS:
         yield _too_old(it, "builds into a containerd image store need", OLDEST_WITH_LAYOUTS)
-
-
-def _first(*found: Iterator[Problem]) -> Iterator[Problem]:
-    """The first problem of all; what comes after it may follow from it."""
-    return itertools.islice(itertools.chain(*found), 1)
-
-
-def _against_reproducing(it: Capabilities, driver: str) -> Iterator[Problem]:
-    """Two builds that share no step need an export by BuildKit."""
-    if it.podman:
-        yield _podman(it, "`reproduce` cannot use", _ANOTHER)
-    elif not uses_layouts(it, driver=driver):
-        yield _with_store(it, "exports no image layouts", f"{_ITS_STORE}; or {_BUILDER}.")
 
 
 def _against_content(it: Capabilities) -> Iterator[Problem]:

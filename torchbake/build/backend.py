@@ -1,0 +1,91 @@
+"""What a command builds with: an executor, and the engine or the store that gets its images."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from torchbake.build.bakefile import Job, exported, into_engine
+from torchbake.build.buildah import Buildah
+from torchbake.build.buildah_build import BuildahBuilder
+from torchbake.build.buildx import Builder
+from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
+from torchbake.build.image_store import Store
+from torchbake.build.kept_images import KeptImages
+from torchbake.build.result import sizes_file
+from torchbake.build.saved_image import SavedImages
+from torchbake.engine.builders import builder_driver
+from torchbake.engine.capability import uses_layouts
+from torchbake.engine.client import Engine
+from torchbake.matrix.project import Project
+from torchbake.store.layout import Layout
+from torchbake.ui import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """An executor and where its images go. ``builder`` is a buildx builder; None is docker's default one.
+
+    With ``buildah`` that program builds, not BuildKit.
+    """
+
+    project: Project
+    engine: Engine | None
+    executor: Executor
+    store: KeptImages
+    builder: str | None = None
+    buildah: Buildah | None = None
+
+    @cached_property
+    def saving(self) -> SavedImages | None:
+        """How images get out of the engine if BuildKit reads and writes no image layouts; else None."""
+        if self.engine is None or self.buildah or not isinstance(self.store, Store):
+            return None
+        if uses_layouts(self.engine.capabilities, driver=builder_driver(self.builder)):
+            return None
+        return SavedImages(store=self.store, state=self.project.state)
+
+    @property
+    def output(self) -> str:
+        """What a bake file says of where images go."""
+        return into_engine() if self.saving else exported()
+
+    def on_engine(self, job: Job) -> Job:
+        """The job as this backend builds it."""
+        return self.saving.on_engine(job) if self.saving else job
+
+    def import_base(self, job: Job) -> None:
+        """Give the engine a job's base if the build takes it from there. Raises EngineError and BuildError."""
+        if self.saving:
+            self.saving.import_base(job.base)
+
+    def start(self, *, cached: bool = True) -> Builder | BuildahBuilder:
+        """Return what runs builds. Without ``cached`` buildah leaves no image for the next build."""
+        if self.buildah is None:
+            return Builder(self.builder)
+        return BuildahBuilder(self.buildah, self._brought, cached=cached and self.buildah.cached)
+
+    def _brought(self, layout: Layout, digest: str) -> str:
+        """Give the program that builds an image of a layout, and return its ID."""
+        assert self.buildah
+        if self.buildah.address and isinstance(self.store, Store):
+            return self.store.bring(layout, digest)
+        return self.buildah.bring(layout, digest)
+
+
+def backend_of(
+    project: Project, engine: Engine | None, choice: Choice, builder: str | None, others: Mapping[str, object]
+) -> Backend:  # fmt: skip
+    """Choose an executor and check that it can build here.
+
+    ``others`` are values of options for BuildKit alone, by name. Raises EngineError and UsageError.
+    """
+    capabilities, layout = engine.capabilities if engine else None, Layout(folder=project.layout)
+    executor = executor_of(choice, capabilities)
+    check_options(executor, {"--builder": builder, **others})
+    buildah = buildah_of(executor, capabilities)
+    store = (
+        Store(engine=engine, sizes=sizes_file(project.state), layout=layout, say=console.say)
+        if engine
+        else KeptImages(layout=layout)
+    )
+    return Backend(project=project, engine=engine, executor=executor, store=store, builder=builder, buildah=buildah)
