@@ -6,9 +6,11 @@ from pathlib import Path
 
 from rich.text import Text
 
+from torchbake.build.executor import Choice
 from torchbake.build.images import ImageBuild, Request
 from torchbake.build.plan import not_built
 from torchbake.build.result import Result
+from torchbake.commands._executor import add_executor
 from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest

@@ -6,18 +6,21 @@ from pathlib import Path
 
 from rich.text import Text
 
+from torchbake.build.backend import backend_of
 from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
+from torchbake.build.executor import Choice
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import created, revision
+from torchbake.commands._executor import add_executor
 from torchbake.commands._options import Format, add_format, add_selectors
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
 from torchbake.core.signals import interruptible
-from torchbake.engine.client import connect
+from torchbake.engine.client import Engine, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.pip_config import read_pip_config
