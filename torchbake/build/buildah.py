@@ -94,7 +94,8 @@ class Buildah:
         return [*words, f"--target={target}", f"--file={dockerfile}", str(context)]
 
     def save(self, image: str, folder: Path) -> None:
-        """Write an image as an OCI layout with layers that are not compressed. Raises BuildError."""
+        """Write an image as an OCI layout with layers that are not compressed. Raises BuildError and OSError."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
         if self.program == "buildah":
             self._run("push", "--quiet", "--disable-compression", image, f"oci:{folder}")
         else:

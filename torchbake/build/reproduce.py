@@ -90,7 +90,8 @@ class Reproduction:
             # In a thread of its own, so that Ctrl-C ends the build in order.
             bakery = Bakery(
                 builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
-                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id), saving=backend.saving,
+                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
+                saving=backend.saving,
                 own=own_layers(layers, job.base, self.preparation.project.state),
             )  # fmt: skip
             try:

@@ -5,6 +5,7 @@ import stat
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -24,7 +25,7 @@ PING = b"\x01\x00\x00\x02\x00\x20\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0
 LONG = f"usr/{'long/' * 40}ü"
 
 
-def entry(name: str, kind: bytes, **changes: object) -> Entry:
+def entry(name: str, kind: bytes, **changes: Any) -> Entry:
     return file(name, type=kind, **changes)
 
 
@@ -98,21 +99,22 @@ def test_a_written_layer_has_no_other_headers_and_no_later_time(tmp_path: Path) 
 
 
 def test_the_form_of_an_archive_is_not_in_the_layer(tmp_path: Path) -> None:
-    """Builders begin names with `./` or `/`, name owners, and differ in the format and the order of entries."""
-    entries = [
-        file("a/b", b"1", mtime=9), entry("a/c", tarfile.LNKTYPE, linkname="a/b"), entry("a", tarfile.DIRTYPE),
-        file("d", b"2", mtime=8),
-    ]  # fmt: skip
+    """Builders write names, owners and parts of seconds otherwise, in other formats and in another order."""
+    folder = entry("a", tarfile.DIRTYPE)
+    entries = [folder, file("a/b", b"1", mtime=9), entry("a/c", tarfile.LNKTYPE, linkname="a/b"), file("d", mtime=8)]
     expected = written(archive(entries), tmp_path / "layer")
-    for number, form in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
-        prefix = ("./", "/", "")[number]
+    named = {"uname": "root", "gname": "root", "mode": 0o100644}
+    for form, prefix, kind, more in (
+        (tarfile.USTAR_FORMAT, "./", tarfile.AREGTYPE, 0),
+        (tarfile.GNU_FORMAT, "/", tarfile.REGTYPE, 0),
+        (tarfile.PAX_FORMAT, "", tarfile.CONTTYPE, 0.25),
+    ):
         others = [
-            file(
-                f"{prefix}{info.name}", data, type=info.type, mtime=info.mtime + (number == 2) / 4, uname="root",
-                gname="root", linkname=info.linkname and f"{prefix}{info.linkname}", mode=info.mode | 0o100000,
-            )
-            for info, data in (*entries[2:], *entries[:2])
-        ]  # fmt: skip
+            file(f"{prefix}d", type=kind, mtime=8 + more, **named),
+            file(f"{prefix}a/c", b"1", type=kind, mtime=9 + more, **named),
+            entry(f"{prefix}a/b", tarfile.LNKTYPE, linkname=f"{prefix}a/c"),
+            entry(f"{prefix}a/", tarfile.DIRTYPE, mtime=1, mode=folder[0].mode),
+        ]
         assert written(archive(others, form), tmp_path / "layer") == expected
 
 
