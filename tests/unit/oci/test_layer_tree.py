@@ -103,7 +103,7 @@ def test_the_form_of_an_archive_is_not_in_the_layer(tmp_path: Path) -> None:
     folder = entry("a", tarfile.DIRTYPE)
     entries = [folder, file("a/b", b"1", mtime=9), entry("a/c", tarfile.LNKTYPE, linkname="a/b"), file("d", mtime=8)]
     expected = written(archive(entries), tmp_path / "layer")
-    named = {"uname": "root", "gname": "root", "mode": 0o100644}
+    named: dict[str, Any] = {"uname": "root", "gname": "root", "mode": 0o100644}
     for form, prefix, kind, more in (
         (tarfile.USTAR_FORMAT, "./", tarfile.AREGTYPE, 0),
         (tarfile.GNU_FORMAT, "/", tarfile.REGTYPE, 0),
