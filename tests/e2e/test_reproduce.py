@@ -1,6 +1,5 @@
 """Images that are the same to the byte: built twice, packed once, and kept while the engine has them."""
 
-import gzip
 import json
 import os
 import shutil
@@ -19,7 +18,6 @@ import pytest
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, ref_of, tags_of, torchbake
 from tests.e2e.registries import unpacked
 from tests.e2e.waiting import until
-from torchbake.sbom.image_scan import unread
 from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.build
@@ -173,7 +171,7 @@ def test_what_differs_is_named_by_its_layer_and_its_file(own: Own) -> None:
 
 def test_the_time_of_day_makes_no_difference(own: Own) -> None:
     run = own("time", made="RUN mkdir -p /made/deep && echo same > /made/deep/file && ln -s file /made/deep/link")
-    done = run("reproduce", "made", "--compression", "gzip", "--builder", "default", "--builder", "default")
+    done = run("reproduce", "made", "--builder", "default", "--builder", "default")
     assert done.returncode == 0, done.stderr
     assert "the same" in done.stdout
 
@@ -194,11 +192,11 @@ def test_a_build_that_fails_is_told_with_its_log(own: Own, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("build", INIT, "--compression", "gzip"),
-        ("build", INIT, "--reproducible", "--compression", "xz"),
         ("reproduce", INIT, "--builder", "a", "--builder", "b", "--builder", "c"),
+        ("reproduce", INIT, "--no-engine", "--executor", "buildx"),
+        ("reproduce", INIT, "--no-engine", "--builder", "default"),
     ],
-    ids=["compression of nothing", "unknown compression", "three builders"],
+    ids=["three builders", "BuildKit without an engine", "a builder without an engine"],
 )
 def test_options_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...]) -> None:
     done = torchbake(*arguments)
@@ -206,17 +204,14 @@ def test_options_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...])
     assert "Traceback" not in done.stderr
 
 
-# --- build --reproducible
+# --- build
 
 
 def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClient) -> None:
     path = project(INIT_ROW, repository="torchbake-test/packed/pytorch")
-    build = ("build", INIT, "--matrix", str(path), "--format", "json", "--reproducible")
+    build = ("build", INIT, "--matrix", str(path), "--format", "json")
     layout = layout_in(path.parent)
     image = built(torchbake(*build))
-    # Its layers were read meanwhile, so that a release need not.
-    unknown = unread(path.parent / ".torchbake/packages")
-    assert [layer for layer in layers_of(layout, image["digest"]) if unknown(layer)] == []
     assert image["tags"]
     assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
     assert engine.containers.run(image["ref"], ["--version"], remove=True) == b"volume-permissions 1.0.0\n"
@@ -224,34 +219,14 @@ def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClie
     assert (again["status"], again["digest"]) == ("up-to-date", image["digest"])
 
 
-def test_an_image_that_was_not_packed_so_is_built_again_and_the_old_one_goes(
-    project: Project, engine: docker.DockerClient
-) -> None:
-    path = project(INIT_ROW, repository="torchbake-test/gzip/pytorch")
-    build = ("build", INIT, "--matrix", str(path), "--format", "json")
-    layout = layout_in(path.parent)
-    unpacked = built(torchbake(*build))["digest"]
-    assert layout.find(unpacked)
-    packed = torchbake(*build, "--reproducible")
-    zstd = built(packed)["digest"]
-    assert "not exported reproducibly yet" in packed.stderr
-    packed = torchbake(*build, "--reproducible", "--compression", "gzip")
-    image = built(packed)
-    assert "compressed with zstd" in packed.stderr
-    layers = layers_of(layout, image["digest"])
-    assert all(gzip.decompress(layout.path(layer).read_bytes()) for layer in layers)
-    assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
-    assert layout.find(zstd) is None
-    assert kept(layout) == needed(layout, image["digest"])
-    for untagged in (unpacked, zstd):
-        engine.images.remove(untagged)
-
-
-def test_a_damaged_layer_is_packed_again(own: Own, tmp_path: Path) -> None:
+def test_a_damaged_layer_is_written_again(own: Own, engine: docker.DockerClient, tmp_path: Path) -> None:
     run, layout = own("damaged", made="RUN echo same > /file"), layout_in(tmp_path)
-    build = ("build", "made", "--reproducible", "--format", "json")
+    build = ("build", "made", "--format", "json")
     commit(tmp_path, "the time that the label says")
-    digest = built(run(*build), "made")["digest"]
+    image = built(run(*build), "made")
+    digest = image["digest"]
+    for tag in image["tags"]:
+        engine.images.remove(tag, force=True)
     layer = layout.path(layers_of(layout, digest)[0])
     layer.chmod(0o644)
     layer.write_bytes(layer.read_bytes()[:-1])
@@ -264,7 +239,7 @@ def test_a_warm_build_of_a_later_commit_is_a_cold_build_of_it(
     own: Own, engine: docker.DockerClient, tmp_path: Path
 ) -> None:
     run, layout = own("warm", made="RUN mkdir /made && echo same > /made/file"), layout_in(tmp_path)
-    build = ("build", "made", "--reproducible", "--format", "json")
+    build = ("build", "made", "--format", "json")
     commit(tmp_path, "the first")
     first = built(run(*build), "made")
     layers = layers_of(layout, first["digest"])
@@ -294,7 +269,7 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
     shared = "\n".join(f"RUN head -c 2000000 /dev/urandom > /noise{number}" for number in range(9))
     names = ("one", "two", "three", "four")
     run, layout = own("beside", **{name: f"{shared}\nRUN echo {name} > /name" for name in names}), layout_in(tmp_path)
-    done = run("build", *names, "--reproducible", "--jobs", "4", "--format", "json")
+    done = run("build", *names, "--jobs", "4", "--format", "json")
     layers = [layers_of(layout, built(done, name)["digest"]) for name in names]
     assert len({tuple(stack[:10]) for stack in layers}) == 1
     assert len({stack[10] for stack in layers}) == 4
@@ -306,7 +281,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals
 ) -> None:
     run, layout = own(f"ended-{number:d}", big="RUN head -c 60000000 /dev/urandom > /noise"), layout_in(tmp_path)
-    command = ["build", "big", "--reproducible", "--matrix", str(tmp_path / "matrix.yaml")]
+    command = ["build", "big", "--matrix", str(tmp_path / "matrix.yaml")]
     process = subprocess.Popen(
         [sys.executable, "-m", "torchbake", *command],
         cwd=tmp_path / "toolkit", stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -318,7 +293,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     assert not tags_of(engine, f"torchbake-test/ended-{number:d}/")
     # Who is killed cannot end its build, which ends when nobody reads what it says.
     until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 10)
-    image = built(run("build", "big", "--reproducible", "--format", "json"), "big")
+    image = built(run("build", "big", "--format", "json"), "big")
     assert engine.images.get(image["ref"]).id == image["digest"]
     assert kept(layout) == needed(layout, image["digest"])
     assert not list(layout.folder.glob(".work-*"))

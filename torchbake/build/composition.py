@@ -56,10 +56,6 @@ class Composition:
         """The same, and wait until it has ended."""
         self.host.close()
 
-    def drop_damaged(self, job: Job) -> Sequence[str]:
-        """The wheels of an image whose layers were packed before, and have changed on disk: they are forgotten."""
-        return self.host.drop_damaged(job)
-
     def _composed(self, job: Job, export: Path, building: Building, host: HostLayers) -> Outcome:
         wheels = host.begin(job, building)
         ahead = Layout(folder=export.with_name(f"{export.name}-ahead"))

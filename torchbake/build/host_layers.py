@@ -5,7 +5,7 @@ is a small layer above them.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -79,20 +79,6 @@ class HostLayers:
         for group in sorted(wheel_groups(lock), key=lambda group: not group.bytecode):
             layers |= self._begun(job, group, lock.layers[group.layer], compiling)
         return [layer for pin in wheel_order(lock) for layer in layers[pin.name]]
-
-    def drop_damaged(self, job: Job) -> list[str]:
-        """The wheels of an image whose layers were kept, and have changed since: they will be packed anew."""
-        damaged = [pin.name for pin, key in self._keys(job) if self.store.drop_damaged(key)]
-        return [*dict.fromkeys(damaged)]
-
-    def _keys(self, job: Job) -> Iterator[tuple[Pin, str]]:
-        """The keys of the layers of an image, each with its wheel."""
-        for group in wheel_groups(job.lock) if job.lock else ():
-            packer = self._packer(job, group)
-            for pin in job.lock.layers[group.layer] if job.lock else ():
-                yield pin, packer.key(pin)
-                if group.bytecode:
-                    yield pin, packer.bytecode_key(pin, _base_id(job))
 
     def _begun(
         self, job: Job, group: Group, pins: Sequence[Pin], compiling: Compiling

@@ -136,11 +136,12 @@ class BuildRun:
 
     def _handed_over(self, site: _Site, job: Job, export: Path) -> Outcome:
         """Build an image and hand it to the engine; once more where a layer that was kept turns out to be damaged."""
+        began = time.time()
         outcome = self._composed(site, job, export)
-        damaged = site.composition.drop_damaged(job) if not outcome.ok and not site.builder.stopped else ()
+        damaged = self.layers.drop_damaged(began) if not outcome.ok and not site.builder.stopped else ()
         if not damaged:
             return outcome
-        console.say(f"{job.spec.id}: packing again what was damaged on disk: {', '.join(damaged)}")
+        console.say(f"{job.spec.id}: packing again what was damaged on disk: {', '.join(dict.fromkeys(damaged))}")
         return self._composed(site, job, export)
 
     def _composed(self, site: _Site, job: Job, export: Path) -> Outcome:

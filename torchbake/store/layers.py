@@ -98,15 +98,21 @@ class LayerStore(Blobs):
             raise BuildError(f"{path} is damaged, and was removed.", hint="Build again, which packs it again.")
         return path
 
-    def drop_damaged(self, key: str) -> bool:
-        """Remove the layer of a key if one of its blobs is missing or has another digest; return whether it was so."""
-        packed = self._read(key)
-        if packed is None or all(self._is_sound(blob) for blob in packed.blobs):
-            return False
-        self._record(key).unlink(missing_ok=True)
-        for blob in packed.blobs:
-            self.path(blob.digest).unlink(missing_ok=True)
-        return True
+    def drop_damaged(self, since: float) -> list[str]:
+        """Remove the layers that have lost a blob or its digest, of those used since a time; return their names.
+
+        The time is in seconds since the epoch.
+        """
+        damaged = [
+            entry
+            for entry in self.entries()
+            if (entry.used or 0) >= since and not all(map(self._is_sound, entry.blobs))
+        ]
+        for entry in damaged:
+            self._record(entry.key).unlink(missing_ok=True)
+            for blob in entry.blobs:
+                self.path(blob.digest).unlink(missing_ok=True)
+        return [entry.name for entry in damaged]
 
     @contextlib.contextmanager
     def turn(self, key: str) -> Iterator[Path]:
