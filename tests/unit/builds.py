@@ -12,7 +12,9 @@ from tests.unit.conftest import SMALL, cpu_pins, lock_for, pin
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put, saved
 from tests.unit.processes import Process
+from torchbake.build.backend import Backend
 from torchbake.build.base_image import Base
+from torchbake.build.image_store import Store
 from torchbake.build.podman_file import steps_of
 from torchbake.build.prepare import Preparation
 from torchbake.core.files import write_text
@@ -68,6 +70,12 @@ def spec_of(project: Project, name: str) -> Spec:
 def preparation_of(project: Project, **changes: Any) -> Preparation:
     settings: dict[str, Any] = {"pip": PipConfig(), "locked": True, "dry_run": False, "say": lambda _: None}
     return Preparation(project=project, **settings | changes)
+
+
+def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> Backend:
+    """BuildKit, and an engine that gets its images."""
+    store = Store(engine=daemon.engine, sizes=project.state / "sizes.json", layout=Layout(folder=project.layout))
+    return Backend(project=project, engine=daemon.engine, executor="buildx", store=store, builder=builder)
 
 
 @dataclass

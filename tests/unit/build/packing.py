@@ -11,7 +11,7 @@ from tests.unit.conftest import cuda_pins, lock_for, pin
 from tests.unit.layouts import archive, file, put, sha256
 from torchbake.build.bakefile import Job
 from torchbake.build.buildx import Outcome
-from torchbake.build.host_layers import HostLayers, WheelLayer
+from torchbake.build.host_layers import HostLayers, WheelLayer, _base_id
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -71,15 +71,14 @@ def job_of(project: Project, name: str) -> Job:
 def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
     """Put the layers of each wheel that is packed here into the store; their blobs by the names of the wheels."""
     assert job.lock
-    keys: dict[str, list[str]] = {}
-    for wheel, key in host._keys(job):
-        keys.setdefault(wheel.name, []).append(key)
     kept = dict[str, bytes]()
     for group in wheel_groups(job.lock):
+        packer = host._packer(job, group)
         for wheel in job.lock.layers[group.layer]:
-            packer, (files_key, *more) = host._packer(job, group), keys[wheel.name]
-            kept[wheel.name] = _keep(packer, files_key, wheel, files)
-            kept |= {f"{wheel.name}{BYTECODE}": _keep_bytecode(packer, key, wheel) for key in more}
+            kept[wheel.name] = _keep(packer, packer.key(wheel), wheel, files)
+            if group.bytecode:
+                key = packer.bytecode_key(wheel, _base_id(job))
+                kept[f"{wheel.name}{BYTECODE}"] = _keep_bytecode(packer, key, wheel)
     return kept
 
 

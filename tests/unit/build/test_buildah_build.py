@@ -115,7 +115,8 @@ def bake(folder: Path, root: Path, **more: Any) -> Path:
 
 
 def builder() -> BuildahBuilder:
-    return BuildahBuilder(Buildah(program="buildah"), lambda layout, digest: BASE_ID)
+    buildah = Buildah(program="buildah")
+    return BuildahBuilder(buildah, lambda layout, digest: BASE_ID, cached=buildah.cached)
 
 
 def run(folder: Path, bake_file: Path, target: str = "image", steps: list[str] | None = None) -> Any:

@@ -11,14 +11,12 @@ from tests.unit.build.packing import (
     CPU,
     CUDA,
     DEVEL,
-    NVIDIA,
     PACKED,
     begun,
     job_of,
     keep,
     with_old_cusparselt,
 )
-from tests.unit.layouts import sha256
 from torchbake.build.bakefile import Options, bytecode_file, exported, python_file, target_name
 from torchbake.build.host_layers import HostLayers, WheelLayer, once
 from torchbake.errors import BuildError
@@ -61,16 +59,6 @@ def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
     begun(host, job)
     failed = {name_of(wheel): wheel.packed.exception() is not None for wheel in begun(host, other)}
     assert failed == {name: name.endswith(BYTECODE) for name in PACKED}
-
-
-def test_damage_is_found_in_a_wheels_files_and_in_their_bytecode(packing: Project, host: HostLayers) -> None:
-    job = job_of(packing, CUDA)
-    blobs = keep(host, job)
-    for name, wheel in ((f"torch{BYTECODE}", "torch"), ("torch", "torch"), (NVIDIA[0], NVIDIA[0])):
-        path = host.store.path(sha256(blobs[name]))
-        path.write_bytes(bytes(path.stat().st_size))
-        assert host.drop_damaged(job) == [wheel]
-        assert host.drop_damaged(job) == []
 
 
 # --- what the build is told

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.builds import BASE, INIT, RUNTIME, Buildx, own_template_in, preparation_of, small_project, spec_of
+from tests.unit.builds import (
+    BASE,
+    INIT,
+    RUNTIME,
+    Buildx,
+    backend_of,
+    own_template_in,
+    preparation_of,
+    small_project,
+    spec_of,
+)
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
+from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import Options
@@ -34,11 +45,12 @@ class Bench:
         self, name: str = RUNTIME, *, builders: tuple[str | None, str | None] = (None, None), index: str = ""
     ) -> Reproduced:
         preparation = preparation_of(self.project, pip=PipConfig(index_url=index))
+        one, other = (backend_of(self.project, self.buildx.daemon, builder) for builder in builders)
         reproduction = Reproduction(
             preparation=preparation,
             options=Options(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee"),
             apt=AptConfig(),
-            builders=builders,
+            backends=(one, other),
             logs=self.logs,
         )
         return reproduction.of(preparation.job(spec_of(self.project, name), BASE), Board(None, 1, "reproducing"))
@@ -49,6 +61,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(backend_module, "builder_driver", lambda builder: "docker")
     buildx = Buildx(Daemon())
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Bench(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)

@@ -14,6 +14,7 @@ from tests.unit.builds import (
     INIT,
     RUNTIME,
     Buildx,
+    backend_of,
     own_template_in,
     preparation_of,
     small_project,
@@ -21,10 +22,10 @@ from tests.unit.builds import (
 )
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes, interrupt
+from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import Job, Options, exported
-from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result
@@ -58,7 +59,7 @@ class Site:
 
     @property
     def layout(self) -> Layout:
-        return Layout(folder=self.project.state / "layout")
+        return Layout(folder=self.project.layout)
 
     @property
     def layers(self) -> LayerStore:
@@ -71,15 +72,16 @@ class Site:
     def job(self, name: str) -> Job:
         return preparation_of(self.project).job(spec_of(self.project, name), BASE)
 
-    def build(self, *names: str, jobs: int = 2, pip: PipConfig = NO_PIP, **settings: Any) -> dict[str, Result]:
+    def build(
+        self, *names: str, jobs: int = 2, pip: PipConfig = NO_PIP, prune: bool = False, builder: str | None = None
+    ) -> dict[str, Result]:
         """The results by id."""
         self.folder.mkdir(parents=True, exist_ok=True)
         ready = [self.job(name) for name in names]
         plan = Plan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
-        store = Store(engine=self.daemon.engine, sizes=self.project.state / "sizes.json", layout=self.layout)
         preparation: Preparation = preparation_of(self.project, pip=pip)
-        given: dict[str, Any] = {"builder": None, "prune": False, "layers": self.layers, **settings}
-        run = BuildRun(store=store, preparation=preparation, **given)
+        backend = backend_of(self.project, self.daemon, builder)
+        run = BuildRun(backend=backend, preparation=preparation, prune=prune, layers=self.layers)
         return {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), self.folder, jobs=jobs)}
 
     def named(self, name: str) -> str | None:
@@ -91,6 +93,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(backend_module, "builder_driver", lambda builder: "docker")
     buildx = Buildx(Daemon())
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Site(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)
@@ -176,8 +179,8 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
     spec = spec_of(site.project, RUNTIME)
     assert isinstance(spec, ImageSpec)
     lock_path(site.project.root, spec).unlink()
-    store = Store(engine=site.daemon.engine, sizes=site.project.state / "sizes.json", layout=site.layout)
-    run = BuildRun(store=store, preparation=preparation_of(site.project), builder=None, prune=False, layers=site.layers)
+    backend = backend_of(site.project, site.daemon)
+    run = BuildRun(backend=backend, preparation=preparation_of(site.project), prune=False, layers=site.layers)
     plan = Plan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
     site.folder.mkdir(parents=True)
     results = {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), site.folder, jobs=1)}

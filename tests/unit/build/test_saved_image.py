@@ -13,6 +13,7 @@ from tests.unit.builds import (
     INIT,
     RUNTIME,
     Buildx,
+    backend_of,
     own_template_in,
     preparation_of,
     small_project,
@@ -21,15 +22,14 @@ from tests.unit.builds import (
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, blobs_of, file, put
 from tests.unit.processes import Processes
+from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import into_engine
 from torchbake.build.base_image import Base
-from torchbake.build.image_store import Store
 from torchbake.build.plan import Plan
 from torchbake.build.result import Result
 from torchbake.build.run import BuildRun
-from torchbake.build.saved_image import SavedImages
 from torchbake.engine.leftovers import building_name
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.store.layout import Layout
@@ -39,6 +39,7 @@ ROOT = archive(file("etc/debian_version", b"12"))
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(backend_module, "builder_driver", lambda builder: "docker")
     buildx = Buildx(Daemon(containerd=False))
     processes = Processes(buildx).stand_for(monkeypatch, builder_module, processes_module)
     return Site(project=own_template_in(small_project(tmp_path)), buildx=buildx, processes=processes)
@@ -55,15 +56,13 @@ def base(site: Site, tmp_path: Path) -> Base:
 
 
 def build(site: Site, *names: str, base: Base = BASE, **options: Any) -> Mapping[str, Result]:
-    state = site.project.state
-    store = Store(engine=site.daemon.engine, sizes=state / "sizes.json", layout=site.layout)
-    saving = SavedImages(store=store, state=state)
+    backend = backend_of(site.project, site.daemon)
     preparation = preparation_of(site.project)
-    jobs = [saving.on_engine(preparation.job(spec_of(site.project, name), base)) for name in names]
+    jobs = [backend.on_engine(preparation.job(spec_of(site.project, name), base)) for name in names]
     plan = Plan(jobs=jobs, reasons=dict.fromkeys(names, "not in the engine"))
-    run = BuildRun(store=store, preparation=preparation, builder=None, prune=False, layers=site.layers, saving=saving)
+    run = BuildRun(backend=backend, preparation=preparation, prune=False, layers=site.layers)
     site.folder.mkdir(parents=True, exist_ok=True)
-    how = type(OPTIONS)(**{**OPTIONS.__dict__, "output": into_engine(), **options})
+    how = type(OPTIONS)(**{**OPTIONS.__dict__, "output": backend.output, **options})
     return {one.id: one for one in run.run(plan, how, AptConfig(), site.folder, jobs=2)}
 
 

@@ -68,18 +68,14 @@ RECORDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"ApiVersion": "1.44", "Components": [{"Name": "Podman Engine", "Version": "5.8.6"}]},
     ),
 }  # fmt: skip
-TOO_OLD, NO_LAYOUTS = "builds need 23.0 or later", "classic image store (overlay2)"
+TOO_OLD = "builds need 23.0 or later"
 _CONTENT = {Need.CONTENT: "does not keep layers as they are published"}
 _BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CONTENT))
-_PODMAN = {Need.REPRODUCE: "`reproduce` cannot use"} | _CONTENT
-_CLASSIC = {Need.REPRODUCE: NO_LAYOUTS}
 # The words with which each need is refused; an engine that is not here refuses nothing.
 REFUSED: dict[str, dict[Need, str]] = {
     "docker 20.10": dict.fromkeys(_BUILDS, TOO_OLD),
-    "docker 26.1, classic": _CLASSIC,
-    "docker 26.1, rootless": _CLASSIC,
-    "podman 4.3": _PODMAN,
-    "podman 5.8": _PODMAN,
+    "podman 4.3": _CONTENT,
+    "podman 5.8": _CONTENT,
 }
 
 
@@ -116,12 +112,6 @@ def test_an_engine_is_described_in_words() -> None:
     assert not {"remote", "rootless"} & set(engine().text.split(", "))
 
 
-def test_a_builder_of_its_own_needs_less_of_the_engine() -> None:
-    classic = engine("docker 26.1, classic")
-    assert refusal(classic, Need.REPRODUCE)
-    assert not refusal(classic, Need.REPRODUCE, driver="docker-container")
-
-
 @pytest.mark.parametrize(
     ("version", "store", "need", "oldest"),
     [
@@ -129,8 +119,6 @@ def test_a_builder_of_its_own_needs_less_of_the_engine() -> None:
         ("23.0.6", "classic", Need.BUILD, ""),
         ("23.0.6", "containerd", Need.BUILD, "24.0"),
         ("24.0.0", "containerd", Need.BUILD, ""),
-        ("23.0.6", "containerd", Need.REPRODUCE, "24.0"),
-        ("24.0.0", "containerd", Need.REPRODUCE, ""),
     ],
 )
 def test_the_oldest_version_depends_on_what_is_done(version: str, store: Any, need: Need, oldest: str) -> None:
