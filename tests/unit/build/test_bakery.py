@@ -1,4 +1,4 @@
-"""What a builder is asked for one image, and what becomes of its export."""
+"""Targets that a builder gets for one image, and the image that its export becomes."""
 
 import json
 from collections.abc import Callable

@@ -84,8 +84,8 @@ def engine(name: str = "docker 26.1", address: Address = DEFAULT, **facts: Any) 
     return replace(capabilities_of(address, info, version, CLI, bootstraps=True), **facts)
 
 
-def refusal(it: Capabilities, need: Need = Need.BUILD, driver: str = "docker") -> str:
-    return " ".join(problem.sentence for problem in problems(it, need, driver=driver))
+def refusal(it: Capabilities, need: Need = Need.BUILD) -> str:
+    return " ".join(problem.sentence for problem in problems(it, need))
 
 
 @pytest.mark.parametrize("name", RECORDED)
