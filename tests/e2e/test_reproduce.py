@@ -210,7 +210,6 @@ def test_options_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...])
 def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClient) -> None:
     path = project(INIT_ROW, repository="torchbake-test/packed/pytorch")
     build = ("build", INIT, "--matrix", str(path), "--format", "json")
-    layout = layout_in(path.parent)
     image = built(torchbake(*build))
     assert image["tags"]
     assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}

@@ -148,9 +148,7 @@ class Rounds:
 
     def build(self) -> Completed:
         """Build to the end."""
-        return self.project.run(
-            self.engine.variables, "build", self.project.image, "--format", "json"
-        )
+        return self.project.run(self.engine.variables, "build", self.project.image, "--format", "json")
 
     def _runs(self, tag: str) -> Iterator[str]:
         done = self.engine.docker("run", "--rm", "--network", "none", tag, *self.project.command)

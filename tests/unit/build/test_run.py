@@ -21,6 +21,7 @@ from tests.unit.builds import (
     spec_of,
 )
 from tests.unit.engines import Daemon
+from tests.unit.layouts import damage
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
@@ -30,6 +31,7 @@ from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result
 from torchbake.build.run import BuildRun
+from torchbake.core.digest import file_digest
 from torchbake.errors import BuildError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.pip_config import PipConfig
@@ -186,6 +188,17 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
     results = {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), site.folder, jobs=1)}
     assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", DEVEL: "built"}
     assert "changed while it was built" in results[RUNTIME].reason
+
+
+def test_a_layer_that_changed_on_disk_is_written_again(site: Site) -> None:
+    site.build(INIT)
+    (layer,) = site.layers.files()
+    site.daemon.pictures.clear()
+    damage(layer, seen=False)
+    site.daemon.refuses = "invalid digest"
+    site.build(INIT)
+    assert layer.name in file_digest(layer)
+    assert len(site.buildx.targets) == 1 + 2
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
