@@ -1,4 +1,4 @@
-"""What a command builds with: an executor, and the engine or the store that gets its images."""
+"""The executor of a command, with the engine or the store that gets its images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Backend:
 
     @property
     def output(self) -> str:
-        """What a bake file says of where images go."""
+        """The output of the builds, in the words of a bake file."""
         return into_engine() if self.saving else exported()
 
     def on_engine(self, job: Job) -> Job:

@@ -45,8 +45,8 @@ class Options:
     """How to build: what the command line and the builder's abilities decide, for all images alike.
 
     ``proxies`` are the names of variables that are set for us; their values, which may hold passwords, stay there.
-    ``created`` is the time of the images, as RFC 3339. With ``exports``, a folder, each image goes to a folder of its
-    own in it, named as its target.
+    ``created`` is the time of the images, as RFC 3339. ``exports`` is a folder. Each image goes to a
+    folder in it that has the name of its target.
     """
 
     output: str

@@ -30,7 +30,7 @@ class PodmanFile:
     """A Dockerfile as text, and its target.
 
     ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the paths that it
-    takes of each folder, by the folder's name. The path ``.`` stands for the whole folder.
+    takes of each folder, by the folder's name. The path ``.`` means the whole folder.
     """
 
     text: str

@@ -42,7 +42,7 @@ class Reproduced:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """How images are built twice. ``backends`` are what each build is made with."""
+    """How images are built twice. ``backends`` are those of the first and the second build."""
 
     preparation: Preparation
     options: Options
@@ -77,7 +77,7 @@ class Reproduction:
     def _build(self, job: Job, exports: Path, backend: Backend, which: str, shown: Board) -> Outcome:
         options = replace(self.options, output=backend.output, exports=exports, no_cache=True)
         running = backend.start(cached=False)
-        # Layers are written anew for each build, as every step is run anew.
+        # Each build writes all layers, as it runs all steps.
         layers = LayerStore(folder=exports.with_name(f"{exports.name}-layers"))
         composition = Composition(host=HostLayers(store=layers, pip=self.preparation.pip))
 

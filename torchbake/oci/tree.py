@@ -56,7 +56,7 @@ def clean_path(name: str) -> str:
 
 
 def is_whiteout(path: str) -> bool:
-    """Return whether a tar entry stands for a removed path, or marks a folder as opaque."""
+    """Return whether a tar entry removes a path, or marks a folder as opaque."""
     return path.rpartition("/")[2].startswith(_WHITEOUT)
 
 
@@ -66,7 +66,7 @@ def whiteout(path: str) -> str:
 
 
 def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, Node]:
-    """Return a tree with the changes of a layer. An equal node stays the one that it was, with its time."""
+    """Return a tree with the changes of a layer. A node that equals the earlier one is not replaced, so the time stays."""
     changes = dict(layer)
     removed, opaque = set[str](), set[str]()
     for path in filter(is_whiteout, changes):
@@ -94,7 +94,7 @@ def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, Node]:
 def difference(before: Tree, after: Tree) -> list[Change]:
     """Return the fewest changes that make a tree of another one, sorted by path, with the folders above each.
 
-    The folders are there because an engine makes those that a layer lacks with other owners and modes. No folder is
+    Without these folders an engine would make them with other owners and modes. No folder is
     opaque: each path that is gone has its own whiteout.
     """
     changed = {path for path, node in after.items() if before.get(path) != node and (path, node) != (ROOT, _FOLDER)}
@@ -118,7 +118,7 @@ def restored(before: Tree, after: Tree, paths: Iterable[str]) -> dict[str, Node]
 
 
 def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, str]]:
-    """Yield changes with the path that each is a hard link to: the first of the same file; empty for that one."""
+    """Yield changes, each with the target of a hard link: the first path of the same file. The first has no target."""
     first: dict[str, str] = {}
     for path, node in changes:
         target = first.setdefault(node.file, path) if node and node.file else path
@@ -126,7 +126,7 @@ def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, s
 
 
 def with_time(node: Node, latest: int) -> Node:
-    """Return a node with a time that is not after ``latest``. A folder gets that one, as each new file changes it."""
+    """Return a node with a time that is not after ``latest``. A folder gets ``latest``, as each new file changes its time."""
     return replace(node, time=latest if node.is_folder else max(0, min(node.time, latest)))
 
 

@@ -99,7 +99,7 @@ class LayerStore(Blobs):
         return path
 
     def drop_damaged(self, since: float) -> list[str]:
-        """Remove the layers that have lost a blob or its digest, of those used since a time; return their names.
+        """Remove layers that were used since a time and have a damaged or missing blob. Return their names.
 
         The time is in seconds since the epoch.
         """

@@ -49,8 +49,8 @@ _Write: TypeAlias = Callable[[Path, IO[bytes]], Layer]  # writes a layer of an a
 class OwnLayers:
     """Writes the layers of images. No file in them is later than ``epoch``, in seconds.
 
-    Layers are kept in ``store``, so those that did not change are not written again. Those of ``base``, the layout of a
-    bootstrapped base image, are taken as they are there.
+    ``store`` keeps the layers, so a layer that did not change is not written again. ``base`` is the layout of a
+    bootstrapped base image, whose layers stay as they are.
     """
 
     store: LayerStore
@@ -81,7 +81,7 @@ class OwnLayers:
         return export.get(new.digest)
 
     def _layers(self, export: Layout, exported: Sequence[tuple[str, Blob]], made: Sequence[HistoryStep]) -> list[Layer]:
-        """Write the layers of an image; ``made`` are the steps of those above its base."""
+        """Write the layers of an image. ``made`` are the steps of the layers above its base."""
         known = known_layers([self.base] if self.base else [])
         done, view, below = list[Layer](), _View(export), len(exported) - len(made)
         for number, (diff_id, blob) in enumerate(exported):
