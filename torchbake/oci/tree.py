@@ -66,7 +66,7 @@ def whiteout(path: str) -> str:
 
 
 def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, Node]:
-    """Return a tree with the changes of a layer. A node that equals the earlier one is not replaced, so the time stays."""
+    """Return a tree with the changes of a layer. An equal node is not replaced, so its time stays."""
     changes = dict(layer)
     removed, opaque = set[str](), set[str]()
     for path in filter(is_whiteout, changes):
@@ -126,7 +126,7 @@ def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, s
 
 
 def with_time(node: Node, latest: int) -> Node:
-    """Return a node with a time that is not after ``latest``. A folder gets ``latest``, as each new file changes its time."""
+    """Return a node with a time that is not after ``latest``. Folders get ``latest``: each new file changes theirs."""
     return replace(node, time=latest if node.is_folder else max(0, min(node.time, latest)))
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
+from torchbake.core.digest import file_digest
 from torchbake.core.files import linked
 from torchbake.core.json_text import read_object
 from torchbake.errors import BuildError
@@ -166,7 +167,10 @@ def _without_traces(before: Tree, after: Tree, mounts: Sequence[str]) -> Tree:
 
 
 def _written(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
-    with _archive(export.path(blob.digest), work) as file:
+    path = export.path(blob.digest)
+    if file_digest(path) != blob.digest:
+        raise BuildError(f"The builder exported a damaged layer, {path.name}.", hint="Build it again.")
+    with _archive(path, work) as file:
         return write(work / _LAYER, file)
 
 
