@@ -195,7 +195,7 @@ def test_a_password_is_asked_for() -> None:
 def test_an_index_that_is_none_lists_nothing(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_bytes(text)
     assert layout_digest(tmp_path) is None
-    assert Layout(folder=tmp_path)._listed() == {}
+    assert Layout(folder=tmp_path)._listed() == set()
 
 
 @given(TEXTS)

@@ -13,6 +13,7 @@ import zstandard
 
 from tests.unit.layouts import Entry, archive, blobs_of, file, put, sha256
 from torchbake.errors import BuildError
+from torchbake.oci.layer_archive import compress_layer, write_layer
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tree import HistoryStep
@@ -251,7 +252,6 @@ def test_a_store_that_is_read_only_still_gives_the_layers(site: Site, monkeypatc
 
 def test_a_layer_is_written_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     written = list[Path]()
-    write_layer, compress_layer = own_layers.write_layer, own_layers.compress_layer
 
     def count_written(target: Path, members: Any, *, threads: int) -> Layer:
         written.append(target)
