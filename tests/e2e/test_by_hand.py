@@ -56,7 +56,7 @@ def test_an_image_built_by_hand_has_the_same_files(run: Callable[..., str], tmp_
     assert done.returncode == 0, done.stderr
     with words_of_this_host(tmp_path) as words:
         command = ["docker", "build", "-f", f"images/{CPU}/Dockerfile", "-t", BY_HAND, *words, "."]
-        by_hand = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        by_hand = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, close_fds=False)
     assert by_hand.returncode == 0, by_hand.stderr
     ours, theirs = (run(ref, "sh", "-c", LIST).splitlines() for ref in (images_of(done)[CPU]["ref"], BY_HAND))
     assert sorted({*ours} ^ {*theirs}) == []

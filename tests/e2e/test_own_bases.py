@@ -123,7 +123,7 @@ def bring(project: Project, image: str, contexts: Mapping[str, str], *, source: 
         contexts = {**contexts, "layers": str(ROOT / "layers")}
         command += [f"--build-context={name}={context}" for name, context in contexts.items()]
         command += [f"--build-arg={name}" for name in proxy_variables()]
-        subprocess.run([*command, folder], check=True, capture_output=True)
+        subprocess.run([*command, folder], check=True, capture_output=True, close_fds=False)
     subprocess.run(["docker", "push", "-q", image], env=os.environ | project.env, check=True, capture_output=True)
 
 

@@ -78,7 +78,7 @@ class NotPureError(Exception):
     """Raised in place of starting a process or opening a connection."""
 
 
-START = subprocess.Popen.__init__
+START, SPAWN = subprocess.Popen.__init__, os.posix_spawn
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -152,6 +152,7 @@ def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Complete
 def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a test start the toolkit's own tools, Python and uv, without a network."""
     monkeypatch.setattr(subprocess.Popen, "__init__", START)
+    monkeypatch.setattr(os, "posix_spawn", SPAWN)  # which starts a process that inherits descriptors
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from torchbake.core.cause import cause_of
 from torchbake.engine.address import docker_command
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
-from torchbake.hostconfig.build_secrets import apt_secrets
+from torchbake.hostconfig.build_secrets import apt_secrets, files_of
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.spec import BaseSpec
@@ -118,19 +118,20 @@ def _check_system(spec: BaseSpec, look: Look) -> None:
 def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
     """Look into an image of a registry; None, and a word, where that cannot be done: the build then says why."""
     pip = read_pip_config()
-    with tempfile.TemporaryDirectory(prefix="torchbake-look-") as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="torchbake-look-") as name,
+        files_of(apt_secrets(pip, apt, spec), pip) as paths,
+    ):
         folder = Path(name)
-        secrets = {id_: text for id_, text in apt_secrets(pip, apt, spec).items() if text}
-        paths = {id_: _private(folder / id_, text) for id_, text in secrets.items()}
-        paths |= {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
         (folder / "context").mkdir()
         (folder / "context/look").write_text(SCRIPT)
         (folder / "context/Dockerfile").write_text(_dockerfile(spec))
         try:
             command = _command(spec, context, folder, paths)
             done = subprocess.run(
-                command, env=environment_of("docker"), capture_output=True, text=True, errors="replace", check=False
-            )
+                command, env=environment_of("docker"), capture_output=True, text=True, errors="replace", check=False,
+                close_fds=False,
+            )  # fmt: skip
         except FileNotFoundError as error:
             say(f"{spec.name}: not looked into: {error}")
             return None
@@ -139,12 +140,6 @@ def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str
             say(f"{spec.name}: not looked into: {cause_of(lines) or ' '.join(lines[-1:])}")
             return None
         return parse_look((folder / "out/looked").read_text(errors="replace"))
-
-
-def _private(path: Path, text: str) -> Path:
-    path.touch(mode=0o600)
-    path.write_text(text)
-    return path
 
 
 def _dockerfile(spec: BaseSpec) -> str:

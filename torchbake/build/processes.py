@@ -26,14 +26,15 @@ class Processes:
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
         """Start a process whose output and errors are one stream. Raises KeyboardInterrupt after `stop`, and OSError.
 
-        Each process gets its own session: Ctrl-C reaches only torchbake, which ends the builds in order.
+        Each process gets its own session: Ctrl-C reaches only torchbake, which ends the builds in order. It inherits
+        the files of secrets.
         """
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", start_new_session=True, env=env,
+                errors="replace", start_new_session=True, env=env, close_fds=False,
             )  # fmt: skip
             self._running.add(process)
         return process

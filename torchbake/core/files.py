@@ -1,6 +1,7 @@
 """Writing files so that nobody ever sees half of one, and reading none that is something else."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 from torchbake.core.ownership import check_links
 
 _MODE = 0o644  # of a new file; one that is there keeps its own
+# The lowest descriptor for child processes: as an ordinary user, buildah starts itself again with its own from 3 on.
+_INHERITED = 100
 
 
 def read_text(path: Path) -> str:
@@ -70,6 +73,22 @@ def _passing_on(path: Path) -> Iterator[Path]:
         # Neither made nor emptied: it is what it is, or it has gone meanwhile, which is an error.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink, Path(file.name).open("rb") as source:
             shutil.copyfileobj(source, sink)
+
+
+@contextmanager
+def in_memory(text: str) -> Iterator[Path]:
+    """A file with a secret, which goes with this process, also if it is killed.
+
+    Only a child process that inherits descriptors (``close_fds=False``) can open it.
+    """
+    with os.fdopen(os.memfd_create("torchbake"), "w") as file:
+        file.write(text)
+        file.flush()
+        inherited = fcntl.fcntl(file, fcntl.F_DUPFD, _INHERITED)
+    try:
+        yield Path(f"/dev/fd/{inherited}")
+    finally:
+        os.close(inherited)
 
 
 def _status(path: Path) -> os.stat_result | None:

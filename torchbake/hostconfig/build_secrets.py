@@ -1,11 +1,11 @@
 """The host's settings, handed to a build as secrets: files that exist while a step runs and nowhere else."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from torchbake.core.files import in_memory
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.hostconfig.apt_sources import archive_of
 from torchbake.hostconfig.pip_config import PipConfig, is_remote
@@ -39,17 +39,17 @@ def apt_secrets(pip: PipConfig, apt: AptConfig, base: BaseSpec) -> dict[str, str
 
 @contextmanager
 def secret_files(pip: PipConfig, apt: AptConfig, specs: Iterable[Spec]) -> Iterator[dict[str, dict[str, Path]]]:
-    """Secret files by image and id, in a folder that only this user can read and that goes afterwards."""
-    with TemporaryDirectory(prefix="torchbake-secrets-") as folder:
-        files: dict[str, dict[str, Path]] = {}
-        for spec in specs:
-            files[spec.id] = {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
-            for name, text in secret_texts(pip, apt, spec).items():
-                path = Path(folder, f"{spec.id}-{name}")
-                path.touch(mode=0o600)
-                path.write_text(text)
-                files[spec.id][name] = path
-        yield files
+    """Secret files by image and id, as `files_of` gives them."""
+    with ExitStack() as opened:
+        yield {spec.id: opened.enter_context(files_of(secret_texts(pip, apt, spec), pip)) for spec in specs}
+
+
+@contextmanager
+def files_of(texts: Mapping[str, str], pip: PipConfig) -> Iterator[dict[str, Path]]:
+    """Files `in_memory` of secrets by id, and the file of the host's certificates. An empty text gets no file."""
+    certificates = {"ca": Path(pip.cert)} if pip.cert and Path(pip.cert).is_file() else {}
+    with ExitStack() as opened:
+        yield certificates | {name: opened.enter_context(in_memory(text)) for name, text in texts.items() if text}
 
 
 def reached(pip: PipConfig) -> PipConfig:

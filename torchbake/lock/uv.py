@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.core.files import in_memory
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
@@ -68,12 +69,10 @@ def _compile(
 ) -> tuple[Pin, ...]:
     import uv  # noqa: PLC0415 - only a run that locks needs it
 
-    with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder:
+    with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder, in_memory(uv_toml(config)) as settings:
         output = Path(folder) / "requirements.lock"
         if question.preferred:
             output.write_text(question.preferred)
-        settings = Path(folder) / "uv.toml"  # the folder is this user's alone
-        settings.write_text(uv_toml(config))
         command = [str(uv.find_uv_bin()), *_arguments(question.python), *words, "--config-file", str(settings)]
         done = subprocess.run(
             [*command, "--output-file", str(output), "-"],
@@ -82,6 +81,7 @@ def _compile(
             capture_output=True,
             text=True,
             check=False,
+            close_fds=False,
         )
         if done.returncode:
             raise LockError(_last_words(done.stderr), hint="Correct the row's versions or packages, or the index.")

@@ -2,7 +2,11 @@
 
 import configparser
 import itertools
+import os
 import re
+import signal
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.conftest import image, init_image
+from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.apt_sources import UBUNTU_KEYS
 from torchbake.hostconfig.build_secrets import CA, secret_files, secret_texts
@@ -167,11 +172,36 @@ def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Pa
             spec.id: {"ca", "pip-conf", "uv-toml", "apt-conf"} for spec in specs
         }
         path = files[init_image().id]["pip-conf"]
-        folder = path.parent
-        assert INDEX in path.read_text()
-        assert (folder.stat().st_mode | path.stat().st_mode) & 0o077 == 0
-    assert not folder.exists()
+        assert [INDEX in path.read_text() for _ in range(2)] == [True, True]
+    assert not path.exists()
     assert (tmp_path / "ca.pem").exists()
+
+
+BUILD = f"""
+from tests.unit.conftest import image
+from torchbake.build.processes import Processes
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.hostconfig.pip_config import PipConfig
+with secret_files(PipConfig(index_url="{INDEX}"), AptConfig(), [image()]) as files:
+    build = Processes().start(["sh", "-c", 'cat "$1"; exec sleep 60', "sh", str(files[image().id]["pip-conf"])], {{}})
+    print(build.pid)
+    print(build.stdout.readline() + build.stdout.readline(), flush=True)
+    build.wait()
+"""
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_killed_build_leaves_no_file_with_a_secret(tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", BUILD], cwd=TOOLKIT, env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    build, *text = [process.stdout.readline() for _ in range(3)]
+    process.kill()
+    process.communicate()
+    os.killpg(int(build), signal.SIGKILL)
+    assert "".join(text) == f"[global]\nindex-url = {INDEX}\n"
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_certificate_that_is_not_there_is_not_handed_over() -> None:
