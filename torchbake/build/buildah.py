@@ -14,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from torchbake.core.plain_text import last_line
 from torchbake.engine.capability import number
-from torchbake.engine.docker_cli import last_line, run
+from torchbake.engine.docker_cli import run
 from torchbake.errors import BuildError, EngineError
 from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
@@ -123,5 +124,5 @@ class Buildah:
             errors="replace", check=False,
         )  # fmt: skip
         if done.returncode:
-            raise BuildError(f"{self.program} {words[0]} failed: {last_line(done.stderr) or done.returncode}")
+            raise BuildError(f"{self.program} {words[0]} failed: {last_line(done.stderr)}")
         return done.stdout

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from docker.errors import ImageNotFound
 
-from torchbake.build import result
 from torchbake.build.bakefile import Job
 from torchbake.build.kept_images import KeptImages
-from torchbake.build.result import Result, Status, read_sizes
+from torchbake.build.result import Result, Status, read_sizes, up_to_date
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine
@@ -88,7 +87,8 @@ class Store(KeptImages):
             moved = [tag for tag in job.references if not holds(images, tag, image)]
             if moved:
                 self.tag(image.digest, job)
-            results.append(up_to_date(job, replace(image, size_bytes=sizes[image.digest]), moved=len(moved)))
+            measured = replace(image, size_bytes=sizes[image.digest])
+            results.append(up_to_date(job.spec.id, job.ref, job.references, measured, moved=len(moved)))
         return results
 
     def take_in(self, digest: str, export: Path) -> None:
@@ -97,24 +97,16 @@ class Store(KeptImages):
         Raises EngineError if the engine cannot use it.
         """
         super().take_in(digest, export)
-        self._ensure(self.layout, digest)
+        self.bring(self.layout, digest)
 
     def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
         """Have an image of a layout in the engine under a name, loaded unless it is there. Raises EngineError."""
         image = self._id(layout, digest)
         if self.engine.find([f"{repository}:{tag}"]) == image:
             return
-        self._ensure(layout, digest)
+        self.bring(layout, digest)
         self.engine.tag(image, repository, [tag])
         self.loopback.release(digest)
-
-    def _ensure(self, layout: Layout, digest: str) -> None:
-        there = self.engine.find([self._id(layout, digest)]) is not None
-        if there:
-            with contextlib.suppress(EngineError):
-                self._check(layout, digest)
-                return
-        self._load(layout, digest, keep=there)
 
     def id_of(self, digest: str) -> str:
         """The ID that the engine gives an image of the layout; of another image the digest itself."""
@@ -138,13 +130,17 @@ class Store(KeptImages):
         self.loopback.pull(layout, digest)
 
     def bring(self, layout: Layout, digest: str) -> str:
-        """Let the engine have an image of a layout that is not its own, such as a base, and return its ID."""
-        manifest = layout.find(digest)
-        if manifest is None:
-            raise BuildError(f"{layout.folder} does not hold all of {digest}.", hint="Run the command again.")
-        image = self.engine.id_of(manifest)
-        if self.engine.find([image]) is None:
-            self._load(layout, digest)
+        """Let the engine have an image of a layout, unless it can use it already, and return its ID.
+
+        Raises EngineError if the engine cannot use the image, and BuildError if it is not in the layout.
+        """
+        image = self.engine.id_of(layout.get(digest))
+        there = self.engine.find([image]) is not None
+        if there:
+            with contextlib.suppress(EngineError):
+                self._check(layout, digest)
+                return image
+        self._load(layout, digest, keep=there)
         return image
 
     def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
@@ -192,10 +188,6 @@ class Store(KeptImages):
         with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.size_on_disk(image.digest)
         return image.size_bytes
-
-
-def up_to_date(job: Job, image: Image, *, moved: int = 0) -> Result:
-    return result.up_to_date(job.spec.id, job.ref, job.references, image, moved=moved)
 
 
 def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:

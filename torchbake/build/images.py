@@ -11,11 +11,10 @@ from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.executor import Choice
-from torchbake.build.image_store import up_to_date
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan, Prepared, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
-from torchbake.build.result import Result
+from torchbake.build.result import Result, up_to_date
 from torchbake.build.source_date import created, revision, untrue_label
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.engine.client import Engine
@@ -129,7 +128,7 @@ class ImageBuild:
 
     def _up_to_date(self, plan: Plan, store: KeptImages, images: Mapping[str, Image]) -> list[Result]:
         if self.request.dry_run:
-            return [up_to_date(job, store.measured(image)) for job, image in plan.fresh]
+            return [up_to_date(job.spec.id, job.ref, job.references, store.measured(one)) for job, one in plan.fresh]
         return store.confirm(plan.fresh, images)
 
     def _build(self, plan: Plan, preparation: Preparation) -> list[Result]:

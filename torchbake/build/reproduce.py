@@ -15,7 +15,7 @@ from torchbake.build.host_layers import HostLayers
 from torchbake.build.prepare import Preparation
 from torchbake.build.progress_view import shown_on
 from torchbake.core.parallel import run_all
-from torchbake.errors import ReproduceError
+from torchbake.errors import BuildError, ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.diff import Comparison, compare
@@ -59,7 +59,7 @@ class Reproduction:
             try:
                 comparison = compare(*self._build_twice(job, Path(folder), shown))
                 done = Reproduced(id=name, comparison=comparison, seconds=time.monotonic() - started)
-            except ReproduceError as error:
+            except (BuildError, ReproduceError) as error:
                 done = Reproduced(id=name, problem=error.message, seconds=time.monotonic() - started)
         shown.end(name, _said(done), good=done.good)
         return done

@@ -66,7 +66,7 @@ def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
 
 def git_failure(done: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
     """The error for a failure of git that is no answer."""
-    words = last_line(done.stderr.decode(errors="replace")) or f"it ended with {done.returncode}"
+    words = last_line(done.stderr.decode(errors="replace"), nothing=f"it ended with {done.returncode}")
     return UsageError(f"git {done.args[3]} fails in {folder}: {words}", hint="Mend the repository: git fsck")
 
 

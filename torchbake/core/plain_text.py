@@ -12,6 +12,9 @@ def clean(text: str) -> str:
     return _NOT_XML.sub("", _COLOURS.sub("", text))
 
 
-def last_line(said: str, most: int | None = None) -> str:
-    """The last line of what a program said, which tells why it failed; ``most`` characters of it."""
-    return (said.strip().splitlines() or ["it said nothing"])[-1][:most]
+def last_line(said: str, most: int | None = None, *, nothing: str = "it said nothing") -> str:
+    """Return the last line of a program's output, which gives the reason of a failure; ``most`` characters of it.
+
+    ``nothing`` takes the place of an empty output.
+    """
+    return (said.strip().splitlines() or [nothing])[-1].strip()[:most]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from torchbake.core.inherited import inherited
-from torchbake.engine.docker_cli import last_line
+from torchbake.core.plain_text import last_line
 from torchbake.errors import EngineError
 
 SOCKET = "/var/run/docker.sock"  # of the context `default`
@@ -182,7 +182,7 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
         raise EngineError(f"docker cannot read the context {where}: {error}") from None
     if isinstance(found, dict):
         return found
-    reason = last_line(done.stderr) or "it gives no reason"
+    reason = last_line(done.stderr)
     if re.search(r"not found|does not exist|no such", reason):
         raise EngineError(
             f"There is no docker context {where}.", hint="See: docker context ls; or unset DOCKER_CONTEXT."

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchbake.core.plain_text import last_line
+
 _SECONDS = 40  # an engine behind ssh may be slow; one that never answers must not hold a command
 
 
@@ -35,7 +37,7 @@ def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
     try:
         info = dict(json.loads(output))
     except (ValueError, TypeError):
-        return DockerCli(path=path, error=last_line(errors) or f"docker info ended with exit code {code}")
+        return DockerCli(path=path, error=last_line(errors, nothing=f"docker info ended with exit code {code}"))
     if "host" in info and "ServerVersion" not in info:
         return DockerCli(error=f"{path} is podman's command, which cannot bake: remove podman-docker")
     plugins = {plugin.get("Name"): plugin for plugin in (info.get("ClientInfo") or {}).get("Plugins") or []}
@@ -43,7 +45,7 @@ def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
     return DockerCli(
         path=path,
         info=info if info.get("ServerVersion") else {},
-        error=last_line(errors) or last_line("\n".join(info.get("ServerErrors") or [])),
+        error=last_line("\n".join([*(info.get("ServerErrors") or []), errors]), nothing=""),
         buildx=buildx.get("Version"),
         buildx_path=buildx.get("Path"),
     )
@@ -78,9 +80,3 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
     except OSError as error:
         return 127, "", str(error)
     return done.returncode, done.stdout, done.stderr
-
-
-def last_line(text: str) -> str:
-    """The last line that is not empty."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

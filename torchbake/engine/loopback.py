@@ -49,7 +49,7 @@ class Loopback:
     def pull(self, layout: Layout, digest: str) -> bool:
         """Let the engine pull an image of a layout. Return False if the engine cannot reach this process.
 
-        Raises EngineError.
+        Raises EngineError, and BuildError if the image is not in the layout.
         """
         with self._lock:
             if not self._asked:
@@ -112,11 +112,7 @@ class Loopback:
         return reached.is_set()
 
     def _pull(self, server: LayoutServer, layout: Layout, digest: str) -> None:
-        manifest = layout.find(digest)
-        if manifest is None:
-            raise EngineError(
-                f"{layout.folder} does not hold all of {digest}.", hint="Build it again, with --no-cache."
-            )
+        manifest = layout.get(digest)
         server.add(layout, manifest.digest)
         name = f"{server.repository}@{manifest.digest}"
         with self._naming:  # before the pull: one that is interrupted can leave the name

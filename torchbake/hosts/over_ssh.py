@@ -91,7 +91,7 @@ def _ended(host: SshHost, done: Finished) -> Ended:
 
 def _problem(host: SshHost, done: Finished) -> str:
     """Why nothing was started there; empty when something was."""
-    last = last_line(done.stderr).strip()
+    last = last_line(done.stderr)
     if done.code == CONNECTION_FAILED:
         return f"ssh cannot log in as {host.user}: {last}"
     lacks_python = done.code in NO_PYTHON and host.python in last

@@ -35,7 +35,7 @@ class Answer:
     @property
     def last(self) -> str:
         """The last line that says something."""
-        return last_line(self.stderr.strip() or self.stdout).strip()
+        return last_line(self.stderr.strip() or self.stdout)
 
 
 class Follower(Protocol):

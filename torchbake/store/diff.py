@@ -38,7 +38,7 @@ class Comparison:
 
 
 def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison:
-    """Compare two images, each by its layout and digest. Raises ReproduceError for one that is not whole."""
+    """Compare two images, each by its layout and digest. Raises BuildError for one that is not whole."""
     sides = [_Side(layout, digest) for layout, digest in (first, second)]
     pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
     equal = sum(1 for blobs in pairs if blobs[0] == blobs[1])
@@ -57,12 +57,9 @@ class _Side:
     """One of the two."""
 
     def __init__(self, layout: Layout, digest: str) -> None:
-        manifest = layout.find(digest)
-        if manifest is None:
-            raise ReproduceError(f"{layout.folder} does not hold all of {digest}.", hint="Run it once more.")
-        self.layout, self.manifest = layout, manifest
-        data = layout.path(manifest.config.digest).read_bytes()
-        self.config = Manifest(data=data, media_type=manifest.config.media_type).content
+        self.layout, self.manifest = layout, layout.get(digest)
+        config = self.manifest.config
+        self.config = Manifest(data=layout.path(config.digest).read_bytes(), media_type=config.media_type).content
 
     def steps(self) -> list[str]:
         """What made each layer, by the image's own history."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.layouts import PACKERS, Entry, archive, blobs_of, file, put
-from torchbake.errors import ReproduceError
+from torchbake.errors import BuildError, ReproduceError
 from torchbake.store.diff import Comparison, compare, first_difference
 from torchbake.store.layout import Layout
 
@@ -237,7 +237,7 @@ def test_configs_that_say_the_same_in_other_words_are_told(first: Put, second: P
 def test_an_image_that_is_not_whole_is_an_error(first: Put, second: Put) -> None:
     layout, digest = first(SAME)
     blobs_of(layout, digest)[0].unlink()
-    with pytest.raises(ReproduceError, match=digest):
+    with pytest.raises(BuildError, match=digest):
         compare((layout, digest), second(SAME))
 
 
