@@ -8,6 +8,7 @@ from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
+from torchbake.checks.expected import missing_checks
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict, merge
@@ -95,7 +96,7 @@ class Inventory:
             if image:
                 own = reports.find(spec.id, image.digest)
                 found = [one for one in [*found, *filter(None, [own])] if image.digest in (one.digest, one.config)]
-            if verdict := combine(found, partial(self._is_current, spec)):
+            if verdict := combine(found, partial(self._is_current, spec), partial(missing_checks, spec=spec)):
                 verdicts[spec.id] = verdict
         return verdicts
 
@@ -105,17 +106,21 @@ class Inventory:
         return False
 
 
-def combine(verdicts: Sequence[Verdict], is_current: Callable[[Verdict], bool]) -> Verdict | None:
+def combine(
+    verdicts: Sequence[Verdict], is_current: Callable[[Verdict], bool], missing: Callable[[Verdict], Sequence[str]]
+) -> Verdict | None:
     """Return the verdict to show of one row, or None if a part of the checks ran at most.
 
     Verdicts by today's suite are merged, those on the image that was tested last. Without one it is the latest.
+    Partial verdicts are shown if nothing is ``missing``: merged, they have a result of each check of the suite.
     """
     if len(verdicts) > 1:
         current = [one for one in verdicts if is_current(one)]
         last = max(current or verdicts, key=lambda one: one.started)
         names = {last.digest, last.config} - {""}
         verdicts = [one for one in current if names & {one.digest, one.config}] or [last]
-    return None if all(one.partial for one in verdicts) else merge(verdicts)
+    merged = merge(verdicts) if verdicts else None
+    return merged if merged and (not all(one.partial for one in verdicts) or not missing(merged)) else None
 
 
 def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:

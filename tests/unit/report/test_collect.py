@@ -11,10 +11,17 @@ OLD = "sha256:old"
 A, B, CONFIG = (f"sha256:{digit * 64}" for digit in "abc")
 
 
+SUITE = {"files.setuid", "smoke.nccl"}
+
+
+def missing(one: Verdict) -> Sequence[str]:
+    return sorted(SUITE - {each.id for each in one.checks})
+
+
 def shown(*verdicts: Verdict) -> Verdict | None:
     """The verdict that is shown, the same in each order."""
     orders: list[Sequence[Verdict]] = list(itertools.permutations(verdicts))
-    found = [combine(order, lambda one: one.suite != OLD) for order in orders]
+    found = [combine(order, lambda one: one.suite != OLD, missing) for order in orders]
     assert all(one == found[0] for one in found)
     return found[0]
 
@@ -43,5 +50,13 @@ def test_a_part_of_the_checks_alone_is_not_shown() -> None:
     part = verdict(check(), digest=A, how=("only=files.*",))
     assert shown(part) is None
     assert shown(part, part.model_copy(update={"seconds": 9.0})) is None
+    assert shown(part, verdict(check("smoke.nccl"), digest=B, how=("skip=files.*",))) is None
     assert shown() is None
     assert shown(verdict()) == verdict()
+
+
+def test_parts_that_make_a_whole_suite_are_shown() -> None:
+    rest = verdict(check("smoke.nccl"), digest=A, how=("skip=files.*",))
+    merged = shown(verdict(check(), digest=A, how=("only=files.*",)), rest)
+    assert merged
+    assert {each.id for each in merged.checks} == SUITE
