@@ -58,7 +58,7 @@ class Store(KeptImages):
         return self.engine.find(map(self.id_of, digests))
 
     def tag(self, digest: str, job: Job) -> None:
-        """All tags or, when interrupted before, none."""
+        """All tags or, when interrupted before, none. Raises ImageNotFound if the engine does not have the image."""
         manifest = self.layout.find(digest)
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
@@ -67,17 +67,19 @@ class Store(KeptImages):
     def tagged(self, digest: str, job: Job) -> Image | None:
         """Set a job's tags and return the image as the engine lists it; None if it does not.
 
-        A pull takes blobs that the engine has already. If `docker buildx prune` removes one of them meanwhile, the
-        image runs but is not listed. It is sent again then, whole.
+        `docker system prune` removes an image that has no tag yet. A pull takes blobs that the engine has already. If
+        `docker buildx prune` removes one of them meanwhile, the image runs but is not listed. In both cases the image
+        is sent again, whole.
         """
-        self.tag(digest, job)
-        image = self.engine.images().get(job.ref)
-        if image:
-            return image
-        with contextlib.suppress(TorchbakeError):
+        with contextlib.suppress(ImageNotFound):
+            self.tag(digest, job)
+            if image := self.engine.images().get(job.ref):
+                return image
+        with contextlib.suppress(ImageNotFound, TorchbakeError):
             self.engine.load(self.layout.archive(digest))
             self.tag(digest, job)
-        return self.engine.images().get(job.ref)
+            return self.engine.images().get(job.ref)
+        return None
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
         """The results of images that are up to date, their tags put back where they are missing."""
@@ -85,8 +87,8 @@ class Store(KeptImages):
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
             moved = [tag for tag in job.references if not holds(images, tag, image)]
-            if moved:
-                self.tag(image.digest, job)
+            if moved and self.tagged(image.digest, job) is None:
+                raise EngineError(f"The engine has lost {job.ref}.", hint="Run the command again.")
             measured = replace(image, size_bytes=sizes[image.digest])
             results.append(up_to_date(job.spec.id, job.ref, job.references, measured, moved=len(moved)))
         return results
@@ -105,7 +107,10 @@ class Store(KeptImages):
         if self.engine.find([f"{repository}:{tag}"]) == image:
             return
         self.bring(layout, digest)
-        self.engine.tag(image, repository, [tag])
+        try:
+            self.engine.tag(image, repository, [tag])
+        except ImageNotFound:
+            raise EngineError(f"The engine has lost {digest}.", hint="Run the command again.") from None
         self.loopback.release(digest)
 
     def id_of(self, digest: str) -> str:

@@ -229,6 +229,48 @@ def test_an_image_that_is_not_listed_is_sent_again(
     assert (image.digest, len(sent)) == (digest, 1)
 
 
+def prunes(daemon: Daemon, digest: str) -> None:
+    """Remove an image before it gets its first tag, as `docker system prune` can."""
+    pruned: list[str] = []
+
+    def prune(reference: str) -> None:
+        if not pruned:
+            pruned.append(reference)
+            del daemon.pictures[digest]
+
+    daemon.before = prune
+
+
+def test_an_image_that_is_pruned_before_its_tags_is_sent_again(
+    store: Store, daemon: Daemon, job: Job, tmp_path: Path
+) -> None:
+    daemon.hold(OTHER, *job.references)
+    export, digest = exported(tmp_path / "export")
+    store.take_in(digest, export)
+    prunes(daemon, digest)
+    image = store.tagged(digest, job)
+    assert image
+    assert daemon.tags_of(digest) == references(job)
+    daemon.refuses = "it comes once"
+    prunes(daemon, digest)
+    assert store.tagged(digest, job) is None
+
+
+def test_an_image_that_is_lost_while_a_tag_is_put_right_is_an_error(store: Store, daemon: Daemon, job: Job) -> None:
+    store.tag(DIGEST, job)
+    image = daemon.engine.images()[job.ref]
+    prunes(daemon, DIGEST)
+    with pytest.raises(EngineError, match="lost"):
+        store.confirm([(job, image)], {})
+
+
+def test_a_base_that_is_pruned_before_its_tag_is_an_error(store: Store, daemon: Daemon, tmp_path: Path) -> None:
+    folder, digest = exported(tmp_path / "base")
+    prunes(daemon, digest)
+    with pytest.raises(EngineError, match="lost"):
+        store.keep(Layout(folder=folder), digest, "acme/base", "1")
+
+
 def test_layers_go_with_the_last_image_that_the_engine_has(store: Store, daemon: Daemon, tmp_path: Path) -> None:
     (kept, gone) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
     for export, digest in (kept, gone):
