@@ -68,8 +68,8 @@ class Store(KeptImages):
         """Set a job's tags and return the image as the engine lists it; None if it does not.
 
         `docker system prune` removes an image that has no tag yet. A pull takes blobs that the engine has already. If
-        `docker buildx prune` removes one of them meanwhile, the image runs but is not listed. In both cases the image
-        is sent again, whole.
+        `docker buildx prune` removes one of them during the pull, the image runs but is not listed. In both cases the
+        image is sent again, whole.
         """
         with contextlib.suppress(ImageNotFound):
             self.tag(digest, job)

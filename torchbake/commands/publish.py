@@ -135,7 +135,8 @@ def run(args: Arguments) -> int:
     source = transport_of(engine, layout, Layout(folder=project.gzip_layout), compression)
     if any(source.built.find(image.digest) is None for image in images.values()):
         require(engine.capabilities, Need.CONTENT)
-    ready = partial(candidate_of, images=images, waivers=waivers, prepare=source.prepare, others=verdicts)
+    prepare = partial(source.prepare, dry=args.dry_run)
+    ready = partial(candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts)
     due = [
         Due(
             spec=spec,
@@ -267,7 +268,8 @@ def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
     decision = image.published.decision
     done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
-    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(image.published), *waived])
+    packing = [] if decision.digest else ["its layers would be compressed by gzip first"]
+    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(image.published), *packing, *waived])
 
 
 def _moves(published: Published) -> str:

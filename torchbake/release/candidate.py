@@ -15,9 +15,9 @@ from torchbake.release.record import Judgement
 class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
-    ``digest`` is the manifest's. ``tested`` is the ID of the image in the engine, or empty if the two are equal. The ID
-    in Docker's classic store is the digest of the config. ``config`` finds that digest, or
-    an empty text; no compression changes it.
+    ``digest`` is the manifest's. In a dry run it is empty if the image is not compressed yet. ``tested`` is the ID of
+    the image in the engine, or empty if the two are equal. The ID in Docker's classic store is the digest of the
+    config. ``config`` finds that digest, or an empty text; no compression changes it.
     """
 
     id: str

@@ -45,6 +45,8 @@ class Planner:
         What somebody went back from stays as it is, and so is not asked where it is from.
         """
         decision = self.decide(candidate)
+        if not candidate.digest and self.other_compression(candidate, decision):
+            return decision  # of the tested image
         if decision.digest != candidate.digest and decision.action != "held":
             if decision.action == "finish" and self._signer.skip_reason:
                 reason = f"{candidate.digest} was tested here; without a key nobody can tell who made the other image"

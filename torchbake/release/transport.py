@@ -20,7 +20,10 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """An image that can be sent. A tag will name ``digest``, and ``config`` finds the digest of the config."""
+    """An image that can be sent. A tag will name ``digest``, and ``config`` finds the digest of the config.
+
+    ``digest`` is empty in a dry run if the image is not compressed yet.
+    """
 
     digest: str
     config: Callable[[], str] = str
@@ -39,12 +42,17 @@ class Transport:
     sent: Callable[[str], str]
     _built: dict[str, str] = field(default_factory=dict)  # from the digest that is sent to the digest as built
 
-    def prepare(self, image: str) -> Ready:
-        """Compress an image by its ID in the engine, if that is due. Raises EngineError and BuildError."""
+    def prepare(self, image: str, *, dry: bool = False) -> Ready:
+        """Compress an image by its ID in the engine, if that is due and no ``dry`` run.
+
+        Raises EngineError and BuildError.
+        """
         digest = self.sent(image)
         config = partial(self.built.config, digest)
         if self.compression == "zstd":
             return Ready(digest=digest, config=config)
+        if dry and self.gzip.find(config()) is None:
+            return Ready(digest="", config=config)
         with tempfile.TemporaryDirectory(prefix="torchbake-gzip-") as folder:
             content = self._compressed(self.built.take_out(digest, Path(folder), lambda _: True))
         self._built[content.manifest.digest] = digest

@@ -59,8 +59,8 @@ class Place:
         source = LayoutSource(layout=self.built, otherwise=None)  # type: ignore[arg-type]
         return Transport(compression=compression, built=source, gzip=self.gzip, sent=lambda image: image)
 
-    def candidate(self, transport: Transport) -> Candidate:
-        ready = transport.prepare(self.digest)
+    def candidate(self, transport: Transport, *, dry: bool = False) -> Candidate:
+        ready = transport.prepare(self.digest, dry=dry)
         return Candidate(
             id=ID, digest=ready.digest, labels=LABELS, tags=TAGS, verdict=VERDICT, tested=self.digest,
             config=ready.config,
@@ -71,6 +71,9 @@ class Place:
         supply = supply_of("pytorch", transport, self.folder / "cache")
         publisher = Publisher(self.registry, signer=signer, keep_rolling=keep)
         return publisher.publish(self.candidate(transport), supply, lambda _: None, lambda *_: None)
+
+    def rehearse(self, compression: Transported) -> Published:
+        return Publisher(self.registry).rehearse(self.candidate(self.transport(compression), dry=True))
 
     def served(self, tag: str = "latest") -> tuple[Manifest, tuple[Manifest, ...]]:
         manifest = self.registry.manifest(tag)
@@ -101,6 +104,23 @@ def test_each_compression_is_a_whole_release_of_one_config(place: Place, compres
     assert held
     assert (held.labels, held.config) == (LABELS, place.config)
     assert place.publish(compression).decision.action == "nothing"
+
+
+@pytest.mark.parametrize("compression", ["gzip", "both"])
+def test_a_dry_run_compresses_nothing(place: Place, compression: Transported) -> None:
+    planned = place.rehearse(compression).decision
+    assert not place.gzip.folder.exists()
+    assert (planned.action, planned.digest, str(planned.tag)) == ("release", "", f"{ID}-r0")
+    published = place.publish(compression).decision
+    assert [move.tag for move in planned.due] == [move.tag for move in published.due]
+    assert place.rehearse(compression).decision.digest == published.digest
+    remove_folder(place.gzip.folder)
+    again = place.rehearse(compression)
+    assert (again.decision.action, again.decision.digest) == ("nothing", published.digest)
+    assert again.released_by
+    del place.store.tags["latest"]
+    assert place.rehearse(compression).decision.action == "finish"
+    assert not place.gzip.folder.exists()
 
 
 def test_an_index_lets_clients_choose_and_has_gzip_first(place: Place) -> None:
