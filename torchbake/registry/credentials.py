@@ -73,6 +73,8 @@ def _podman_files(env: Mapping[str, str]) -> list[Path]:
             Path(runtime, "containers/auth.json") if runtime else Path(f"/run/containers/{os.getuid()}/auth.json"),
             Path(own, "containers/auth.json"),
         ]
+        # podman as root makes /run/containers, which no other user may enter.
+        places = [place for place in places if os.access(place, os.F_OK)]
     return [place for place in places if place.is_file()]
 
 

@@ -369,6 +369,16 @@ def test_podmans_logins_are_read_after_dockers(monkeypatch: pytest.MonkeyPatch, 
             file.unlink()
 
 
+def test_a_folder_that_cannot_be_entered_has_no_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    home = tmp_path / ".config/containers/auth.json"
+    home.parent.mkdir(parents=True)
+    home.write_text(logins("quay.io", "u"))
+    too_long = tmp_path / ("x" * 300)  # an error for root too, as a folder of another user is for others
+    env = {"XDG_RUNTIME_DIR": str(too_long), "HOME": str(tmp_path)}
+    assert find_login("quay.io", env) == Login(username="u", password="p")
+
+
 @pytest.mark.parametrize("key", ["credsStore", "credHelpers"])
 def test_a_credential_helper_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
