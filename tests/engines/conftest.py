@@ -52,7 +52,7 @@ def engine(request: pytest.FixtureRequest, served: str, tmp_path_factory: pytest
     """An empty engine of one kind; one that cannot be had is `not-run`, with its reason."""
     kind: Kind = request.param
     folder: Path = tmp_path_factory.mktemp(kind.name)
-    if kind.rootless:  # its user enters no folder of pytest's
+    if kind.by_user:  # who enters no folder of pytest's
         folder = Path(tempfile.mkdtemp(prefix="torchbake-engine-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:

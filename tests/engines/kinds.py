@@ -34,8 +34,11 @@ _PODMAN_FILES = {
 class Kind:
     """One kind of engine.
 
-    ``files`` are written into its system. ``command`` and ``address`` have {folder}, {bridge}, {cgroup} and {port} in
-    them. ``works`` are the steps that must succeed; torchbake must refuse the others.
+    ``files`` are written into its system. ``command`` and ``address`` have {folder}, {bridge}, {cgroup}, {port} and
+    {user} in them. ``works`` are the steps that must succeed; torchbake must refuse the others.
+
+    With ``group`` the socket belongs to the group of an ordinary user, who runs torchbake. With ``inside`` torchbake
+    runs in a container, with the engine's socket. With ``nested`` the engine is another container.
     """
 
     name: str
@@ -45,9 +48,17 @@ class Kind:
     files: Mapping[str, str] = field(default_factory=dict)
     works: tuple[str, ...] = STEPS
     rootless: bool = False
+    group: bool = False
+    inside: bool = False
+    nested: bool = False
     ssh: bool = False
     buildkit: bool = False
     address: str = "unix://{folder}/" + SOCKET
+
+    @property
+    def by_user(self) -> bool:
+        """Return whether an ordinary user runs torchbake."""
+        return self.rootless or self.group
 
     @property
     def bridged(self) -> bool:
@@ -111,6 +122,18 @@ KINDS: Sequence[Kind] = (
     Kind(
         name="rootless", about="rootless Docker 26, containerd store", suite="trixie", rootless=True,
         command=_rootless(), files=_docker(_CONTAINERD),
+    ),
+    Kind(
+        name="group", about="Docker 26, an ordinary user in the socket's group", suite="trixie", group=True,
+        command=_dockerd("--group={user}"), files=_docker(_CONTAINERD),
+    ),
+    Kind(
+        name="socket", about="Docker 26, torchbake in a container with the engine's socket", suite="trixie",
+        inside=True, command=_dockerd(), files=_docker(_CONTAINERD),
+    ),
+    Kind(
+        name="nested", about="Docker 26 in Docker, torchbake in another container", suite="trixie", inside=True,
+        nested=True, command=_dockerd(), files=_docker(_CONTAINERD),
     ),
     Kind(
         name="podman-4", about="podman 4.3, root's socket", suite="bookworm",

@@ -5,15 +5,16 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clusters import groups
 from tests.engines.bridge import CGROUP, bridge, name_of_bridge
+from tests.engines.containers import in_container
 from tests.engines.kinds import REGISTRY, SOCKET, Kind
-from tests.engines.system import UID, NotRunError, system
+from tests.engines.system import UID, USER, NotRunError, system
 
 BUILDER = "engines"  # what the builder of a remote BuildKit is called
 _PORTS = 23750  # the number of an engine's bridge is added
@@ -59,13 +60,15 @@ exec sh -c 'trap "kill \\$!" TERM; "$@" & wait; wait' sh "$@"  # the first proce
 class Running:
     """An engine that answers. ``variables`` are how commands find it: DOCKER_HOST and what else its kind needs.
 
-    ``process`` is this machine's number of the engine's first process. All others end with it.
+    ``process`` is this machine's number of the engine's first process. All others end with it. ``client`` are the words
+    that run a command in the container of torchbake; without them it runs on this machine.
     """
 
     kind: Kind
     folder: Path
     variables: Mapping[str, str]
     process: int
+    client: Sequence[str] = ()
 
 
 @contextmanager
@@ -83,6 +86,7 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
             "bridge": name_of_bridge(),
             "cgroup": f"/{CGROUP}{os.getpid()}",
             "port": str(_PORTS + number),
+            "user": USER,
         }
         command = [word.format(**places) for word in _command(kind)]
         process = subprocess.Popen(
@@ -94,7 +98,11 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
             _wait(process, variables, folder)
             if kind.buildkit:
                 _name_builder(places["port"], variables)
-            yield Running(kind=kind, folder=folder, variables=variables, process=_first(process))
+            here = nullcontext(((), variables))
+            there = in_container(root, folder, variables, nested=kind.nested)
+            with there if kind.inside else here as (client, found):
+                _wait(process, found, folder)
+                yield Running(kind=kind, folder=folder, variables=found, process=_first(process), client=client)
         finally:
             _stop(process)
             if kind.bridged:
@@ -136,9 +144,10 @@ def _write(kind: Kind, folder: Path, registry: str) -> None:
         _write_ssh(folder / "ssh")
     if kind.buildkit:
         shutil.copy(_buildkitd(), folder / "buildkitd")
+    if kind.by_user:
+        os.chown(folder, UID, UID)
     if kind.rootless:
-        for each in (folder, folder / "data"):
-            os.chown(each, UID, UID)
+        os.chown(folder / "data", UID, UID)
 
 
 def _write_ssh(folder: Path) -> None:

@@ -15,6 +15,8 @@ from tests.engines.bases import matrix_with
 
 _PYTHON = "/usr/bin/python3"  # the system's own
 _EPOCH = "1735689600"  # the time of the images: no commit tells it
+_VERSION = (_PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _SECONDS = 1200  # for one command, on a machine that does much else
 
 
@@ -71,16 +73,32 @@ class Project:
         subprocess.run([_PYTHON, "-m", "venv", "--without-pip", venv], check=True)
         pip = (sys.executable, "-m", "pip", f"--python={venv}/bin/python", "install", "--quiet", str(ROOT))
         subprocess.run(pip, check=True)
-        bases = self.folder / ".torchbake/bases"
-        if bases.is_symlink():
-            kept = bases.resolve()
-            bases.unlink()
-            shutil.copytree(kept, bases)
+        self._copy_bases()
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, uid, uid, follow_symlinks=False)
         user = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
         environment = ("env", "--unset=PYTHONPATH", f"HOME={home}")
         return replace(self, client=(*user, *environment, f"{venv}/bin/torchbake"))
+
+    def in_container(self, client: Sequence[str], home: Path) -> "Project":
+        """Run torchbake in a container that has these folders, by ``client``. Its Python has another version."""
+        self._copy_bases()
+        pip, wheels, site = (sys.executable, "-m", "pip"), home / "wheels", home / "site"
+        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", str(ROOT)], check=True)
+        version = subprocess.run([*client, *_VERSION], check=True, capture_output=True, text=True).stdout.strip()
+        chosen = ("--only-binary=:all:", f"--python-version={version}", f"--target={site}")
+        subprocess.run([*pip, "install", "--quiet", *chosen, *wheels.glob("*.whl")], check=True)
+        certificates = shutil.copy(os.environ.get("SSL_CERT_FILE", _CERTIFICATES), home / "certificates.crt")
+        names = (f"PYTHONPATH={site}", f"SSL_CERT_FILE={certificates}", f"SOURCE_DATE_EPOCH={_EPOCH}")
+        environment = ("env", f"--chdir={self.folder}", *names)
+        return replace(self, client=(*client, *environment, _PYTHON, "-m", "torchbake"))
+
+    def _copy_bases(self) -> None:
+        bases = self.folder / ".torchbake/bases"
+        if bases.is_symlink():
+            kept = bases.resolve()
+            bases.unlink()
+            shutil.copytree(kept, bases)
 
     def run(self, name: str, *, registry: str = "") -> Step:
         """Run the command of a step, with another registry than the project's own where one is given."""

@@ -10,10 +10,11 @@ from tests.clusters.machine import debootstrap
 
 _DOCKER = ("docker.io", "docker-cli", "iptables", "iproute2", "kmod")
 _ROOTLESS = ("dbus-user-session", "rootlesskit", "slirp4netns", "uidmap")
+_CLIENT = ("docker-buildx", "python3")  # what torchbake needs in a container
 _PODMAN = ("podman", "buildah", "crun", "netavark", "aardvark-dns", "catatonit", "iptables", "nftables", "iproute2")
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "bookworm": _PODMAN,
-    "trixie": (*_DOCKER, *_ROOTLESS, "openssh-server"),
+    "trixie": (*_DOCKER, *_ROOTLESS, "openssh-server", *_CLIENT),
     "forky": (*_DOCKER, *_PODMAN),
 }
 USER, UID = "builder", 1777  # who runs engines without root's rights

@@ -31,10 +31,12 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(engine: Running, served: str, bases: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project of this engine on the bootstrapped base."""
     builder = BUILDER if engine.kind.buildkit else ""
-    folder = (engine.folder if engine.kind.rootless else tmp_path_factory.mktemp("project")) / "project"
+    folder = (engine.folder if engine.kind.by_user or engine.client else tmp_path_factory.mktemp("project")) / "project"
     made = Project.make(folder, NOWHERE, f"{served}/{engine.kind.name}", builder, engine.variables)
     made.keep_bases_in(bases)
-    return made.as_user(UID, engine.folder) if engine.kind.rootless else made
+    if engine.client:
+        return made.in_container(engine.client, engine.folder)
+    return made.as_user(UID, engine.folder) if engine.kind.by_user else made
 
 
 @pytest.fixture(scope="session")
