@@ -124,8 +124,8 @@ def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:
     return str(info.get("DockerRootDir" if capabilities.podman else "ID") or "")
 
 
-def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") -> list[Problem]:
-    """The reasons why a command cannot do what it needs. ``driver`` is that of its buildx builder."""
+def problems(capabilities: Capabilities, need: Need) -> list[Problem]:
+    """The reasons why a command cannot do what it needs."""
     found: Iterator[Problem]
     match need:
         case Need.BUILD:
@@ -137,9 +137,9 @@ def problems(capabilities: Capabilities, need: Need, *, driver: str = "docker") 
     return list(found)
 
 
-def require(capabilities: Capabilities, need: Need, *, driver: str = "docker") -> None:
+def require(capabilities: Capabilities, need: Need) -> None:
     """Raises EngineError with the first reason why a command cannot do what it needs."""
-    for problem in problems(capabilities, need, driver=driver):
+    for problem in problems(capabilities, need):
         raise EngineError(problem.reason, hint=problem.remedy)
 
 

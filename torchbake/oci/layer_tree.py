@@ -19,7 +19,6 @@ def read_changes(archive: tarfile.TarFile) -> list[Change]:
     found: dict[str, Node | None] = {}
     for info in archive:
         path = clean_path(info.name)
-        found.pop(path, None)  # a later entry of the same name counts
         found[path] = None if is_whiteout(path) else _node(archive, info, path, found)
     return [*found.items()]
 

@@ -97,7 +97,8 @@ def difference(before: Tree, after: Tree) -> list[Change]:
     Without these folders an engine would make them with other owners and modes. No folder is
     opaque: each path that is gone has its own whiteout.
     """
-    changed = {path for path, node in after.items() if before.get(path) != node and (path, node) != (ROOT, _FOLDER)}
+    before = {ROOT: _FOLDER, **before}
+    changed = {path for path, node in after.items() if before.get(path) != node}
     lost = before.keys() - after.keys() - {ROOT}
     gone = {path for path in lost if _parent(path) not in lost and after.get(_parent(path), _FOLDER).is_folder}
     above = {folder for path in changed | gone for folder in parents(path) if folder in after}

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from torchbake.core.digest import file_digest
 from torchbake.core.files import linked
 from torchbake.core.json_text import read_object
 from torchbake.errors import BuildError
@@ -64,7 +63,7 @@ class OwnLayers:
         ``steps`` are the last ones of its history, in the words that it gets. ``created`` is the time of the image, as
         RFC 3339. Raises BuildError and OSError.
         """
-        manifest = export.get(digest)
+        manifest = export.get(digest)  # which compares all digests
         try:
             config = read_object(export.path(manifest.config.digest).read_bytes())
             history = _history(config, steps)
@@ -72,7 +71,7 @@ class OwnLayers:
             last = history[len(history) - len(steps) :]
             made = [step for step, entry in zip(steps, last, strict=True) if not entry.get("empty_layer")]
             layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), made)
-        except (*UNREADABLE, ValueError, LookupError, TypeError) as error:
+        except (*UNREADABLE, ValueError, LookupError, TypeError, AttributeError) as error:
             why = f"The builder exported an image that cannot be read: {error}."
             raise BuildError(why, hint="Build it again.") from None
         data = json_bytes(_config(config, layers, history, created))
@@ -93,8 +92,6 @@ class OwnLayers:
                 packed, path = known[diff_id]
                 linked(path, export.path(packed.digest))
                 layer = Layer(blob=packed, diff_id=diff_id)
-            elif blob.media_type == MEDIA_TYPE:
-                layer = Layer(blob=blob, diff_id=diff_id)
             else:
                 layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), _compressed)
             done.append(layer)
@@ -158,19 +155,15 @@ class _View:
 def _without_traces(before: Tree, after: Tree, mounts: Sequence[str]) -> Tree:
     """Return a tree without what builders leave behind of their containers, and where a step mounts something."""
     files = (path for path in _MOUNTED_FILES if path in after and after[path].content == _NO_CONTENT)
-    tree = restored(before, after, (*_MOUNTED, *files, *mounts))
-    used = {folder for path in tree for folder in parents(path)}
-    for folder in (folder for mount in mounts for folder in parents(mount)):
-        if folder not in before and folder not in used:
-            tree.pop(folder, None)
-    return tree
+    traces = (*_MOUNTED, *files, *mounts)
+    tree = restored(before, after, traces)
+    made = {folder for path in traces for folder in parents(path)} - before.keys()
+    used = {folder for path in tree if path not in made for folder in parents(path)}
+    return {path: node for path, node in tree.items() if path not in made or path in used}
 
 
 def _written(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
-    path = export.path(blob.digest)
-    if file_digest(path) != blob.digest:
-        raise BuildError(f"The builder exported a damaged layer, {path.name}.", hint="Build it again.")
-    with _archive(path, work) as file:
+    with _archive(export.path(blob.digest), work) as file:
         return write(work / _LAYER, file)
 
 

@@ -33,7 +33,7 @@ def random_tree(random: Random, root: Node = FOLDER) -> dict[str, Node]:
 def test_the_changes_between_two_trees_make_one_of_the_other() -> None:
     random, replaced = Random(7), 0
     for _ in range(3000):
-        before, after = random_tree(random), random_tree(random, random.choice((FOLDER, OTHERS[0])))
+        before, after = (random_tree(random, random.choice((FOLDER, OTHERS[0]))) for _ in range(2))
         changes = difference(before, after)
         assert apply(before, changes) == after
         assert apply(before, changes[::-1]) == after  # in any order

@@ -26,7 +26,7 @@ CREATED, EPOCH = "2025-01-01T00:00:00+00:00", 1735689600
 LATER = EPOCH + 5_000_000  # when a builder ran
 CAPABILITY = {"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x20\x00\x00"}
 STEPS = (
-    HistoryStep("RUN /bin/sh -c apt # buildkit", ("run/secrets/token", "etc/ssl/ca.crt", "var/cache/apt")),
+    HistoryStep("RUN /bin/sh -c apt # buildkit", ("run/secrets/token", "etc/ssl/ca.crt", "mnt/cache/apt")),
     HistoryStep("COPY program /program # buildkit"),
     HistoryStep("LABEL a=b"),
     HistoryStep("RUN /bin/sh -c true # buildkit", ("run/secrets/token",)),
@@ -41,7 +41,6 @@ BASE = archive(
     folder("etc"), file("etc/passwd", b"root"), folder("etc/ssl"), file("etc/ssl/ca.crt", b"of the base"),
     folder("opt/old"), file("opt/old/a", b"1"), folder("opt/old/b"), file("opt/old/b/c", b"2"), folder("proc"),
     folder("var/cache"), file("var/cache/old", b"3"), file("var/cache/kept", b"4"), folder("tmp", mode=0o1777),
-    folder("run"),
 )  # fmt: skip
 # The first step as BuildKit exports it: sorted, each removed file by itself, and with an empty file for a secret.
 BY_BUILDKIT = archive(
@@ -57,7 +56,7 @@ ROOT = {"uname": "root", "gname": "root"}
 BY_BUILDAH = archive(
     folder("var/cache", mtime=LATER + 0.25, **ROOT), file("var/cache/.wh.old"), folder("proc", mode=0o555, **ROOT),
     folder("run/secrets", mtime=LATER, **ROOT), file("run/secrets/token", mode=0o700), file("run/.containerenv"),
-    folder("var/cache/apt"), file("etc/ssl/.wh.ca.crt"), file("etc/resolv.conf", mtime=LATER),
+    folder("mnt/cache/apt"), file("etc/ssl/.wh.ca.crt"), file("etc/resolv.conf", mtime=LATER),
     file("etc/passwd", b"root", mtime=LATER, **ROOT), folder("usr", mtime=LATER, **ROOT),
     file("usr/ping", b"7", mode=0o100755, pax_headers={**CAPABILITY, "SCHILY.xattr.user.overlay": "y"}, **ROOT),
     file("usr/b.so", b"6" * 5000, mtime=LATER + 1.5, **ROOT),
@@ -192,14 +191,11 @@ def test_layers_of_the_base_stay_and_are_compressed_by_zstd(site: Site, tmp_path
     assert site.exports[-1].path(blob.digest).samefile(kept.path(blob.digest))
     assert kept.find(digest)
 
-    as_it_is = site.write(BUILDKIT, ("zstd", "tar", "gzip", "tar"))
-    assert as_it_is.layers[0].digest == sha256(zstandard.compress(BASE))
-
-    others = {site.write(BUILDKIT, (packing, "tar", "tar", "tar")).digest for packing in ("gzip", "tar")}
-    assert len(others) == 1
-    for found in (manifest, as_it_is, site.write(BUILDKIT, "gzip")):
+    others = [site.write(BUILDKIT, (packing, "tar", "tar", "tar")) for packing in ("zstd", "gzip", "tar")]
+    assert len({found.digest for found in others}) == 1
+    for found in (manifest, *others):
         assert {layer.media_type.rpartition("+")[2] for layer in found.layers} == {"zstd"}
-        assert site.config(site.write(BUILDKIT, "gzip"))["rootfs"]["diff_ids"][0] == sha256(BASE)
+        assert site.config(found)["rootfs"]["diff_ids"][0] == sha256(BASE)
 
 
 def without_rootfs(config: dict[str, Any], layout: Layout) -> None:
@@ -214,11 +210,17 @@ def of_another_number_of_layers(config: dict[str, Any], layout: Layout) -> None:
     config["rootfs"]["diff_ids"].append(sha256(b""))
 
 
+def of_no_words(config: dict[str, Any], layout: Layout) -> None:
+    config["history"] = [1, 2, 3, 4, 5]
+
+
 def of_a_lost_layer(config: dict[str, Any], layout: Layout) -> None:
     layout.path(sha256(BY_BUILDKIT)).unlink()
 
 
-@pytest.mark.parametrize("damage", [without_rootfs, of_fewer_steps, of_another_number_of_layers, of_a_lost_layer])
+@pytest.mark.parametrize(
+    "damage", [without_rootfs, of_fewer_steps, of_another_number_of_layers, of_no_words, of_a_lost_layer]
+)
 def test_a_damaged_export_is_an_error(site: Site, damage: Callable[[dict[str, Any], Layout], None]) -> None:
     layout, digest = site.export(*copy.deepcopy(BUILDKIT))
     manifest = json.loads(layout.path(digest).read_text())
