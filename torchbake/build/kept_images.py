@@ -1,7 +1,7 @@
 """Our images in the project's layout, with no engine: which of them are up to date, and what is removed."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +35,18 @@ class KeptImages:
 
     def images(self, prepared: Sequence[Prepared]) -> dict[str, Image]:
         """The image of each job by its reference: the one with the job's inputs, if there is one."""
+        jobs = {one.job.spec.id: one.job for one in prepared if isinstance(one.job, Job)}
+        found = self.by_id(jobs, lambda name, image: image.labels.get(INPUTS) == jobs[name].inputs)
+        return {jobs[name].ref: image for name, image in found.items()}
+
+    def by_id(self, ids: Iterable[str], is_current: Callable[[str, Image], bool]) -> dict[str, Image]:
+        """The image of each id that has one. If an id has several, the image that ``is_current``, else any of them."""
         held = [self._image(entry.key) for entry in self.layout.entries() if self.layout.find(entry.key)]
         found = dict[str, Image]()
-        for job in (one.job for one in prepared if isinstance(one.job, Job)):
-            own = [image for image in held if image.labels.get(ID) == job.spec.id]
-            own.sort(key=lambda image, job=job: image.labels.get(INPUTS) != job.inputs)  # type: ignore[misc]
-            found |= {job.ref: own[0]} if own else {}
+        for name in ids:
+            own = [image for image in held if image.labels.get(ID) == name]
+            current = (image for image in own if len(own) == 1 or is_current(name, image))
+            found |= {name: next(current, own[0])} if own else {}
         return found
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:

@@ -1,6 +1,7 @@
 """What may be released: an image of the engine that was tested as it is, with the verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
@@ -22,33 +23,50 @@ from torchbake.release.transport import Ready
 _SHOWN = 5  # checks that a message names
 
 
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """The ``place`` of images, and how an image comes there or is tested, with its id for ``{id}``."""
+
+    place: str
+    build: str
+    test: str
+
+
+IN_ENGINE = Advice(place="the engine", build="nox -s build test -- {id}", test="nox -s test -- {id}")
+_ELSEWHERE = (
+    "nox -s test -- {id} --write-verdict DIR --key KEY, on a machine whose engine has the image; "
+    "then publish with --verdicts DIR"
+)
+IN_STORE = Advice(place="the store", build=f"nox -s build -- {{id}} --no-engine\n        {_ELSEWHERE}", test=_ELSEWHERE)
+
+
 def candidate_of(
     preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str],
-    *, prepare: Callable[[str], Ready], others: SignedVerdicts | None = None,
+    *, prepare: Callable[[str], Ready], others: SignedVerdicts | None = None, advice: Advice = IN_ENGINE,
 ) -> Candidate:  # fmt: skip
     """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
 
-    ``prepare`` makes an image ready to be sent, by its ID in the engine.
+    ``images`` are those of the place that ``advice`` names; ``prepare`` makes one ready to be sent, by its ID there.
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
     """
     project = preparation.project
     lock_of(project, spec)
     tags = project.tags[spec.id]
-    image = images.get(ref_of(spec, tags))
+    image, build, test = images.get(ref_of(spec, tags)), advice.build.format(id=spec.id), advice.test.format(id=spec.id)
     if image is None:
-        raise CheckError(f"{spec.id} is not in the engine.", hint=f"nox -s build test -- {spec.id}")
+        raise CheckError(f"{spec.id} is not in {advice.place}.", hint=build)
     own = Reports(folder=project.root / "reports").find(spec.id, image.digest)
     own = own if own and own.digest == image.digest else None
     signed = others.of(project, spec, image) if others else []
     if own is None and not signed:
         where = f", and {others.folder} has no verdict on it" if others else ""
-        raise CheckError(f"{spec.id} has not been tested since it was built{where}.", hint=f"nox -s test -- {spec.id}")
+        raise CheckError(f"{spec.id} has not been tested since it was built{where}.", hint=test)
     if old := preparation.why_old(spec, image):
-        raise CheckError(f"{spec.id} is out of date: {old}.", hint=f"nox -s build test -- {spec.id}")
+        raise CheckError(f"{spec.id} is out of date: {old}.", hint=build)
     if untrue := untrue_label(project.root, image.labels):
-        raise CheckError(f"{spec.id} is out of date: {untrue}.", hint=f"nox -s build test -- {spec.id}")
-    verdict = _whole(project, spec, own, signed)
+        raise CheckError(f"{spec.id} is out of date: {untrue}.", hint=build)
+    verdict = _whole(project, spec, own, signed, hint=test)
     failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
@@ -64,15 +82,17 @@ def candidate_of(
     )  # fmt: skip
 
 
-def _whole(project: Project, spec: Spec, own: Verdict | None, signed: Sequence[VerdictFile]) -> Verdict:
+def _whole(
+    project: Project, spec: Spec, own: Verdict | None, signed: Sequence[VerdictFile], *, hint: str
+) -> Verdict:  # fmt: skip
     """Merge the verdicts on what the matrix promises today, by today's suite. Raises CheckError if they lack checks."""
     reason = outdated(project, spec, own) if own else ""
     if reason and not signed:
-        raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
+        raise CheckError(f"{spec.id}: {reason}.", hint=hint)
     verdict = merge([*(file.verdict for file in signed), *([own] if own and not reason else [])])
     if missing := missing_checks(verdict, spec):
         reason = f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_SHOWN])}{_named(signed)}"
-        raise CheckError(f"{spec.id}: {reason}.", hint=f"nox -s test -- {spec.id}")
+        raise CheckError(f"{spec.id}: {reason}.", hint=hint)
     return verdict
 
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.build.plan import ref_of
 from torchbake.build.prepare import Preparation
 from torchbake.checks.waivers import parse_waivers
 from torchbake.commands._candidates import candidate_of
@@ -20,6 +19,7 @@ from torchbake.commands._options import (
     add_waive,
 )
 from torchbake.commands._registries import registry_of
+from torchbake.commands._release_images import add_no_engine, release_images
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import add_signing, signer_of
 from torchbake.commands._step_summary import append_table
@@ -27,9 +27,6 @@ from torchbake.commands._verdicts import WithVerdicts, add_verdicts, signed_verd
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
-from torchbake.engine.capability import Need, require
-from torchbake.engine.client import connect
-from torchbake.engine.export import config_digest
 from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
@@ -40,8 +37,6 @@ from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
-from torchbake.release.transport import transport_of
-from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
@@ -50,6 +45,7 @@ EXAMPLES = (
     "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
     "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
     "nox -s publish -- cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
+    "nox -s publish -- cpu --registry ghcr.io/acme --no-engine --verdicts verdicts --verdict-key cosign.pub",
     "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
     "nox -s publish -- cpu --registry ghcr.io/acme --compression both",
     "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
@@ -90,6 +86,7 @@ class Arguments(WithVerdicts):
     compression: Transported | None
     keep_rolling: bool
     benchmark: Path | None
+    no_engine: bool
     dry_run: bool
     jobs: int
     format: Format
@@ -101,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser)
     add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
     add_verdicts(parser)
+    add_no_engine(parser)
     parser.add_argument(
         "--compression", choices=TRANSPORTED,
         help="of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)",
@@ -126,17 +124,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
-    waivers, signer, engine = parse_waivers(args.waive), signer_of(args), connect()
-    images = engine.tagged(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
+    waivers, signer = parse_waivers(args.waive), signer_of(args)
+    built = release_images(project, no_engine=args.no_engine, benchmark=args.benchmark)
     publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
-    layout = Layout(folder=project.layout)
-    verdicts = signed_verdicts(args, partial(config_digest, engine, layout))
-    compression = args.compression or project.matrix.compression
-    source = transport_of(engine, layout, Layout(folder=project.gzip_layout), compression)
-    if any(source.built.find(image.digest) is None for image in images.values()):
-        require(engine.capabilities, Need.CONTENT)
+    images, verdicts = built.find(selection.specs, preparation), signed_verdicts(args, built.config)
+    source = built.transport(images, args.compression or project.matrix.compression)
     prepare = partial(source.prepare, dry=args.dry_run)
-    ready = partial(candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts)
+    ready = partial(
+        candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts, advice=built.advice
+    )
     due = [
         Due(
             spec=spec,
@@ -148,10 +144,10 @@ def run(args: Arguments) -> int:
         for spec in selection.specs
     ]
     judged = None
-    if args.benchmark:
+    if args.benchmark and built.engine:
         from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - half of what else a release loads
 
-        judged = gate_of(args.benchmark, project, engine, plain_http=args.plain_http).judged
+        judged = gate_of(args.benchmark, project, built.engine, plain_http=args.plain_http).judged
     with interruptible():
         if judged and not args.dry_run:
             due = [

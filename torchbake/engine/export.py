@@ -76,10 +76,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSource:
-    """The images of a layout, read where they are; other images come from ``otherwise``."""
+    """The images of a layout, read where they are. Other images come from ``otherwise``, if it is given."""
 
     layout: Layout
-    otherwise: Source
+    otherwise: Source | None = None
 
     def find(self, digest: str) -> Content | None:
         """The image of the layout."""
@@ -87,6 +87,9 @@ class LayoutSource:
         return Content(manifest=manifest, folder=self.layout.blobs) if manifest else None
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+        """Raises BuildError if there is no other source, and the layout does not have all of the image."""
+        if self.otherwise is None:
+            return Content(manifest=self.layout.get(digest), folder=self.layout.blobs)
         return self.find(digest) or self.otherwise.take_out(digest, folder, wanted)
 
     def config(self, digest: str) -> str:
@@ -126,24 +129,27 @@ class EngineSource:
         return Content(manifest=Manifest(data=data, media_type=media_type), folder=folder)
 
 
-def config_digest(engine: Engine, layout: Layout, digest: str) -> str:
-    """Return the digest of an image's config, which is the same however its layers are compressed. Raises EngineError.
+def config_digest(engine: Engine | None, layout: Layout, digest: str) -> str:
+    """Return the digest of an image's config, which is the same however its layers are compressed.
 
-    The containerd store does not report it: an image that is not in a layout is read as a whole.
+    The containerd store does not report it: an image that is not in a layout is read as a whole. Without an engine the
+    layout must have the image. Raises EngineError and BuildError.
     """
-    return source_of(engine, layout).config(digest) if engine.containerd_store else digest
+    return source_of(engine, layout).config(digest) if engine is None or engine.containerd_store else digest
 
 
-def source_of(engine: Engine, layout: Layout) -> LayoutSource:
-    """The source of an engine's images: the layout, else the engine."""
-    return LayoutSource(layout=layout, otherwise=EngineSource(engine=engine))
+def source_of(engine: Engine | None, layout: Layout) -> LayoutSource:
+    """The source of images: the layout, else the engine, if there is one."""
+    return LayoutSource(layout=layout, otherwise=EngineSource(engine=engine) if engine else None)
 
 
-def sent_digest(engine: Engine, source: LayoutSource, image: str) -> str:
-    """The digest of the manifest of an image by its ID in the engine.
+def sent_digest(engine: Engine | None, source: LayoutSource, image: str) -> str:
+    """The digest of the manifest of an image by its ID in the engine, or in the layout if there is no engine.
 
     An image of a classic store that the layout lacks is saved into it. Raises EngineError and BuildError.
     """
+    if engine is None:
+        return source.layout.get(image).digest
     found, layout = source.find(image), source.layout
     if found or engine.containerd_store:
         return found.manifest.digest if found else image

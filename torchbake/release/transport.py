@@ -88,7 +88,10 @@ class Transport:
         return Content(manifest=index, folder=self.gzip.blobs, variants=(gzip, built), built=built)
 
 
-def transport_of(engine: Engine, built: Layout, gzip: Layout, compression: Transported) -> Transport:
-    """Return the transport of an engine's images. ``built`` and ``gzip`` are the layouts of both compressions."""
+def transport_of(engine: Engine | None, built: Layout, gzip: Layout, compression: Transported) -> Transport:
+    """Return the transport of images of an engine, or of ``built`` alone if there is none.
+
+    ``built`` and ``gzip`` are the layouts of both compressions.
+    """
     source = source_of(engine, built)
     return Transport(compression=compression, built=source, gzip=gzip, sent=partial(sent_digest, engine, source))

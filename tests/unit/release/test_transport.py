@@ -56,7 +56,7 @@ class Place:
         return MemoryRegistry(self.store)
 
     def transport(self, compression: Transported) -> Transport:
-        source = LayoutSource(layout=self.built, otherwise=None)  # type: ignore[arg-type]
+        source = LayoutSource(layout=self.built)
         return Transport(compression=compression, built=source, gzip=self.gzip, sent=lambda image: image)
 
     def candidate(self, transport: Transport, *, dry: bool = False) -> Candidate:

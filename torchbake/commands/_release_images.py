@@ -1,0 +1,82 @@
+"""The images that can be released: those of the engine, or without an engine those of the store."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchbake.build.kept_images import KeptImages
+from torchbake.build.plan import ref_of
+from torchbake.build.prepare import Preparation
+from torchbake.checks.reports import Reports
+from torchbake.commands._candidates import IN_ENGINE, IN_STORE, Advice
+from torchbake.engine.capability import Need, require
+from torchbake.engine.client import Engine, connect
+from torchbake.engine.export import config_digest
+from torchbake.engine.image import Image
+from torchbake.errors import UsageError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
+from torchbake.oci.variants import Transported
+from torchbake.release.transport import Transport, transport_of
+from torchbake.store.layout import Layout
+
+
+def add_no_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-engine",
+        action="store_true",
+        help="ask no container engine: release the images of the store, with verdicts of `reports/` or of --verdicts",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseImages:
+    """The images of a project in ``engine``, or in the project's store if that is None."""
+
+    project: Project
+    engine: Engine | None
+
+    @property
+    def advice(self) -> Advice:
+        """The words for an image that cannot be released."""
+        return IN_ENGINE if self.engine else IN_STORE
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(folder=self.project.layout)
+
+    def find(self, specs: Sequence[Spec], preparation: Preparation) -> dict[str, Image]:
+        """The image of each spec that has one, by its reference. Of several in the store, one that is up to date."""
+        refs = {spec.id: ref_of(spec, self.project.tags[spec.id]) for spec in specs}
+        if self.engine:
+            return self.engine.tagged(refs.values())
+        by_id = {spec.id: spec for spec in specs}
+        found = KeptImages(layout=self.layout).by_id(
+            by_id, lambda name, image: preparation.why_old(by_id[name], image) is None
+        )
+        return {refs[name]: self._as_tested(name, image) for name, image in found.items()}
+
+    def config(self, digest: str) -> str:
+        """Find the digest of an image's config. Raises EngineError and BuildError."""
+        return config_digest(self.engine, self.layout, digest)
+
+    def transport(self, images: Mapping[str, Image], compression: Transported) -> Transport:
+        """The source of what is sent. Raises EngineError if an engine must hand out images, and cannot."""
+        source = transport_of(self.engine, self.layout, Layout(folder=self.project.gzip_layout), compression)
+        if self.engine and any(source.built.find(image.digest) is None for image in images.values()):
+            require(self.engine.capabilities, Need.CONTENT)
+        return source
+
+    def _as_tested(self, name: str, image: Image) -> Image:
+        """An image of the store by the digest that its verdict here names: some engines know it by its config."""
+        reports, config = Reports(folder=self.project.root / "reports"), self.config(image.digest)
+        by_config = reports.find(name, config) and not reports.find(name, image.digest)
+        return replace(image, digest=config) if by_config else image
+
+
+def release_images(project: Project, *, no_engine: bool, benchmark: Path | None) -> ReleaseImages:
+    """Connect to the engine, unless there shall be none. Raises EngineError and UsageError."""
+    if no_engine and benchmark:
+        raise UsageError("--benchmark measures in an engine, and --no-engine asks none.", hint="Leave one of them out.")
+    return ReleaseImages(project=project, engine=None if no_engine else connect())
