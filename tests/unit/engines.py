@@ -310,7 +310,8 @@ class _Found:
         has_digest = self.daemon.pictures[self.id].pulled or self.daemon.info()["DriverStatus"]
         digests = [f"{tag.rpartition(':')[0]}@{self.id}" for tag in tags] if has_digest else []
         return {
-            "RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)},
+            "Id": self.id, "RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)},
+            "Size": self.daemon.pictures[self.id].size,
             "RootFS": {"Layers": list(self.daemon.pictures[self.id].layers)},
         }  # fmt: skip
 

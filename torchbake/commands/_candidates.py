@@ -48,7 +48,7 @@ def candidate_of(
 
     ``images`` are those of the place that ``advice`` names; ``prepare`` makes one ready to be sent, by its ID there.
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
-    Raises LockError for a bad lock. Whether a base that was never fetched here is up to date nobody can tell.
+    Raises LockError for a bad lock. An image counts as up to date if its base was never fetched here.
     """
     project = preparation.project
     lock_of(project, spec)

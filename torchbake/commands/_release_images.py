@@ -53,7 +53,7 @@ class ReleaseImages:
             return self.engine.tagged(refs.values())
         by_id = {spec.id: spec for spec in specs}
         found = KeptImages(layout=self.layout).by_id(
-            by_id, lambda name, image: preparation.why_old(by_id[name], image) is None
+            by_id, lambda name, image: not preparation.why_old(by_id[name], image)
         )
         return {refs[name]: self._as_tested(name, image) for name, image in found.items()}
 
