@@ -158,3 +158,9 @@ KINDS: Sequence[Kind] = (
         command=_beside(_BUILDKITD, *_dockerd()), files=_docker(_CONTAINERD),
     ),
 )  # fmt: skip
+
+# Not started: no engine answers at its address. buildah builds, and the verdict comes from another machine.
+NO_ENGINE = Kind(
+    name="none", about="no engine, with buildah", suite="", command=(), works=("build", "publish", "validate"),
+    address="unix:///nonexistent/docker.sock",
+)  # fmt: skip

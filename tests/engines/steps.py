@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.e2e.conftest import INIT, ROOT
@@ -47,13 +47,17 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project with its own state. ``client`` is the torchbake command. The ``variables`` name the engine."""
+    """A project with its own state. ``client`` is the torchbake command. The ``variables`` name the engine.
+
+    ``more`` are options of a step, by its name.
+    """
 
     folder: Path
     registry: str
     builder: str
     variables: Mapping[str, str]
     client: Sequence[str] = (sys.executable, "-m", "torchbake")
+    more: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def make(cls, folder: Path, base: str, registry: str, builder: str, variables: Mapping[str, str]) -> "Project":
@@ -107,7 +111,7 @@ class Project:
             "SOURCE_DATE_EPOCH": _EPOCH,
         }  # fmt: skip
         began, builds = time.monotonic(), self._builds()
-        options = self._options(name, registry or self.registry)
+        options = [*self._options(name, registry or self.registry), *self.more.get(name, ())]
         done = subprocess.run(
             [*self.client, name, INIT, *options], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=_SECONDS, check=False,
@@ -127,7 +131,7 @@ class Project:
             "validate": ["--registry", registry, "--plain-http"],
             "reproduce": builder,
         }
-        return of[name]
+        return of.get(name, [])
 
     def _builds(self) -> int:
         return len(list(self.folder.glob(".torchbake/runs/*/*.bake.json")))

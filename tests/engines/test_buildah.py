@@ -1,53 +1,91 @@
-"""One small image by this machine's buildah, with no engine: in the store, up to date, and the same elsewhere."""
+"""One small image with no engine: built by buildah, tested by an engine elsewhere, and released from the store."""
 
 import json
 import os
+import shutil
 import subprocess
-import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 import pytest
 
-from tests.e2e.conftest import INIT, ROOT
+from tests.e2e.conftest import INIT
+from tests.e2e.registries import program
+from tests.e2e.test_signature import SECRET, Keys, make_keys
 from tests.engines.bases import NOWHERE
+from tests.engines.conftest import TOOLS
+from tests.engines.kinds import KINDS, NO_ENGINE, STEPS
+from tests.engines.running import running
 from tests.engines.steps import Project
+from tests.engines.system import NotRunError
 from torchbake.build.buildah import Buildah
+from torchbake.commands._registries import registry_of
 from torchbake.core.json_text import read_json
 from torchbake.errors import EngineError
 from torchbake.oci.labels import ID, labels_in
 from torchbake.oci.layer_stream import LOOK, uncompressed
+from torchbake.oci.reference import parse_registry
 from torchbake.store.layout import Layout
 
-NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+_ELSEWHERE = next(kind for kind in KINDS if kind.name == "docker-28")
+_NO_LOG = "--no-transparency-log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A project that knows no engine, with its built image."""
+
+    project: Project
+    layout: Layout
+    digest: str
 
 
 @pytest.fixture(scope="module")
-def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Variables for a buildah that has its own storage."""
+def variables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Variables for a buildah that has its own storage, no engine, and cosign in PATH."""
     try:
         Buildah(program="buildah").check()
     except EngineError as error:
-        if request.config.getoption("--engines") == "require":
-            pytest.fail(str(error))
-        pytest.skip(f"not-run: {error}")
+        _not_run(request, str(error))
     folder = tmp_path_factory.mktemp("buildah")
     storage = folder / "storage.conf"
     storage.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n')
-    return {**os.environ, **NO_ENGINE, "PYTHONPATH": str(ROOT), "CONTAINERS_STORAGE_CONF": str(storage)}
+    path = f"{program(TOOLS, 'cosign').parent}:{os.environ['PATH']}"
+    own = {"CONTAINERS_STORAGE_CONF": str(storage), "COSIGN_PASSWORD": SECRET, "PATH": path}
+    return {"DOCKER_HOST": NO_ENGINE.address, **own}
 
 
-def build(project: Project, environment: Mapping[str, str]) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def site(variables: Mapping[str, str], served: str, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A project whose image buildah has built from nothing."""
+    made = Project.make(tmp_path_factory.mktemp("project") / "first", NOWHERE, f"{served}/none", "", variables)
+    project = replace(made, more={"build": ("--no-engine", "--format", "json")})
+    result = build(project)
+    assert result["status"] == "built"
+    return Site(project=project, layout=Layout(folder=project.folder / ".torchbake/layout"), digest=result["digest"])
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    """The keys of the machine that tests."""
+    return make_keys(program(TOOLS, "cosign"), tmp_path_factory.mktemp("keys") / "tester")
+
+
+def _not_run(request: pytest.FixtureRequest, reason: str) -> None:
+    if request.config.getoption("--engines") == "require":
+        pytest.fail(reason)
+    pytest.skip(f"not-run: {reason}")
+
+
+def build(project: Project) -> dict[str, Any]:
     """Build the image in a project without an engine, and return its result."""
-    done = subprocess.run(
-        [sys.executable, "-m", "torchbake", "build", INIT, "--no-engine", "--format", "json"], cwd=project.folder,
-        env={**environment, "TORCHBAKE_LAYERS": f"{project.folder}/layers"}, capture_output=True, text=True,
-        timeout=1200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    (result,) = json.loads(done.stdout)["images"]
+    done = project.run("build")
+    assert done.ok, str(done)
+    (result,) = json.loads(done.output)["images"]
     return dict(result)
 
 
@@ -64,15 +102,75 @@ def files(layout: Layout, digest: str) -> list[tuple[str, int, int, int, bytes]]
     return found
 
 
-def test_buildah_builds_without_an_engine(environment: Mapping[str, str], tmp_path: Path) -> None:
+def test_buildah_builds_without_an_engine(site: Site, tmp_path: Path) -> None:
     """The second project's image is built from nothing as well, on the first one's base."""
-    first, second = (Project.make(tmp_path / name, NOWHERE, "", "", NO_ENGINE) for name in ("first", "second"))
-    built = build(first, environment)
-    assert built["status"] == "built"
-    layout = Layout(folder=first.folder / ".torchbake/layout")
-    manifest = layout.get(built["digest"])
-    assert labels_in(read_json(layout.path(manifest.config.digest).read_bytes()))[ID] == INIT
-    assert build(first, environment)["status"] == "up-to-date"
-    (second.folder / ".torchbake/bases").symlink_to(first.folder / ".torchbake/bases")
+    manifest = site.layout.get(site.digest)
+    assert labels_in(read_json(site.layout.path(manifest.config.digest).read_bytes()))[ID] == INIT
+    assert build(site.project)["status"] == "up-to-date"
+    second = replace(site.project, folder=clone(site, tmp_path / "second"))
     other = Layout(folder=second.folder / ".torchbake/layout")
-    assert files(layout, built["digest"]) == files(other, build(second, environment)["digest"]) != []
+    assert files(site.layout, site.digest) == files(other, build(second)["digest"]) != []
+
+
+def clone(site: Site, folder: Path) -> Path:
+    """Copy the project without its images; its base is shared."""
+    (folder / ".torchbake").mkdir(parents=True)
+    shutil.copy(site.project.folder / "matrix.yaml", folder)
+    (folder / ".torchbake/bases").symlink_to(site.project.folder / ".torchbake/bases")
+    return folder
+
+
+def test_a_release_without_an_engine(
+    request: pytest.FixtureRequest, site: Site, keys: Keys, served: str, tmp_path: Path
+) -> None:
+    """It has the digests that a machine with an engine sends of the same image."""
+    verdicts, folder = tmp_path / "verdicts", Path(tempfile.mkdtemp(prefix="torchbake-engine-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    trusted = ("--verdicts", str(verdicts), "--verdict-key", keys.public, _NO_LOG)
+    alone = replace(site.project, more={**site.project.more, "publish": ("--no-engine", *trusted)})
+    verdicts.mkdir()
+    refused = alone.run("publish")
+    assert (refused.refused, "has not been tested" in refused.output) == (True, True), str(refused)
+    try:
+        with running(_ELSEWHERE, folder, TOOLS, served) as engine:
+            take_along(site, engine.variables)
+            elsewhere = replace(
+                site.project, folder=clone(site, tmp_path / "elsewhere"), registry=f"{served}/elsewhere",
+                variables={**site.project.variables, **engine.variables},
+                more={"test": ("--write-verdict", str(verdicts), "--key", keys.private, _NO_LOG)},
+            )  # fmt: skip
+            for step in ("test", "publish"):
+                done = elsewhere.run(step)
+                assert done.ok, str(done)
+    except NotRunError as error:
+        _not_run(request, str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for name in STEPS:
+        done = alone.run(name)
+        assert done.ok if name in NO_ENGINE.works else done.refused, str(done)
+    assert released(alone) == released(elsewhere)
+    assert released(alone)["1.0.0-r0"] == site.digest
+    for name in ("list", "report"):
+        done = alone.run(name)
+        assert done.ok, str(done)
+
+
+def take_along(site: Site, variables: Mapping[str, str]) -> None:
+    """Copy the image into an engine, as docs/engines.md says."""
+    script = f"""
+    set -e
+    tar -C .torchbake/layout -cf - oci-layout index.json blobs | docker load
+    docker tag {site.digest} torchbake/volume-permissions:1.0.0
+    """
+    env = {**os.environ, **variables}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=site.project.folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def released(project: Project) -> dict[str, str | None]:
+    """The digests of all tags in a project's registry, but those of records, which have the time of day."""
+    registry = registry_of(parse_registry(project.registry) / INIT, plain_http=True)
+    return {tag: registry.digest(tag) for tag in registry.tags() if not tag.endswith(".release")}

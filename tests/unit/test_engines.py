@@ -1,6 +1,6 @@
 """docs/engines.md has the table that the nightly tests check, and a refusal differs from a failure."""
 
-from tests.engines.kinds import KINDS, STEPS
+from tests.engines.kinds import KINDS, NO_ENGINE, STEPS
 from tests.engines.steps import Step
 from torchbake.core.paths import TOOLKIT
 
@@ -16,13 +16,14 @@ def step(**changes: object) -> Step:
 def test_the_page_has_the_table_of_all_kinds() -> None:
     rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| ")]
     assert ["engine", *STEPS] in rows
-    for kind in KINDS:
+    for kind in (*KINDS, NO_ENGINE):
         assert [kind.about, *("✓" if name in kind.works else "refused" for name in STEPS)] in rows, kind.name
+    assert NO_ENGINE.name not in {kind.name for kind in KINDS}
     assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
 def test_steps_of_a_kind_are_steps() -> None:
-    for kind in KINDS:
+    for kind in (*KINDS, NO_ENGINE):
         assert set(kind.works) <= set(STEPS)
 
 

@@ -33,11 +33,12 @@ class Advice:
 
 
 IN_ENGINE = Advice(place="the engine", build="nox -s build test -- {id}", test="nox -s test -- {id}")
-_ELSEWHERE = (
-    "nox -s test -- {id} --write-verdict DIR --key KEY, on a machine whose engine has the image; "
-    "then publish with --verdicts DIR"
+_ELSEWHERE = "on a machine whose engine has it: nox -s test -- {id} --write-verdict DIR --key KEY"
+IN_STORE = Advice(
+    place="the store",
+    build=f"nox -s build -- {{id}} --no-engine; then test it {_ELSEWHERE}",
+    test=f"Test it {_ELSEWHERE}; then publish it with --verdicts DIR",
 )
-IN_STORE = Advice(place="the store", build=f"nox -s build -- {{id}} --no-engine\n        {_ELSEWHERE}", test=_ELSEWHERE)
 
 
 def candidate_of(

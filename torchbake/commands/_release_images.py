@@ -14,7 +14,7 @@ from torchbake.engine.capability import Need, require
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.export import config_digest
 from torchbake.engine.image import Image
-from torchbake.errors import UsageError
+from torchbake.errors import EngineError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.variants import Transported
@@ -79,4 +79,12 @@ def release_images(project: Project, *, no_engine: bool, benchmark: Path | None)
     """Connect to the engine, unless there shall be none. Raises EngineError and UsageError."""
     if no_engine and benchmark:
         raise UsageError("--benchmark measures in an engine, and --no-engine asks none.", hint="Leave one of them out.")
-    return ReleaseImages(project=project, engine=None if no_engine else connect())
+    if no_engine:
+        return ReleaseImages(project=project, engine=None)
+    try:
+        return ReleaseImages(project=project, engine=connect())
+    except EngineError as error:
+        if not Layout(folder=project.layout).entries():
+            raise
+        hint = f"{error.hint or ''} Or release the images of the store: --no-engine".lstrip()
+        raise EngineError(error.message, hint=hint) from None
