@@ -148,7 +148,7 @@ def run(args: Arguments) -> int:
         from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - half of what else a release loads
 
         judged = gate_of(args.benchmark, project, built.engine, plain_http=args.plain_http).judged
-    with interruptible():
+    with interruptible(), built.layout.in_use():  # a build removes no image meanwhile
         if judged and not args.dry_run:
             due = [
                 replace(image, candidate=judged(image.candidate, image.publisher.plan, image.spec, image.repository))

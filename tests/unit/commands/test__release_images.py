@@ -152,6 +152,20 @@ def test_an_image_that_cannot_be_released(site: Site) -> None:
     refused("is out of date")
 
 
+def test_a_build_removes_no_image_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = site.store()
+    site.test(image.digest)
+
+    def heard(*_: str) -> None:
+        Layout(folder=site.project.layout).tidy(())
+
+    monkeypatch.setattr(publish, "registry_of", lambda *_, **__: MemoryRegistry(site.registry, heard=heard))
+    code, ended, _ = site.publish("--no-engine")
+    assert (code, ended.get("digest")) == (0, image.digest), ended
+    site.layout.tidy(())
+    assert site.layout.find(image.digest) is None
+
+
 def test_a_benchmark_needs_an_engine(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def never() -> NoReturn:
         raise AssertionError("no engine shall be asked")
