@@ -5,6 +5,7 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +17,16 @@ from docker import DockerClient
 from tests.images.layers import LayersError, read_layers
 from tests.unit.layouts import archive, blobs_of, file, put, saved, sha256
 from torchbake.engine.client import Engine
-from torchbake.engine.export import Content, EngineSource, LayoutSource, check_tested, sent_digest
-from torchbake.errors import EngineError
+from torchbake.engine.export import (
+    Content,
+    EngineSource,
+    LayoutSource,
+    check_tested,
+    config_digest,
+    sent_digest,
+    source_of,
+)
+from torchbake.errors import BuildError, EngineError
 from torchbake.oci.manifest import INDEX, Blob, Manifest
 from torchbake.store.layout import Layout
 
@@ -132,6 +141,19 @@ def test_an_image_is_sent_as_it_is_in_a_layout_else_saved_once(classic: Client, 
     client = Client(tmp_path / "containerd")
     assert sent_digest(client.engine, source, client.digest) == client.digest
     assert client.saves == 0
+
+
+def test_without_an_engine_an_image_is_that_of_a_layout_or_an_error(tmp_path: Path) -> None:
+    client = Client(tmp_path / "containerd")
+    layout = Layout(folder=tmp_path / "kept")
+    client.store.folder.rename(tmp_path / "export")
+    layout.take(tmp_path / "export", client.digest)
+    source, config = source_of(None, layout), layout.get(client.digest).config.digest
+    assert config_digest(None, layout, client.digest) == source.config(config) == config
+    assert sent_digest(None, source, config) == client.digest
+    for absent in (source.config, partial(sent_digest, None, source)):
+        with pytest.raises(BuildError, match="does not hold all of"):
+            absent(sha256(b"x"))
 
 
 def test_packed_layers_are_those_that_were_tested(classic: Client, tmp_path: Path) -> None:
