@@ -24,6 +24,7 @@ from tests.engines.steps import Project
 from tests.engines.system import NotRunError
 from torchbake.build.buildah import Buildah
 from torchbake.commands._registries import registry_of
+from torchbake.core.digest import short_digest
 from torchbake.core.json_text import read_json
 from torchbake.errors import EngineError
 from torchbake.oci.labels import ID, labels_in
@@ -161,7 +162,7 @@ def take_along(site: Site, variables: Mapping[str, str]) -> None:
     script = f"""
     set -e
     tar -C .torchbake/layout -cf - oci-layout index.json blobs | docker load
-    docker tag {site.digest} torchbake/volume-permissions:1.0.0
+    docker tag {short_digest(site.digest)} torchbake/volume-permissions:1.0.0
     """
     env = {**os.environ, **variables}
     done = subprocess.run(
