@@ -305,11 +305,15 @@ def test_a_compressed_answer_is_not_decompressed(status: int, encoding: str, cle
 
 
 @pytest.mark.parametrize("length", ["", None], ids=["said", "unsaid"])
-def test_an_answer_that_is_too_long_is_not_read(length: str | None, clear: Hostile) -> None:
+def test_an_answer_that_is_too_long_is_not_read(length: str | None, clear: Hostile, tmp_path: Path) -> None:
     clear.answer = lambda _: reply(200, b" " * 40 * 2**20, length)
     assert "more than 33554432 bytes" in refused(registry_at(clear, None)).message
     blob = Blob(digest=f"sha256:{OTHERS}", size=10)
     assert "more than 10 bytes" in refused(registry_at(clear, None), lambda registry: registry.read(blob)).message
+    file = tmp_path / "blob"
+    refusal = refused(registry_at(clear, None), lambda registry: registry.download(blob, file))
+    assert "more than 10 bytes" in refusal.message
+    assert file.stat().st_size < 2**20
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.conftest import ROOT
 from tests.e2e.registries import NAME, PASSWORD, Running, registry
 from torchbake.errors import RegistryError
-from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
+from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login
@@ -94,6 +94,23 @@ def test_what_does_not_match_its_digest_is_refused(repository: Registry, tmp_pat
         repository.upload(blob, path)
     assert refused.value.codes == ("DIGEST_INVALID",)
     assert not repository.has(blob)
+
+
+def test_a_large_blob_is_written_to_a_file_unless_it_was_altered(
+    repository: Registry, plain: Running, tmp_path: Path
+) -> None:
+    blob, path = blob_of(tmp_path, os.urandom(3 * 2**20 + 17))
+    repository.upload(blob, path)
+    pieces = list[None]()
+    repository.download(blob, tmp_path / "here", lambda: pieces.append(None))
+    assert (tmp_path / "here").read_bytes() == path.read_bytes()
+    assert len(pieces) > 2
+
+    name = blob.digest.removeprefix("sha256:")
+    there = plain.folder / "docker/registry/v2/blobs/sha256" / name[:2] / name / "data"
+    there.write_bytes(b"x" + path.read_bytes()[1:])
+    with pytest.raises(UnsoundError, match=blob.digest):
+        repository.download(blob, tmp_path / "here")
 
 
 def test_a_manifest_without_its_blobs_is_refused(repository: Registry, tmp_path: Path) -> None:

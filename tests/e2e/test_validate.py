@@ -336,7 +336,7 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     init = images[built[INIT]["ref"]]
     tags = place.project.tags[INIT]
     candidate = Candidate(id=INIT, digest=init.digest, labels=init.labels, tags=tags, verdict=None)
-    supply = supply_of(INIT, EngineSource(engine=connect()), tmp_path)
+    supply = supply_of(INIT, EngineSource(engine=connect()), tmp_path, tmp_path / "layers")
     Publisher(place.registry(INIT)).publish(candidate, supply, lambda _: None, lambda *_: None)
     done = validate(INIT, "--registry", place.where, "--format", "json")
     assert done.returncode == 0, done.stdout

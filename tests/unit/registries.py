@@ -105,6 +105,13 @@ class MemoryRegistry(Registry):
             raise UnsoundError(f"{self.repository}: {blob.digest} is not there.")
         return self.store.blobs[blob.digest]
 
+    def download(self, blob: Blob, path: Path, go_on: Callable[[], object] = lambda: None) -> None:
+        go_on()
+        data = self.read(blob)
+        path.write_bytes(data)
+        if sha256(data) != blob.digest:
+            raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
+
     def config(self, manifest: Manifest) -> dict[str, Any]:
         return Manifest(data=self.read(manifest.config), media_type="").content
 

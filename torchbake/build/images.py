@@ -27,7 +27,7 @@ from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
-from torchbake.store.layers import LayerStore
+from torchbake.store.layers import FetchLayer, LayerStore, fetch_none
 from torchbake.ui import console
 
 
@@ -54,11 +54,15 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """One build of some images of a project, into an engine, or without one into the project's layout."""
+    """One build of some images of a project, into an engine, or without one into the project's layout.
+
+    ``fetch`` is that of the store of packed layers.
+    """
 
     project: Project
     request: Request
     engine: Engine | None
+    fetch: FetchLayer = fetch_none
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
         """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
@@ -138,7 +142,7 @@ class ImageBuild:
         backend = self._backend
         plan = replace(plan, jobs=[*map(backend.on_engine, plan.jobs)])
         request, options = self.request, self._options(backend)
-        layers, limit = LayerStore(folder=layers_folder()), layers_limit()
+        layers, limit = LayerStore(folder=layers_folder(), fetch=self.fetch), layers_limit()
         build = BuildRun(backend=backend, preparation=preparation, prune=request.prune, layers=layers)
         if request.dry_run:
             return _shown(plan, build.bake_file(plan.jobs, options, self._apt))

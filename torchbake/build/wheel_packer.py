@@ -104,9 +104,9 @@ class WheelPacker:
         return self._kept(key, lambda work: self._compile(pin, compiler, work))
 
     def _kept(self, key: str, make: Callable[[Path], Packed]) -> Packed:
-        """What the store has under a key; else it is made in a folder, as files of the names of its blobs.
+        """Return the layer of a key from the store; else fetch or make it in a folder, as files of `Packed.files`.
 
-        Those that are not there are in the store already.
+        A file that is not in the folder is in the store already.
         """
         found = self.store.find(key)
         if found:
@@ -115,9 +115,8 @@ class WheelPacker:
             found = self.store.find(key)
             if found:
                 return found
-            packed = make(work)
-            made = {"layer": packed.layer.blob, "headers": packed.headers, "modules": packed.modules}
-            files = {blob.digest: work / f"{name}.tar.zst" for name, blob in made.items() if blob}
+            packed = self.store.fetch(key, work, self._go_on) or make(work)
+            files = {blob.digest: work / name for name, blob in packed.files.items()}
             self.store.add(key, packed, {digest: file for digest, file in files.items() if file.exists()})
             return packed
 
@@ -164,9 +163,12 @@ class WheelPacker:
 
     def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
         for member in members:
-            if self.stopping.is_set():
-                raise KeyboardInterrupt
+            self._go_on()
             yield member
+
+    def _go_on(self) -> None:
+        if self.stopping.is_set():
+            raise KeyboardInterrupt
 
 
 def _environment() -> dict[str, str]:

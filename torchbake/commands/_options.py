@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torchbake.errors import UsageError
@@ -106,8 +106,46 @@ def add_registry(
 ) -> None:
     """A registry; where it is only named, and never ``asked``, nobody chooses how to speak to it."""
     parser.add_argument("--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help=text)
-    if not asked:
-        return
+    if asked:
+        _add_plain_http(parser)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithLayers:
+    """The options of `add_layers_from`."""
+
+    layers_from: str
+    layers_key: str
+    plain_http: bool
+    no_transparency_log: bool
+
+    @property
+    def unused(self) -> bool:
+        """Return whether `--layers-from` is missing beside options that need it."""
+        return not self.layers_from and bool(self.layers_key or self.plain_http or self.no_transparency_log)
+
+
+def add_layers_from(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("layers of released images, verified by cosign")
+    group.add_argument(
+        "--layers-from", default="", metavar="HOST[:PORT]/NAMESPACE",
+        help="fetch the packed wheels of images that are released there, in place of packing them",
+    )  # fmt: skip
+    group.add_argument(
+        "--layers-key", default="", metavar="KEY",
+        help="with --layers-from: trust images that this public key verifies; a file, or a KMS address",
+    )  # fmt: skip
+    _add_plain_http(group)
+    add_transparency_log(group)
+
+
+def add_transparency_log(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--no-transparency-log", action="store_true", help="leave the public transparency log out (closed networks)"
+    )
+
+
+def _add_plain_http(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument(
         "--plain-http", action="store_true", help="use plain HTTP; a registry on this machine may use it anyway"
     )

@@ -3,11 +3,12 @@
 import argparse
 from dataclasses import dataclass
 
+from torchbake.commands._options import add_transparency_log
 from torchbake.errors import SignatureError, UsageError
 from torchbake.registry.cosign import UNASKED, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
 
 _TWO_WAYS = "--key and --keyless are two ways to sign."
-_INSTALL = "Install cosign: docs/supply-chain.md"
+INSTALL = "Install cosign: docs/supply-chain.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ def add_file_signing(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("signatures of verdicts, by cosign")
     group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
     group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
-    _add_log(group)
+    add_transparency_log(group)
 
 
 def add_signing(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +88,7 @@ def file_signer_of(args: FileSigning) -> CosignSigner | None:
         return None
     cosign = find_cosign(plain=False, log=not args.no_transparency_log)
     if isinstance(cosign, Idle):
-        raise SignatureError(f"The verdicts cannot be signed: {cosign.skip_reason}.", hint=_INSTALL)
+        raise SignatureError(f"The verdicts cannot be signed: {cosign.skip_reason}.", hint=INSTALL)
     return CosignSigner(cosign=cosign, key=args.key)
 
 
@@ -104,7 +105,7 @@ def file_trust_of(args: Signing, key: str) -> CosignSigner:
         )
     cosign = find_cosign(plain=False, log=not args.no_transparency_log)
     if isinstance(cosign, Idle):
-        raise SignatureError(f"The verdicts cannot be verified: {cosign.skip_reason}.", hint=_INSTALL)
+        raise SignatureError(f"The verdicts cannot be verified: {cosign.skip_reason}.", hint=INSTALL)
     return CosignSigner(cosign=cosign, key=trust.key, trust=trust)
 
 
@@ -118,7 +119,7 @@ def mover_of(args: Signing, signer: Signer) -> Signer:
 def _unverifiable(reason: str) -> SignatureError:
     return SignatureError(
         f"The release that tags would move to cannot be verified: {reason}.",
-        hint=_INSTALL,
+        hint=INSTALL,
     )
 
 
@@ -158,11 +159,5 @@ def _idle(args: Verifying, reason: str) -> Idle:
 
 
 def _add_common(group: "argparse._ArgumentGroup", required: str) -> None:
-    _add_log(group)
+    add_transparency_log(group)
     group.add_argument("--require-signature", action="store_true", help=required)
-
-
-def _add_log(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--no-transparency-log", action="store_true", help="leave the public transparency log out (closed networks)"
-    )

@@ -1,8 +1,10 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
 import argparse
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -11,19 +13,33 @@ from torchbake.build.images import ImageBuild, Request
 from torchbake.build.plan import not_built
 from torchbake.build.result import Result
 from torchbake.commands._executor import add_executor
-from torchbake.commands._options import add_format, add_jobs, add_selectors, add_shard
+from torchbake.commands._options import (
+    WithLayers,
+    add_format,
+    add_jobs,
+    add_layers_from,
+    add_selectors,
+    add_shard,
+)
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
+from torchbake.errors import UsageError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import Spec
 from torchbake.ui import console
+
+if TYPE_CHECKING:
+    from torchbake.release.fetched_layers import FetchedLayers
 
 EXAMPLES = (
     "nox -s build -- cpu",
     "nox -s build -- cuda12 '!devel' --jobs 2",
     "nox -s build -- 2.10.0 --dry-run",
     "nox -s build -- cpu --no-engine",
+    "nox -s build -- cuda12 --layers-from ghcr.io/acme --layers-key cosign.pub",
     "nox -s build -- all --prune --format json > images.json",
     "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
     "--cache-from type=registry,ref=HOST/cache:{id}",
@@ -38,7 +54,7 @@ _STYLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(WithLayers):
     matrix: Path
     selectors: tuple[str, ...]
     shard: tuple[int, int] | None
@@ -75,14 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "as docker buildx takes it; {id} in it is the image's id: a cache each"
     parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help=help_)
     parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help=help_)
+    add_layers_from(parser)
 
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
+    shared = _shared(args, project, selection.specs)
     with interruptible():
         engine = None if args.no_engine else connect()
-        results = ImageBuild(project=project, request=_request(args), engine=engine).run(selection.specs)
-    _show(results, args.format)
+        build = ImageBuild(project=project, request=_request(args), engine=engine)
+        build = replace(build, fetch=shared.fetch) if shared else build
+        results = build.run(selection.specs)
+    _show(results, args, shared)
     error = not_built(results)
     if error:
         raise error
@@ -104,9 +124,27 @@ def _request(args: Arguments) -> Request:
     )
 
 
-def _show(results: list[Result], form: str) -> None:
-    if form == "json":
-        console.show_json({"images": [asdict(result) for result in results]})
+def _shared(args: Arguments, project: Project, specs: Sequence[Spec]) -> "FetchedLayers | None":
+    if args.unused:
+        raise UsageError(
+            "--layers-key, --plain-http and --no-transparency-log apply to --layers-from.",
+            hint="Give --layers-from HOST/NAMESPACE with them, or leave them out.",
+        )
+    if not args.layers_from:
+        return None
+    from torchbake.commands._layers_from import layers_from  # noqa: PLC0415 - it loads the client of registries
+
+    return layers_from(args, project, specs)
+
+
+def _show(results: list[Result], args: Arguments, shared: "FetchedLayers | None") -> None:
+    fetched: dict[str, Any] = {}
+    if shared and not args.dry_run:
+        layers, size = len(shared.sizes), sum(shared.sizes)
+        fetched = {"layers_from": {"registry": args.layers_from, "layers": layers, "bytes": size}}
+        console.say(f"--layers-from {args.layers_from}: {layers} layers of wheels came from there ({human(size)})")
+    if args.format == "json":
+        console.show_json({"images": [asdict(result) for result in results], **fetched})
         return
     rows = [_row(result) for result in results]
     console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)

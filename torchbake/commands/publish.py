@@ -25,6 +25,7 @@ from torchbake.commands._signing import add_signing, signer_of
 from torchbake.commands._step_summary import append_table
 from torchbake.commands._verdicts import WithVerdicts, add_verdicts, signed_verdicts
 from torchbake.core.parallel import run_all
+from torchbake.core.paths import layers_folder
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.errors import PublishError, sentence_of
@@ -138,7 +139,7 @@ def run(args: Arguments) -> int:
             spec=spec,
             candidate=partial(ready, preparation, spec),
             publisher=publishers[spec.repository],
-            supply=supply_of(spec.repository, source, project.cache),
+            supply=supply_of(spec.repository, source, project.cache, layers_folder()),
             repository=repository_of(args.registry, spec),
         )
         for spec in selection.specs

@@ -24,12 +24,16 @@ IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A text about an image. ``name`` ends its tag, ``media_type`` says what it is; ``created`` is RFC 3339."""
+    """A text about an image. ``name`` ends its tag, ``media_type`` says what it is; ``created`` is RFC 3339.
+
+    ``blobs`` are other files that belong to it. They must be in the registry before it is attached.
+    """
 
     name: str
     media_type: str
     text: str
     created: str = ""
+    blobs: tuple[Blob, ...] = ()
 
 
 def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest, known: str | None = None) -> Manifest:
@@ -75,7 +79,8 @@ def _manifest_of(artifact: Artifact, subject: Manifest, config: bytes, config_ty
                 "size": len(data),
                 # The file that `oras pull` writes; without a title it writes none.
                 "annotations": {"org.opencontainers.image.title": f"{artifact.name}.json"},
-            }
+            },
+            *(blob.descriptor for blob in artifact.blobs),
         ],
         "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.data)},
     }
@@ -89,7 +94,8 @@ def _configs(artifact: Artifact) -> tuple[tuple[bytes, str], tuple[bytes, str]]:
 
     https://github.com/opencontainers/image-spec/blob/main/config.md
     """
-    rootfs = {"type": "layers", "diff_ids": [sha256(artifact.text.encode())]}
+    diff_ids = [sha256(artifact.text.encode()), *(blob.digest for blob in artifact.blobs)]
+    rootfs = {"type": "layers", "diff_ids": diff_ids}
     image = _json({"architecture": "unknown", "os": "unknown", "config": {}, "rootfs": rootfs})
     return (b"{}", _EMPTY_TYPE), (image, IMAGE_CONFIG)
 

@@ -7,10 +7,12 @@ is hashed, and what was written is asked for again.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
+from torchbake.core.digest import file_digest
 from torchbake.core.parallel import side_by_side
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import (
@@ -26,7 +28,7 @@ from torchbake.oci.manifest import (
     type_of,
 )
 from torchbake.oci.reference import Repository
-from torchbake.registry.http import MISCALLED, Answer
+from torchbake.registry.http import MISCALLED, Answer, Sized, written_to
 from torchbake.registry.listing import next_page, tags_in
 from torchbake.registry.origin import led_to
 from torchbake.registry.transport import ATTEMPTS, Request, StatusError, Transport
@@ -185,7 +187,7 @@ class Registry:
             nonlocal sent
             count(-sent)
             sent = 0
-            return _Sized(read(path.open("rb")), blob.size)
+            return Sized(read(path.open("rb")), blob.size)
 
         for attempt in range(ATTEMPTS):
             try:
@@ -248,6 +250,14 @@ class Registry:
                 return answer.data
         raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
 
+    def download(self, blob: Blob, path: Path, go_on: Callable[[], object] = lambda: None) -> None:
+        """Write a blob of any size to a file, and hash it. ``go_on`` is called for each piece, and may raise."""
+        into = partial(written_to, path, go_on)
+        request = Request(method="GET", path=self._path("blobs", blob.digest), most=blob.size, into=into)
+        self._transport.send(request, self._pull)
+        if file_digest(path) != blob.digest:
+            raise UnsoundError(f"{self.repository}: what is served for {blob.digest} is something else.")
+
     def referrers(self, digest: str) -> tuple[Blob, ...] | None:
         """The artifacts that the registry lists for an image; None where it has no such list."""
         path, found = self._path("referrers", digest), list[Blob]()
@@ -285,16 +295,3 @@ class Registry:
 
     def _path(self, kind: str, name: str) -> str:
         return f"{self.repository.path}/{kind}/{name}"
-
-
-class _Sized:
-    """A body of known length: else requests would send it in chunks, which registries refuse for a PUT."""
-
-    def __init__(self, pieces: Iterator[bytes], length: int) -> None:
-        self._pieces, self._length = pieces, length
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._pieces
-
-    def __len__(self) -> int:
-        return self._length

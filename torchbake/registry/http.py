@@ -7,10 +7,11 @@ cookies. Redirects are followed here, as a library that follows them also decide
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -20,7 +21,8 @@ from torchbake.errors import RegistryError
 from torchbake.registry.origin import Origin, led_to, origin_of
 
 _TIMEOUT = (10, 120)  # seconds to connect, and between two bytes
-_LONGEST = 600  # seconds until an answer is there whole; layers are sent, and never fetched here
+_LONGEST = 600  # seconds until an answer is there whole
+_LONGEST_FILE = 3600  # the same for a layer
 _HOPS = 10
 _ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
 _WORDS = 2**16  # bytes of an answer that only says what went wrong
@@ -32,6 +34,8 @@ _BROKEN = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ContentDecodingError,
 )
+
+Into: TypeAlias = Callable[[], AbstractContextManager[Callable[[bytes], object]]]
 
 
 class PassingError(Exception):
@@ -46,6 +50,7 @@ class PassingError(Exception):
 class Call:
     """One request. ``body`` makes its body anew for each try; ``most`` bytes of a good answer are taken.
 
+    ``into`` opens the file for the body of a good answer, again for each try; without it the answer has the body.
     ``authorization`` is for ``home`` alone. With ``stay`` redirects to other origins are not followed: for tokens,
     whose requests may hold a secret in their body.
     """
@@ -55,6 +60,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], Any] | None = None
     most: int = 2**20
+    into: Into | None = None
     authorization: str = field(default="", repr=False)
     home: Origin
     stay: bool = False
@@ -185,27 +191,54 @@ def _read(answer: requests.Response, call: Call, who: str) -> bytes:
         raise RegistryError(
             f"{who} compresses its answer ({answer.headers['Content-Encoding']}), which nobody asked for."
         )
+    pieces, length = list[bytes](), 0
+    most, longest = (call.most, _LONGEST_FILE if call.into else _LONGEST) if good else (_WORDS, _LONGEST)
+    with call.into() if good and call.into else nullcontext(pieces.append) as write:
+        if not compressed:
+            length = _copy(answer.raw, write, most, who, longest)
+    if good and length > call.most:
+        raise RegistryError(f"{who} answers {call.method} {call.url[:200]} with more than {call.most} bytes.")
+    return b"".join(pieces)
+
+
+def _copy(raw: Any, write: Callable[[bytes], object], most: int, who: str, longest: int) -> int:
+    """Write all there is, or a little more than ``most`` bytes of it, and return how many bytes that is."""
+    length, end = 0, time.monotonic() + longest
     try:
-        data = b"" if compressed else _pieces(answer.raw, call.most if good else _WORDS)
-    except TimeoutError:
-        raise RegistryError(f"{who} has not ended its answer after {_LONGEST} s.") from None
+        # read1 returns what is there: a body that comes byte by byte must not keep us until it is whole.
+        while length <= most and (piece := raw.read1(_AT_ONCE, decode_content=False)):
+            write(piece)
+            length += len(piece)
+            if time.monotonic() > end:
+                raise RegistryError(f"{who} has not ended its answer after {longest} s.")
     except HTTPError as error:
         raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
-    if good and len(data) > call.most:
-        raise RegistryError(f"{who} answers {call.method} {call.url[:200]} with more than {call.most} bytes.")
-    return data
+    return length
 
 
-def _pieces(raw: Any, most: int) -> bytes:
-    """All there is, or a little more than ``most`` bytes of it. Raises TimeoutError."""
-    pieces, length, end = [], 0, time.monotonic() + _LONGEST
-    # read1 returns what is there: a body that comes byte by byte must not keep us until it is whole.
-    while length <= most and (piece := raw.read1(_AT_ONCE, decode_content=False)):
-        pieces.append(piece)
-        length += len(piece)
-        if time.monotonic() > end:
-            raise TimeoutError
-    return b"".join(pieces)
+@contextmanager
+def written_to(path: Path, go_on: Callable[[], object]) -> Iterator[Callable[[bytes], object]]:
+    """Open a file for the body of an answer. ``go_on`` is called before each piece, and may raise."""
+    with path.open("wb") as file:
+
+        def write(piece: bytes) -> None:
+            go_on()
+            file.write(piece)
+
+        yield write
+
+
+class Sized:
+    """A body of known length: else requests would send it in chunks, which registries refuse for a PUT."""
+
+    def __init__(self, pieces: Iterator[bytes], length: int) -> None:
+        self._pieces, self._length = pieces, length
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._pieces
+
+    def __len__(self) -> int:
+        return self._length
 
 
 def _last(error: Exception) -> str:

@@ -20,7 +20,7 @@ from torchbake.core.json_text import read_object
 from torchbake.errors import RegistryError
 from torchbake.registry.auth_challenge import Challenge, Token, parse_challenge, read_token
 from torchbake.registry.credentials import Login, find_login
-from torchbake.registry.http import Answer, Call, Exchange, PassingError
+from torchbake.registry.http import Answer, Call, Exchange, Into, PassingError
 from torchbake.registry.origin import Origin, may_log_in, origin_of
 
 ATTEMPTS = 6
@@ -53,6 +53,8 @@ class Request:
     """One request; ``body`` makes its body anew for each try, ``good`` are the codes that are no error.
 
     ``path`` is below ``/v2/``, or a whole address that the registry itself named. ``most``: bytes that are taken.
+
+    ``into`` opens the file for the body of the answer, again for each try; without it the answer has the body.
     """
 
     method: str
@@ -62,6 +64,7 @@ class Request:
     params: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], Any] | None = None
     most: int = 2**20
+    into: Into | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +146,7 @@ class Transport:
         return self._exchange.send(
             Call(
                 method=request.method, url=url, headers=request.headers, body=request.body, most=request.most,
-                authorization=authorization, home=home,
+                into=request.into, authorization=authorization, home=home,
             )
         )  # fmt: skip
 

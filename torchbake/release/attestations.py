@@ -12,14 +12,23 @@ from torchbake.registry.artifact import Artifact
 from torchbake.release.candidate import Supply
 from torchbake.release.provenance import provenance_text
 from torchbake.sbom.image_scan import contents_in, sbom_of_contents, unread
+from torchbake.store.layers import LayerStore
 
 SBOM_TYPE = "application/vnd.cyclonedx+json"
 _CREATED = "org.opencontainers.image.created"
 
 
-def supply_of(name: str, source: Source, cache: Path) -> Supply:
-    """Where an image of the repository ``name`` is, and its description; ``cache`` remembers what layers hold."""
-    return Supply(source=source, describe=partial(describe, name, cache=cache), needs=unread(cache))
+def supply_of(name: str, source: Source, cache: Path, layers: Path) -> Supply:
+    """Where an image of the repository ``name`` is, and its description; ``cache`` remembers what layers hold.
+
+    ``layers`` is the folder of packed layers, which a signed release lists for other machines.
+    """
+    return Supply(
+        source=source,
+        describe=partial(describe, name, cache=cache),
+        needs=unread(cache),
+        layers=LayerStore(folder=layers),
+    )
 
 
 def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:

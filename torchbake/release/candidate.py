@@ -9,6 +9,7 @@ from torchbake.registry.artifact import Artifact
 from torchbake.registry.probe import Abilities
 from torchbake.release.decide import Decision
 from torchbake.release.record import Judgement
+from torchbake.store.layers import LayerStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +39,14 @@ def _nothing(_: Content) -> tuple[Artifact, ...]:
 class Supply:
     """Where a candidate's content is, and what is said of it: artifacts that will be attached to the image.
 
-    ``needs`` are layers, by digest, that ``describe`` must read even where the registry has them.
+    ``needs`` are layers, by digest, that ``describe`` must read even where the registry has them. ``layers`` is
+    the store of packed layers, which a signed release lists for other machines.
     """
 
     source: Source
     describe: Callable[[Content], Sequence[Artifact]] = _nothing
     needs: Callable[[str], bool] = lambda digest: False
+    layers: LayerStore | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +62,15 @@ class Sent:
 class Parcel:
     """Content that is in the registry and has no tag yet, and what is said of it.
 
-    ``images`` are those of an index, the first one first, or the image itself.
+    ``images`` are those of an index, the first one first, or the image itself. ``shared`` is the list of its packed
+    layers.
     """
 
     manifest: Manifest
     images: tuple[Manifest, ...]
     artifacts: tuple[Artifact, ...]
     sent: Sent
+    shared: Artifact | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ another digest must prove that it is ours, and gets nothing of the candidate's.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from torchbake.errors import RegistryError
@@ -31,7 +32,7 @@ class Publisher:
     def __init__(
         self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = UNSIGNED, keep_rolling: bool = False
     ) -> None:
-        self._registry = registry
+        self._registry, self._signs = registry, not signer.skip_reason
         self._planner = Planner(registry, signer, keep_rolling=keep_rolling)
         self._delivery = Delivery(registry, mounts)
         self._writer = ReleaseWriter(registry, signer)
@@ -63,6 +64,8 @@ class Publisher:
         if not due:
             return Published(decision=decision, tested=candidate.digest, released_by=released_by)
         ours = decision.digest == candidate.digest
+        # Nobody would believe a list of layers without a signature.
+        supply = supply if self._signs else replace(supply, layers=None)
         parcel = self._delivery.send(candidate, supply, tell, count) if ours else None
         tell("waiting for other releases")
         with locked(self._registry):

@@ -12,6 +12,8 @@ from torchbake.oci.manifest import Blob
 from torchbake.registry.artifact import Artifact, send
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate, Parcel, Sent, Supply
+from torchbake.release.shared_layers import list_of
+from torchbake.store.layers import LayerStore
 
 _UPLOADS = 3  # side by side
 Tell = Callable[[str], None]
@@ -41,6 +43,7 @@ class Delivery:
             tell("sending layers")
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
                 described = pool.submit(self._describe, content, supply)
+                shared = pool.submit(self._share, content, supply.layers)
                 # The largest first: it is what all wait for in the end.
                 largest_first = sorted(content.blobs.items(), key=lambda item: -item[0].size)
                 needed = list(pool.map(lambda item: self._upload(item[0], item[1], count), largest_first))
@@ -55,6 +58,7 @@ class Delivery:
             sent=Sent(
                 bytes=sum(sizes), layers=len(sizes), whole=sum(blob.size for one in images for blob in one.layers)
             ),
+            shared=shared.result(),
         )
 
     def _describe(self, content: Content, supply: Supply) -> Sequence[Artifact]:
@@ -63,6 +67,17 @@ class Delivery:
         for artifact in artifacts:
             send(self._registry, artifact.text.encode())
         return artifacts
+
+    def _share(self, content: Content, store: LayerStore | None) -> Artifact | None:
+        """Make the list of the packed layers of images; send the files of these layers that no image has."""
+        if store is None or not store.folder.is_dir():
+            return None
+        with store.in_use():
+            shared = list_of((image.manifest for image in content.images), store)
+            for blob in shared.blobs if shared else ():
+                if not self._registry.has(blob):
+                    self._registry.upload(blob, store.path(blob.digest))
+        return shared
 
     def _there(self, digest: str) -> bool:
         return self._registry.size_of(digest) is not None

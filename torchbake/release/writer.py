@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from torchbake.oci.labels import INPUTS
 from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import record_tag
+from torchbake.registry.artifact import put_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.registry.referrers import list_again
@@ -37,6 +38,10 @@ class ReleaseWriter:
         found there.
         """
         attached = place(self._registry, parcel, str(decision.tag))
+        if parcel.shared:
+            shared = put_artifact(self._registry, parcel.shared, parcel.manifest).digest
+            if not self._signer.holds(self._registry.repository, [shared]):
+                self._sign([shared], tell)
         record = self._record(candidate, decision, parcel.images[0], attached)
         if found:  # when it was released, and where its tags were before, only that record knows
             kept = ("state", "released", "rolling", "held_back", "listed")

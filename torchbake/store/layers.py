@@ -10,10 +10,10 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
@@ -42,7 +42,13 @@ class Packed:
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
-        return (self.layer.blob, *(blob for blob in (self.headers, self.modules) if blob))
+        return tuple(self.files.values())
+
+    @property
+    def files(self) -> dict[str, Blob]:
+        """The blobs by the names of their files in the folder where a layer is packed."""
+        named = {"layer": self.layer.blob, "headers": self.headers, "modules": self.modules}
+        return {f"{name}.tar.zst": blob for name, blob in named.items() if blob}
 
     @property
     def wheel(self) -> str:
@@ -56,9 +62,20 @@ class Packed:
         return f"bytecode of {', '.join(sorted(tops))}"
 
 
+# Fetches the layer of a key into a folder, as files of the names in `Packed.files`. It returns None if it has no such
+# layer. It calls the function in its last argument for each piece, which may raise to end the run.
+FetchLayer: TypeAlias = Callable[[str, Path, Callable[[], object]], Packed | None]
+
+
+def fetch_none(key: str, folder: Path, go_on: Callable[[], object]) -> None:
+    """Fetch no layer, so that every layer is packed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayerStore(Blobs):
-    """The layers in ``folder``."""
+    """The layers in ``folder``. A layer that ``fetch`` returns need not be packed."""
+
+    fetch: FetchLayer = fetch_none
 
     @property
     def is_writable(self) -> bool:
@@ -86,6 +103,12 @@ class LayerStore(Blobs):
         for digest, file in files.items():
             self._move(file, digest)
         write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
+
+    def of_layers(self, digests: Collection[str]) -> dict[str, Packed]:
+        """Return the packed layers, by their keys, whose layer has one of these digests and whose blobs are sound."""
+        known = {f"sha256:{path.stem}": self._read(f"sha256:{path.stem}") for path in self._records()}
+        wanted = {key: packed for key, packed in known.items() if packed and packed.layer.blob.digest in digests}
+        return {key: packed for key, packed in wanted.items() if all(map(self.holds, packed.blobs))}
 
     def sound(self, blob: Blob) -> Path:
         """Return the file of a blob. If it has another digest, remove it and raise BuildError.

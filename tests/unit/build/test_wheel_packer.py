@@ -323,3 +323,35 @@ def test_a_packer_that_is_to_stop_packs_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         packs.packed(pin)
     assert packs.store.find(packs.key(pin)) is None
+
+
+def test_a_layer_that_can_be_fetched_is_not_packed(tmp_path: Path) -> None:
+    pin = wheel(tmp_path / "wheels")
+    theirs, ours = packer(tmp_path, "theirs"), packer(tmp_path, "ours")
+    expected, asked = theirs.packed(pin), list[str]()
+
+    def fetch(key: str, folder: Path, go_on: Callable[[], object]) -> Packed | None:
+        asked.append(key)
+        found = theirs.store.find(key)
+        for name, blob in found.files.items() if found else ():
+            go_on()
+            shutil.copy(theirs.store.path(blob.digest), folder / name)
+        return found
+
+    shutil.rmtree(tmp_path / "wheels")  # to pack is not possible any more
+    fetching = replace(ours, store=replace(ours.store, fetch=fetch))
+    assert fetching.packed(pin) == fetching.packed(pin) == expected
+    assert asked == [fetching.key(pin)]
+    assert ours.store.find(ours.key(pin)) == expected
+    fetching.stopping.set()
+    shutil.rmtree(ours.store.folder)
+    with pytest.raises(KeyboardInterrupt):
+        fetching.packed(pin)
+
+
+def test_a_layer_that_cannot_be_fetched_is_packed(tmp_path: Path) -> None:
+    pin = wheel(tmp_path / "wheels")
+    ours, asked = packer(tmp_path), list[str]()
+    store = replace(ours.store, fetch=lambda key, folder, go_on: asked.append(key))
+    assert replace(ours, store=store).packed(pin) == packer(tmp_path, "other").packed(pin)
+    assert asked

@@ -68,7 +68,7 @@ class Place:
 
     def publish(self, compression: Transported, signer: Signer = UNSIGNED, *, keep: bool = False) -> Published:
         transport = self.transport(compression)
-        supply = supply_of("pytorch", transport, self.folder / "cache")
+        supply = supply_of("pytorch", transport, self.folder / "cache", self.folder / "layers")
         publisher = Publisher(self.registry, signer=signer, keep_rolling=keep)
         return publisher.publish(self.candidate(transport), supply, lambda _: None, lambda *_: None)
 
@@ -163,7 +163,7 @@ def test_an_index_is_signed_moved_back_and_forth(place: Place) -> None:
     place.built.take(place.folder / "export", place.digest)
     transport = place.transport("gzip")
     candidate = replace(place.candidate(transport), labels=config["config"]["Labels"])  # type: ignore[index]
-    supply = supply_of("pytorch", transport, place.folder / "cache")
+    supply = supply_of("pytorch", transport, place.folder / "cache", place.folder / "layers")
     second = Publisher(place.registry, signer=key).publish(candidate, supply, lambda _: None, lambda *_: None)
     assert str(second.decision.tag) == f"{ID}-r1"
     assert place.store.tags["latest"] == second.decision.digest
@@ -268,7 +268,7 @@ def test_what_is_sent_unpacks_to_what_a_classic_store_tested(place: Place) -> No
     transport = place.transport("both")
     candidate = replace(place.candidate(transport), tested=place.config)
     transport.prepare(place.digest)
-    supply = supply_of("pytorch", transport, place.folder / "cache")
+    supply = supply_of("pytorch", transport, place.folder / "cache", place.folder / "layers")
     publish = partial(Publisher(place.registry).publish, candidate, supply, lambda _: None, lambda *_: None)
     content = transport.take_out(candidate.digest, place.folder, lambda _: True)
     damage(content.images[0].path(content.images[0].manifest.layers[0]), seen=False)

@@ -1,0 +1,47 @@
+"""The layers that a build fetches from released images. Only with `--layers-from` a build loads the HTTP client."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchbake.commands._options import WithLayers
+from torchbake.commands._registries import registry_of
+from torchbake.commands._selection import repository_of
+from torchbake.commands._signing import INSTALL
+from torchbake.errors import SignatureError, UsageError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.registry.cosign import CosignVerifier, Idle, Trust, find_cosign
+from torchbake.release.fetched_layers import FetchedLayers, Place
+from torchbake.ui import console
+
+
+def layers_from(args: WithLayers, project: Project, specs: Sequence[Spec]) -> FetchedLayers:
+    """Return the layers that the options name. Raises UsageError, and SignatureError if cosign is not installed."""
+    if not args.layers_key:
+        raise UsageError(
+            "--layers-from takes layers only from images whose signature verifies.",
+            hint="Name the key that signed them: --layers-key cosign.pub",
+        )
+    if "://" not in args.layers_key and not Path(args.layers_key).is_file():
+        raise UsageError(f"--layers-key {args.layers_key}: there is no such file.", hint="Name a public key of cosign.")
+    places = _places(args, project, specs)
+    cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
+    if isinstance(cosign, Idle):
+        raise SignatureError(f"--layers-from: no signature can be verified: {cosign.skip_reason}.", hint=INSTALL)
+    return FetchedLayers(
+        places=places, verifier=CosignVerifier(cosign=cosign, trust=Trust(key=args.layers_key)), warn=_warn
+    )
+
+
+def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[Place]:
+    """The own tags of the images that are built, then those of the other images with the same torch."""
+    chosen = [spec for spec in specs if isinstance(spec, ImageSpec)]
+    torches = {spec.torch for spec in chosen}
+    rows = (spec for spec in project.expansion.specs if isinstance(spec, ImageSpec) and spec.torch in torches)
+    ordered = {spec.id: repository_of(args.layers_from, spec) for spec in (*chosen, *rows)}
+    registries = {one: registry_of(one, plain_http=args.plain_http) for one in ordered.values()}
+    return [Place(registry=registries[where], tag=project.tags[name][0]) for name, where in ordered.items()]
+
+
+def _warn(words: str) -> None:
+    console.say(f"warning: --layers-from: {words}", style="yellow")

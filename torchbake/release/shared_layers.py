@@ -1,0 +1,77 @@
+"""The list of an image's packed layers by their keys, attached to the image, so that other machines fetch these layers.
+
+An image has the layers of wheels. It has neither their keys nor the headers and modules that are kept apart. Both are
+in an artifact: its text is the list, and its other blobs are these files. A reader verifies two signatures first, one
+of the image and one of the list.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+
+from torchbake.core.json_text import read_object
+from torchbake.errors import SignatureError
+from torchbake.oci.manifest import DIGEST, Manifest, UnsoundError
+from torchbake.registry.artifact import Artifact, subject_of, text_of
+from torchbake.registry.client import Registry
+from torchbake.registry.cosign import Verifier
+from torchbake.registry.referrers import referrers_of
+from torchbake.store.layers import LayerStore, Packed, read_packed
+
+LAYERS_TYPE = "application/vnd.torchbake.layers.v1+json"
+
+
+def list_of(images: Iterable[Manifest], store: LayerStore) -> Artifact | None:
+    """Make the list of the layers of images that are in a store; None if there are none."""
+    keys: dict[Packed, list[str]] = {}
+    for key, packed in store.of_layers({blob.digest for image in images for blob in image.layers}).items():
+        keys.setdefault(packed, []).append(key)
+    if not keys:
+        return None
+    apart = {blob: None for packed in keys for blob in packed.blobs if blob != packed.layer.blob}
+    text = json.dumps({"layers": [{"keys": found, **asdict(packed)} for packed, found in keys.items()]}) + "\n"
+    return Artifact(name="layers", media_type=LAYERS_TYPE, text=text, blobs=tuple(apart))
+
+
+def read_lists(registry: Registry, tag: str, verifier: Verifier) -> Mapping[str, Packed]:
+    """Read the packed layers of the image under a tag, by their keys; none if the tag or a list does not exist.
+
+    Raises SignatureError if a signature does not verify, UnsoundError if a list cannot be read, and RegistryError.
+    """
+    image = registry.digest(tag)
+    layers: dict[str, Packed] = {}
+    if image is None:
+        return layers
+    where = f"{registry.repository}:{tag}"
+    _verify(where, registry, image, verifier)
+    for found in _lists(registry, image):
+        name = f"the list of layers of {where}"
+        _verify(name, registry, found.digest, verifier)
+        layers |= _parse(text_of(registry, found, found.digest), name)
+    return layers
+
+
+def _verify(name: str, registry: Registry, digest: str, verifier: Verifier) -> None:
+    problem = verifier.problem(registry.repository, digest)
+    if problem:
+        reason = f"cannot be verified: {problem.sentence}" if problem.unknown else f"is {problem.reason}"
+        raise SignatureError(f"{name} {reason.rstrip('.')}")
+
+
+def _lists(registry: Registry, image: str) -> Iterator[Manifest]:
+    """Find the lists among the artifacts of an image. They are not verified."""
+    for digest in sorted(referrers_of(registry, image)):
+        found = registry.manifest(digest)
+        if found and found.content.get("artifactType") == LAYERS_TYPE and subject_of(found) == image:
+            yield found
+
+
+def _parse(data: bytes, name: str) -> dict[str, Packed]:
+    layers = dict[str, Packed]()
+    try:
+        for entry in read_object(data)["layers"]:
+            packed = read_packed(entry)
+            layers |= {str(key): packed for key in entry["keys"] if DIGEST.fullmatch(str(key))}
+    except (ValueError, LookupError, TypeError):
+        raise UnsoundError(f"{name} cannot be read") from None
+    return layers
