@@ -17,6 +17,7 @@ from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
 from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
+from torchbake.errors import UsageError
 from torchbake.jobs.model import read_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import docker
@@ -26,7 +27,6 @@ TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") 
 TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
 OF_PYTEST = ("unit", "e2e", "clusters", "engines")
-every_page = pytest.mark.parametrize("page", TEXTS)
 Chosen = Callable[[Sequence[str], str], list[str]]
 
 
@@ -45,8 +45,17 @@ def test_every_kind_of_document_is_read() -> None:
     assert len(TYPED) > 150
 
 
-@pytest.mark.parametrize("command", TYPED, ids=str)
-def test_a_command_is_taken(command: Command) -> None:
+def test_every_command_of_a_page_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = []
+    for command in TYPED:
+        try:
+            check(command)
+        except (AssertionError, SystemExit, UsageError) as problem:
+            refused.append(f"{command}: {problem} {capsys.readouterr().err}")
+    assert refused == []
+
+
+def check(command: Command) -> None:
     assert command.sessions
     for session in command.sessions:
         if session in COMMANDS:
@@ -92,27 +101,30 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
     assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb", "--engines", "require"}
 
 
-@every_page
-def test_a_link_leads_somewhere(page: str) -> None:
-    for link in links(TEXTS[page]):
-        name, _, heading = link.partition("#")
-        target = (TOOLKIT / page).parent / name if name else TOOLKIT / page
-        assert target.exists(), link
-        assert not heading or heading in anchors(target), link
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for page, text in TEXTS.items():
+        for link in links(text):
+            name, _, heading = link.partition("#")
+            target = (TOOLKIT / page).parent / name if name else TOOLKIT / page
+            if not target.exists() or (heading and heading not in anchors(target)):
+                broken.append(f"{page}: {link}")
+    assert broken == []
 
 
-@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if jobs_in(text)])
-def test_a_job_file_is_one_that_is_taken(page: str, project: Project) -> None:
-    for text in jobs_in(TEXTS[page]):
-        job, document = read_job(text, Path("job.yaml"))
+def test_a_job_file_is_one_that_is_taken(project: Project) -> None:
+    found = [(page, job) for page, text in TEXTS.items() for job in jobs_in(text)]
+    assert found
+    for page, text in found:
+        job, document = read_job(text, Path(page))
         files = {"files": job.files.model_copy(update={"folder": None})}  # the reader's own
         prepare(job.model_copy(update=files), document, docker, project, lambda spec: spec.id)
 
 
-@every_page
-def test_what_is_named_is_there(page: str, project: Project) -> None:
-    named = paths(TEXTS[page]) - {spec.repository for spec in project.expansion.specs}
-    assert [name for name in sorted(named) if not (TOOLKIT / name).exists()] == []
+def test_what_is_named_is_there(project: Project) -> None:
+    repositories = {spec.repository for spec in project.expansion.specs}
+    named = [(page, name) for page, text in TEXTS.items() for name in sorted(paths(text) - repositories)]
+    assert [f"{page}: {name}" for page, name in named if not (TOOLKIT / name).exists()] == []
 
 
 def test_the_readme_leads_to_every_page() -> None:
@@ -128,11 +140,10 @@ def test_holes_are_reported_where_the_sources_are(project: Project) -> None:
     assert report in [contact["url"] for contact in contacts]
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])
-def test_an_address_of_the_project_is_that_of_its_sources(page: str, project: Project) -> None:
-    addresses = re.findall(r"https://github\.com/[\w.-]+/[\w.-]+", TEXTS[page])
-    assert addresses
-    assert set(addresses) == {project.matrix.source}
+def test_an_address_of_the_project_is_that_of_its_sources(project: Project) -> None:
+    for page in ("CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"):
+        addresses = re.findall(r"https://github\.com/[\w.-]+/[\w.-]+", TEXTS[page])
+        assert set(addresses) == {project.matrix.source}, page
 
 
 def test_a_bug_comes_with_the_facts_of_the_host_and_the_toolkit() -> None:

@@ -92,11 +92,11 @@ def test_the_environment_of_commands_holds_what_the_package_needs() -> None:
     assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
 
 
-@pytest.mark.parametrize(("name", "version"), FIXED.items())
-def test_no_dependency_may_have_a_hole_that_was_mended(name: str, version: str) -> None:
+def test_no_dependency_may_have_a_hole_that_was_mended() -> None:
     wanted = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
-    (lowest,) = (Version(one.version) for one in wanted[name] if one.operator == ">=")
-    assert lowest >= Version(version)
+    for name, version in FIXED.items():
+        (lowest,) = (Version(one.version) for one in wanted[name] if one.operator == ">=")
+        assert lowest >= Version(version), name
 
 
 def test_every_command_is_a_module_and_what_two_share_is_none() -> None:
@@ -104,16 +104,16 @@ def test_every_command_is_a_module_and_what_two_share_is_none() -> None:
     assert {name for name in names if not name.startswith("_")} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TOOLKIT)))
-def test_a_module_is_short_enough_to_read_from_top_to_bottom(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST
+def test_modules_are_short() -> None:
+    lines = {str(path.relative_to(TOOLKIT)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {where: count for where, count in lines.items() if count > LONGEST} == {}
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_functions_are_short(folder: str) -> None:
-    lines = functions(folder)
-    assert statistics.median(lines.values()) <= USUAL_FUNCTION
-    assert {where: count for where, count in lines.items() if count > LONGEST_FUNCTION} == {}
+def test_functions_are_short() -> None:
+    for folder in FOLDERS:
+        lines = functions(folder)
+        assert statistics.median(lines.values()) <= USUAL_FUNCTION, folder
+        assert {where: count for where, count in lines.items() if count > LONGEST_FUNCTION} == {}
 
 
 def test_what_is_measured_has_what_runs_inside_images_and_builds() -> None:
@@ -160,44 +160,47 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert (TOOLKIT / ".ci/run").read_text().splitlines()[-1] == readme.CHECK
 
 
-@pytest.mark.parametrize("path", sorted((TOOLKIT / "tests/e2e").glob("test_*.py")), ids=lambda path: path.stem)
-def test_a_test_on_the_engine_says_which_room_it_is_about(path: Path) -> None:
+def test_each_file_of_tests_on_the_engine_names_one_room() -> None:
     rooms = {place.parent.name for place in (TOOLKIT / "torchbake").glob("*/__init__.py")} | {"entrypoints", "doors"}
-    (marks,) = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(rooms & set(re.findall(r"pytest\.mark\.(\w+)", marks))) == 1
+    named = {}
+    for path in sorted((TOOLKIT / "tests/e2e").glob("test_*.py")):
+        marks = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        named[path.name] = rooms & set(re.findall(r"pytest\.mark\.(\w+)", " ".join(marks)))
+    assert named
+    assert {name: found for name, found in named.items() if len(found) != 1} == {}
 
 
-@pytest.mark.parametrize("path", sorted((TOOLKIT / "tests").rglob("*.py")), ids=lambda path: path.stem)
-def test_a_list_of_containers_bears_that_others_remove_theirs(path: Path) -> None:
-    """docker-py inspects each that it has listed: one that another test removed meanwhile is an error."""
-    lists = re.findall(r"containers\.list\((.*)\)", path.read_text())
-    assert [words for words in lists if "ignore_removed=True" not in words] == []
+def test_a_list_of_containers_bears_that_others_remove_theirs() -> None:
+    """docker-py inspects each container of its list: one that another test removed meanwhile is an error."""
+    found = [
+        f"{path.relative_to(TOOLKIT)}:{number}"
+        for path in sorted((TOOLKIT / "tests").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for words in re.findall(r"containers\.list\((.*)\)", line)
+        if "ignore_removed=True" not in words
+    ]
+    assert found == []
 
 
-@pytest.mark.parametrize(
-    ("pattern", "place"),
-    [
-        (r'add_argument\(\s*"--(format|jobs|registry|plain-http|shard)"', "commands/_options.py"),
-        (r'/ f?"\.torchbake', "core/paths.py"),
-        (r"(?<!hex)digest[^\n]*\[:1[29]\]", "core/digest.py"),
-        (r"1e[69]:|value /= 1000", "core/sizes.py"),
-        (r'"auto", "require", "off"', "engine/gpu.py"),
-    ],
-    ids=["shared options", "state folder", "short digest", "sizes", "GPU modes"],
-)
-def test_what_many_need_is_defined_once(pattern: str, place: str) -> None:
+def test_what_many_need_is_defined_once() -> None:
     modules = [*(TOOLKIT / "torchbake").rglob("*.py"), *(TOOLKIT / "tests/images").rglob("*.py")]
-    found = {str(path.relative_to(TOOLKIT)) for path in modules if re.search(pattern, path.read_text())}
-    assert found <= {f"torchbake/{place}"}
+    texts = {str(path.relative_to(TOOLKIT)): path.read_text() for path in modules}
+    for pattern, place in {
+        r'add_argument\(\s*"--(format|jobs|registry|plain-http|shard)"': "commands/_options.py",
+        r'/ f?"\.torchbake': "core/paths.py",
+        r"(?<!hex)digest[^\n]*\[:1[29]\]": "core/digest.py",
+        r"1e[69]:|value /= 1000": "core/sizes.py",
+        r'"auto", "require", "off"': "engine/gpu.py",
+    }.items():
+        assert {path for path, text in texts.items() if re.search(pattern, text)} <= {f"torchbake/{place}"}, pattern
 
 
-@pytest.mark.parametrize("folder", ["entrypoints", "torchbake"])
-def test_nothing_unpickles_what_another_process_sent(folder: str) -> None:
+def test_nothing_unpickles_what_another_process_sent() -> None:
     """Unpickling runs code. torch's collectives for objects do so; torch.load without weights_only does, too."""
     forbidden = re.compile(
         r"\b(pickle|marshal|dill|cloudpickle)\.(loads?|Unpickler)\b"
         r"|\b(all_gather|broadcast|scatter|gather|send|recv)_object(_list)?\("
         r"|\btorch\.load\((?![^\n]*weights_only=True)"
     )
-    texts = {path: path.read_text() for path in programs(folder)}
+    texts = {path: path.read_text() for folder in ("entrypoints", "torchbake") for path in programs(folder)}
     assert [str(path) for path, text in texts.items() if forbidden.search(text)] == []

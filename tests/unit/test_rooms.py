@@ -5,15 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from torchbake.core.paths import TOOLKIT
 
 TORCHBAKE = TOOLKIT / "torchbake"
 # `_version.py` is written by a build, from git's tags.
 _NO_MODULES = {TORCHBAKE / "__init__.py", TORCHBAKE / "_version.py"}
 MODULES = sorted(path for path in TORCHBAKE.rglob("*.py") if path not in _NO_MODULES)
-every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TORCHBAKE)))
 _TEXT = (TOOLKIT / "docs/internals/architecture.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
 # The first column of the first table: one room a row, or several that stand side by side.
 _ROWS = re.findall(r"^\| (`[^|]+`) \|", _TEXT.partition("\nBeside them")[0], flags=re.MULTILINE)
@@ -48,21 +45,25 @@ def test_the_map_has_every_room_and_no_other() -> None:
     assert set(FLOOR) == {room_of(path) for path in MODULES}
 
 
-@every_module
-def test_nothing_is_imported_from_a_room_further_down(path: Path) -> None:
-    own = FLOOR[room_of(path)]
-    assert [(line, room) for line, room in imports_of(path) if FLOOR[room] > own] == []
+def test_nothing_is_imported_from_a_room_further_down() -> None:
+    assert [
+        f"{path.relative_to(TOOLKIT)}:{line} imports {room}"
+        for path in MODULES
+        for line, room in imports_of(path)
+        if FLOOR[room] > FLOOR[room_of(path)]
+    ] == []
 
 
-@every_module
-def test_commands_call_rooms_and_not_each_other(path: Path) -> None:
-    """What two commands share stands in a module whose name begins with an underscore."""
-    if room_of(path) != "commands":
-        return
-    names = re.findall(
-        r"^from torchbake\.commands\.(\w+) import|^from torchbake\.commands import (\w+)", path.read_text(), re.M
-    )
-    assert [name for pair in names for name in pair if name and not name.startswith("_")] == []
+def test_commands_call_rooms_and_not_each_other() -> None:
+    """A module that two commands share has a name that begins with an underscore."""
+    pattern = r"^ *from torchbake\.commands(?:\.| import )(\w+)"
+    assert [
+        f"{path.name} imports {name}"
+        for path in MODULES
+        if room_of(path) == "commands"
+        for name in re.findall(pattern, path.read_text(), re.MULTILINE)
+        if not name.startswith("_")
+    ] == []
 
 
 def test_the_unit_tests_stand_where_the_modules_do() -> None:
