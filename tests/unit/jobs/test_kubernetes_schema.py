@@ -15,30 +15,21 @@ MANIFESTS = {case: TARGETS["kubernetes"].render(task_of(text_of(case))) for case
 ELASTIC = "1.31"  # the first with success policies on by default
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_newest_kubernetes_takes_it(case: str) -> None:
-    assert check_manifest(MANIFESTS[case]) >= "Kubernetes 1.37"
+def test_the_newest_kubernetes_and_older_ones_take_a_job() -> None:
+    for case in CASES:
+        assert check_manifest(MANIFESTS[case]) >= "Kubernetes 1.37", case
+        version = ELASTIC if case == "elastic" else "1.28"
+        assert check_manifest(MANIFESTS[case], version) == f"Kubernetes {version}", case
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_older_ones_take_it_too(case: str) -> None:
-    version = ELASTIC if case == "elastic" else "1.28"
-    assert check_manifest(MANIFESTS[case], version) == f"Kubernetes {version}"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_one_job_a_node_is_nothing_that_an_old_kubernetes_does_not_know(case: str) -> None:
-    manifest = TARGETS["kubernetes-1.20"].render(task_of(text_of(case)))
-    assert check_manifest(manifest, OLDEST) == "Kubernetes 1.25.0"  # the package has no older one
-    check_manifest(manifest)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_one_job_a_node_has_no_key_that_came_after_kubernetes_1_20(case: str) -> None:
-    objects = yaml.safe_load_all(TARGETS["kubernetes-1.20"].render(task_of(text_of(case))))
-    specs = [each["spec"] for each in objects if each["kind"] == "Job"]
-    assert specs
-    assert {key for spec in specs for key in spec} <= {"backoffLimit", "activeDeadlineSeconds", "template"}
+def test_one_job_a_node_has_only_keys_of_kubernetes_1_20() -> None:
+    for case in CASES:
+        manifest = TARGETS["kubernetes-1.20"].render(task_of(text_of(case)))
+        assert check_manifest(manifest, OLDEST) == "Kubernetes 1.25.0", case  # the package has no older one
+        check_manifest(manifest)
+        specs = [each["spec"] for each in yaml.safe_load_all(manifest) if each["kind"] == "Job"]
+        assert specs, case
+        assert {key for spec in specs for key in spec} <= {"backoffLimit", "activeDeadlineSeconds", "template"}, case
 
 
 def handed_on(manifest: str) -> list[Any]:
@@ -59,13 +50,13 @@ def handed_on(manifest: str) -> list[Any]:
     return [each | {"metadata": {"name": "any"} | each["metadata"]} for each in objects]
 
 
-@pytest.mark.parametrize("target", ["pytorchjob", "jobset", "trainjob"])
-@pytest.mark.parametrize("case", CASES)
-def test_what_an_operator_hands_to_kubernetes_is_taken(target: str, case: str) -> None:
-    objects = handed_on(TARGETS[target].render(task_of(text_of(case))))
-    assert {each["kind"] for each in objects} & {"Pod", "Job"}
-    for version in ("", ELASTIC if case == "elastic" else "1.28"):
-        check_manifest(yaml.safe_dump_all(objects), version)
+def test_kubernetes_takes_the_objects_that_an_operator_makes() -> None:
+    for target in ("pytorchjob", "jobset", "trainjob"):
+        for case in CASES:
+            objects = handed_on(TARGETS[target].render(task_of(text_of(case))))
+            assert {each["kind"] for each in objects} & {"Pod", "Job"}, (target, case)
+            for version in ("", ELASTIC if case == "elastic" else "1.28"):
+                check_manifest(yaml.safe_dump_all(objects), version)
 
 
 def test_commands_and_operators_fields_are_taken_too() -> None:
@@ -110,13 +101,13 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_an_operators_objects_are_held_against_its_models_and_the_others_against_kubernetes(case: str) -> None:
-    for target, package in OPERATORS.items():
-        takers = check_manifest(TARGETS[target].render(task_of(text_of(case)))).split(" and ")
-        assert takers[-1].startswith(package)
-        others = ["Kubernetes"] if case in ("standalone", "everything") else []  # these have a ConfigMap
-        assert [taker.split()[0] for taker in takers[:-1]] == others
+def test_an_operators_objects_are_checked_by_its_models_and_others_by_kubernetes() -> None:
+    for case in CASES:
+        for target, package in OPERATORS.items():
+            takers = check_manifest(TARGETS[target].render(task_of(text_of(case)))).split(" and ")
+            assert takers[-1].startswith(package), (target, case)
+            others = ["Kubernetes"] if case in ("standalone", "everything") else []  # these have a ConfigMap
+            assert [taker.split()[0] for taker in takers[:-1]] == others, (target, case)
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,20 @@ def test_every_key_of_the_model_has_its_row_and_an_example() -> None:
     assert len(EXAMPLES) == len(keys)
 
 
-@pytest.mark.parametrize(("place", "line"), EXAMPLES, ids=[f"{place} {line}".strip() for place, line in EXAMPLES])
-def test_an_example_is_accepted_by_the_model(place: str, line: str) -> None:
-    validate_job(job_with(place, line))
+def test_the_model_takes_every_example() -> None:
+    refused = []
+    for place, line in EXAMPLES:
+        try:
+            validate_job(job_with(place, line))
+        except JobError as error:
+            refused.append(f"{place} {line}: {error.message}")
+    assert refused == []
 
 
-@pytest.mark.parametrize("place", sorted({place for place, _ in EXAMPLES}))
-def test_what_is_no_key_would_not_be(place: str) -> None:
-    with pytest.raises(JobError, match="unknown key 'no_such_key'"):
-        validate_job(job_with(place, "no_such_key: x"))
+def test_the_model_refuses_an_unknown_key_at_every_place() -> None:
+    for place in {place for place, _ in EXAMPLES}:
+        with pytest.raises(JobError, match="unknown key 'no_such_key'"):
+            validate_job(job_with(place, "no_such_key: x"))
 
 
 def test_the_examples_are_together_a_job() -> None:

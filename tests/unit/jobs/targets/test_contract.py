@@ -1,7 +1,5 @@
 """What a launcher would set by a manifest is read back by its dialect as the job that was written."""
 
-import pytest
-
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of
 from tests.unit.jobs.launchers import ELASTIC_MASTERS, LAUNCHERS, MASTERS, PORTS
@@ -44,34 +42,32 @@ def test_a_target_that_cannot_say_who_runs_is_known() -> None:
     assert known == REFUSED
 
 
-@pytest.mark.parametrize(("target", "case"), SAID)
-def test_the_nodes_are_told_the_job_that_was_written(target: str, case: str) -> None:
-    expected, found = EXPECTED[case], contracts(target, case)
-    assert len(found) == expected.nodes
-    # A command sees what its launcher sets, which counts one node too: `run` in it makes a group of one.
-    assert {contract.distributed for contract in found} == {expected.distributed} or case == "command"
-    assert {(each.nnodes, each.nproc_per_node) for each in found} == {(expected.nodes, expected.processes)}
-    assert {each.elastic for each in found} == {expected.elastic}
-    if not expected.elastic:
-        assert [each.node_rank for each in found] == list(range(expected.nodes))
+def test_the_nodes_read_the_job_that_was_written() -> None:
+    """Each node's contract is the job's: its counts, its own rank, and the address and port of node 0."""
+    for target, case in SAID:
+        expected, found = EXPECTED[case], contracts(target, case)
+        assert len(found) == expected.nodes, (target, case)
+        # A command sees what its launcher sets, which counts one node too: `run` in it makes a group of one.
+        assert {each.distributed for each in found} == {expected.distributed} or case == "command", (target, case)
+        assert {(each.nnodes, each.nproc_per_node, each.elastic) for each in found} == {
+            (expected.nodes, expected.processes, expected.elastic)
+        }, (target, case)
+        if not expected.elastic:
+            assert [each.node_rank for each in found] == list(range(expected.nodes)), (target, case)
+        masters, port = ELASTIC_MASTERS if expected.elastic else MASTERS, PORTS.get(target, expected.port)
+        places = {(each.master_addr, each.master_port) for each in found[1:]}
+        assert places <= {(masters[target], port)}, (target, case)
 
 
-@pytest.mark.parametrize(("target", "case"), [(target, case) for target, case in SAID if EXPECTED[case].nodes > 1])
-def test_the_others_are_sent_to_node_0_on_the_jobs_port(target: str, case: str) -> None:
-    others = contracts(target, case)[1:]
-    masters, port = ELASTIC_MASTERS if EXPECTED[case].elastic else MASTERS, PORTS.get(target, EXPECTED[case].port)
-    assert {(each.master_addr, each.master_port) for each in others} == {(masters[target], port)}
+def test_times_are_the_jobs() -> None:
+    for target in TARGETS:
+        for each in contracts(target, "everything"):
+            assert (each.rendezvous_timeout, each.group_timeout, each.stop_grace) == (300, 120, 60), target
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_times_are_the_jobs(target: str) -> None:
-    for each in contracts(target, "everything"):
-        assert (each.rendezvous_timeout, each.group_timeout, each.stop_grace) == (300, 120, 60)
-
-
-@pytest.mark.parametrize("target", [target for target, case in SAID if case == "elastic"])
-def test_an_elastic_job_is_started_again_as_often_as_the_file_says(target: str) -> None:
-    assert {each.max_restarts for each in contracts(target, "elastic")} == {3}
+def test_an_elastic_job_is_started_again_as_often_as_the_file_says() -> None:
+    for target in (target for target, case in SAID if case == "elastic"):
+        assert {each.max_restarts for each in contracts(target, "elastic")} == {3}, target
 
 
 def test_torchrun_finds_the_group_in_its_own_variables_alone() -> None:
