@@ -127,10 +127,10 @@ def test_a_damaged_lock_is_refused(text: str, words: str) -> None:
     assert "nox -s lock" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("length", range(0, len(TEXT), 7))
-def test_a_lock_that_was_cut_off_anywhere_is_refused(length: int) -> None:
-    with pytest.raises(LockError):
-        parse_lock(TEXT[:length], "x")
+def test_a_lock_that_was_cut_off_anywhere_is_refused() -> None:
+    for length in range(len(TEXT)):
+        with pytest.raises(LockError):
+            parse_lock(TEXT[:length], "x")
 
 
 EVIL = f"backdoor==6.6.6 \\\n    --hash=sha256:{'b' * 64}\n"

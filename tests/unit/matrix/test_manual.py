@@ -81,15 +81,20 @@ def test_a_key_of_a_mapping_with_several_places_is_tried_at_each() -> None:
     assert {"flavors.*.cuda_packages.*.pip", "images.*.packages.pip", "init.*.waive", "exclude[].reason"} <= tried
 
 
-@pytest.mark.parametrize(("place", "line"), EXAMPLES, ids=[f"{place} {line}".strip() for place, line in EXAMPLES])
-def test_an_example_is_accepted_by_the_model(place: str, line: str) -> None:
-    validate_matrix(matrix_with(place, line))
+def test_the_model_takes_every_example() -> None:
+    refused = []
+    for place, line in EXAMPLES:
+        try:
+            validate_matrix(matrix_with(place, line))
+        except MatrixError as error:
+            refused.append(f"{place} {line}: {error.message}")
+    assert refused == []
 
 
-@pytest.mark.parametrize("place", sorted({place for place, _ in EXAMPLES}))
-def test_what_is_no_key_would_not_be(place: str) -> None:
-    with pytest.raises(MatrixError, match="unknown key 'no_such_key'"):
-        validate_matrix(matrix_with(place, "no_such_key: x"))
+def test_the_model_refuses_an_unknown_key_at_every_place() -> None:
+    for place in {place for place, _ in EXAMPLES}:
+        with pytest.raises(MatrixError, match="unknown key 'no_such_key'"):
+            validate_matrix(matrix_with(place, "no_such_key: x"))
 
 
 def test_the_examples_are_together_a_matrix_with_images_and_tags(tmp_path: Path) -> None:

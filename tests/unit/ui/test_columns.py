@@ -28,9 +28,9 @@ def test_a_name_in_the_last_column_stays_whole_as_well_where_it_can() -> None:
     assert widths([("id", IMAGE), ("tags", "2.14.1-cuda13.0-devel +1")], 58) == [39, 17]
 
 
-@pytest.mark.parametrize("room", range(1 + 1 + 1 + 2 * GAP, 120))
-def test_the_columns_fit(room: int) -> None:
-    assert sum(widths(COLUMNS, room)) + 2 * GAP <= room
+def test_the_columns_fit() -> None:
+    for room in range(1 + 1 + 1 + 2 * GAP, 120):
+        assert sum(widths(COLUMNS, room)) + 2 * GAP <= room
 
 
 def test_lines_and_wide_characters_are_counted_as_a_terminal_shows_them() -> None:
