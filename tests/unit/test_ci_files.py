@@ -14,7 +14,6 @@ import pytest
 from tests.pipelines import (
     GITHUB,
     GITLAB,
-    Block,
     Job,
     blocks,
     documented,
@@ -75,15 +74,15 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
-def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell(block: Block) -> None:
-    bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
-    assert bare <= {"SIGNING"}  # options of its owner; what chooses images can be typed at a run by hand
-    for line in block.text.splitlines():
-        assert "$IMAGE" not in line or re.search(
-            r' -- "\$IMAGES?"\)?(?: > \w+\.txt)?$', line
-        )  # no option, whatever it holds
-        assert "$CHART" not in line or re.search(r' -- (push|validate) "\$CHART"$', line)
+def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell() -> None:
+    for block in BLOCKS:
+        bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
+        # SIGNING holds options of its owner; a variable that chooses images can be typed at a run by hand.
+        assert bare <= {"SIGNING"}, block.where
+        for line in block.text.splitlines():
+            # What chooses images stands behind `--`, so that it is no option.
+            assert "$IMAGE" not in line or re.search(r' -- "\$IMAGES?"\)?(?: > \w+\.txt)?$', line), block.where
+            assert "$CHART" not in line or re.search(r' -- (push|validate) "\$CHART"$', line), block.where
 
 
 SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
@@ -92,9 +91,6 @@ WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its 
 LOOKING = {"contents": "read", "packages": "read"}  # what ghcr.io holds
 NOTHING = '{"include": []}'
 OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
-
-every_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)
-every_job = pytest.mark.parametrize(("path", "job"), JOBS, ids=lambda part: getattr(part, "stem", None) or part.name)
 
 
 def commands() -> Iterator[tuple[list[str], list[str]]]:
@@ -157,21 +153,21 @@ def test_there_are_files_to_check() -> None:
     assert len(list(commands())) > 20
 
 
-@pytest.mark.parametrize(("sessions", "words"), list(commands()), ids=" ".join)
-def test_every_session_and_option_exists(sessions: list[str], words: list[str]) -> None:
-    for session in sessions:
-        if session in COMMANDS:
-            assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace)
-        else:
-            assert re.search(rf"(?m)^def {session}\(session", NOXFILE)
-            assert words == (["--engines", "require"] if session == "engines" else [])
+def test_every_session_and_option_exists() -> None:
+    for sessions, words in list(commands()):
+        for session in sessions:
+            if session in COMMANDS:
+                assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace), (sessions, words)
+            else:
+                assert re.search(rf"(?m)^def {session}\(session", NOXFILE), (sessions, words)
+                assert words == (["--engines", "require"] if session == "engines" else []), (sessions, words)
 
 
-@every_block
-def test_a_command_is_plain(block: Block) -> None:
-    lines = [line for line in block.text.splitlines() if line.strip()]
-    assert lines
-    assert [line for line in lines if not any(re.fullmatch(plain, line) for plain in PLAIN)] == []
+def test_a_command_is_plain() -> None:
+    for block in BLOCKS:
+        lines = [line for line in block.text.splitlines() if line.strip()]
+        assert lines, block.where
+        assert [line for line in lines if not any(re.fullmatch(plain, line) for plain in PLAIN)] == [], block.where
 
 
 def test_every_pipeline_installs_one_version_of_nox() -> None:
@@ -183,25 +179,25 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     assert re.fullmatch(r"nox==[\d.]+", one)
 
 
-@every_block
-def test_nothing_is_written_into_a_command_before_the_shell_reads_it(block: Block) -> None:
-    assert "${{" not in block.text
-    assert "secrets." not in block.text
+def test_nothing_is_written_into_a_command_before_the_shell_reads_it() -> None:
+    for block in BLOCKS:
+        assert "${{" not in block.text, block.where
+        assert "secrets." not in block.text, block.where
 
 
-@every_job
-def test_a_github_job_has_a_limit_and_asks_for_little(path: Path, job: Job) -> None:
-    assert job.raw["timeout-minutes"] <= 360
-    own = read(path)["permissions"]
-    assert own == (LOOKING if path == VALIDATE else {"contents": "read"})
-    commands = "\n".join(step.run for step in job.steps)
-    if any(step.uses.startswith(TO_PYPI) for step in job.steps):
-        needed = SIGNING
-    elif "nox -s publish" in commands or "nox -s promote" in commands:
-        needed = WRITING
-    else:
-        needed = LOOKING if "docker login" in commands else {"contents": "read"}
-    assert job.raw.get("permissions", own) == needed
+def test_a_github_job_has_a_limit_and_asks_for_little() -> None:
+    for path, job in JOBS:
+        assert job.raw["timeout-minutes"] <= 360, job.name
+        own = read(path)["permissions"]
+        assert own == (LOOKING if path == VALIDATE else {"contents": "read"}), job.name
+        commands = "\n".join(step.run for step in job.steps)
+        if any(step.uses.startswith(TO_PYPI) for step in job.steps):
+            needed = SIGNING
+        elif "nox -s publish" in commands or "nox -s promote" in commands:
+            needed = WRITING
+        else:
+            needed = LOOKING if "docker login" in commands else {"contents": "read"}
+        assert job.raw.get("permissions", own) == needed, job.name
 
 
 def test_who_calls_a_workflow_gives_what_it_takes_and_allows_what_its_jobs_ask_for() -> None:
@@ -279,18 +275,20 @@ def test_actions_are_pinned_to_a_commit_and_name_its_version() -> None:
     assert "actions/checkout" in pins
 
 
-@every_job
-def test_checkouts_keep_no_login(path: Path, job: Job) -> None:
-    for raw in job.raw["steps"]:
-        if "checkout" in raw.get("uses", ""):
-            assert raw["with"]["persist-credentials"] == "false" or raw["with"]["persist-credentials"] is False
+def test_checkouts_keep_no_login() -> None:
+    for _, job in JOBS:
+        for raw in job.raw["steps"]:
+            if "checkout" in raw.get("uses", ""):
+                assert raw["with"]["persist-credentials"] == "false" or raw["with"]["persist-credentials"] is False, (
+                    job.name
+                )
 
 
-@every_job
-def test_every_variable_of_a_github_command_is_set(path: Path, job: Job) -> None:
-    for step in job.steps:
-        used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "PATH", "matrix"}
-        assert used <= {*job.env, *step.env}
+def test_every_variable_of_a_github_command_is_set() -> None:
+    for _, job in JOBS:
+        for step in job.steps:
+            used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "PATH", "matrix"}
+            assert used <= {*job.env, *step.env}, job.name
 
 
 def test_every_variable_of_a_gitlab_command_is_set() -> None:
@@ -376,9 +374,8 @@ def test_what_is_not_released_is_built_where_it_is_changed_and_by_hand_where_it_
     assert fill(plan.raw["outputs"]["matrix"], {**known, "steps": steps}) == ("a" if since else "b")
 
 
-@pytest.mark.parametrize(
-    ("event", "ref", "runs"),
-    [
+def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it() -> None:
+    for event, ref, runs in (
         ("push", "refs/heads/main", True),
         ("push", "refs/tags/v1", True),
         ("push", "refs/heads/other", False),
@@ -388,14 +385,12 @@ def test_what_is_not_released_is_built_where_it_is_changed_and_by_hand_where_it_
         ("pull_request", "refs/pull/1/merge", False),
         ("pull_request_target", "refs/heads/main", False),
         ("issue_comment", "refs/heads/main", False),
-    ],
-)
-def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it(event: str, ref: str, runs: bool) -> None:
-    jobs = github_jobs(RELEASE)
-    assert holds(str(jobs["plan"].raw["if"]), on(event, ref)) == runs
-    assert jobs["release"].raw["needs"] == "plan"  # which is skipped where that is
-    assert "plan" in jobs["promote"].raw["needs"]
-    assert not holds(jobs["promote"].raw["if"], planned("", "skipped"))
+    ):
+        jobs = github_jobs(RELEASE)
+        assert holds(str(jobs["plan"].raw["if"]), on(event, ref)) == runs, event
+        assert jobs["release"].raw["needs"] == "plan", event  # which is skipped where that is
+        assert "plan" in jobs["promote"].raw["needs"], event
+        assert not holds(jobs["promote"].raw["if"], planned("", "skipped")), event
 
 
 def test_where_nothing_is_due_no_image_is_built_and_rolling_tags_are_finished() -> None:
@@ -411,20 +406,17 @@ def test_where_nothing_is_due_no_image_is_built_and_rolling_tags_are_finished() 
     assert printed.getvalue() == f"{NOTHING}\n"
 
 
-@pytest.mark.parametrize("path", [CHECK, RELEASE])
-@pytest.mark.parametrize(
-    ("inputs", "size", "label"),
-    [
+def test_each_size_of_image_has_a_runner() -> None:
+    for inputs, size, label in (
         ({}, "small", "ubuntu-24.04"),
         ({}, "large", "ubuntu-24.04"),
         ({"runner": "mine"}, "large", "mine"),
         ({"runner": "mine", "runner_large": "big"}, "large", "big"),
         ({"runner_large": "big"}, "small", "ubuntu-24.04"),
-    ],
-)
-def test_each_size_of_image_has_a_runner(path: Path, inputs: dict[str, str], size: str, label: str) -> None:
-    (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
-    assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label
+    ):
+        for path in (CHECK, RELEASE):
+            (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
+            assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label, path
 
 
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
@@ -449,20 +441,22 @@ def _without_cache(step: Mapping[str, Any]) -> dict[str, Any]:
     return {**step, "run": OPTIONAL.sub("", step.get("run", ""))}
 
 
-@pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
-@pytest.mark.parametrize("cache", ["", "ghcr.io/acme/cache"])
-def test_the_main_branch_releases_what_it_tested(event: str, cache: str) -> None:
-    contexts = on(event, "refs/heads/main", REGISTRY="ghcr.io/acme", CACHE=cache)
-    text = running(contexts)
-    before, built, after = text.partition("nox -s build")
-    assert built
-    assert before.count("docker login") == (2 if cache else 1)  # to plan, and for the build cache where there is one
-    order = [after.index(word) for word in ("nox -s test", "docker login", "nox -s publish", "nox -s promote")]
-    assert order == sorted(order)
-    assert "--keep-rolling" in text
-    assert '--due --bases "$BASES" --registry "$REGISTRY"' in before
-    path, known = called(contexts)
-    assert fill(github_jobs(path)["plan"].env["BASES"], known) == ("keep" if event == "push" else "ask")
+def test_the_main_branch_releases_what_it_tested() -> None:
+    for cache in ("", "ghcr.io/acme/cache"):
+        for event in ("push", "schedule", "workflow_dispatch"):
+            contexts = on(event, "refs/heads/main", REGISTRY="ghcr.io/acme", CACHE=cache)
+            text = running(contexts)
+            before, built, after = text.partition("nox -s build")
+            assert built, event
+            assert before.count("docker login") == (2 if cache else 1), (
+                event
+            )  # to plan, and for the build cache where there is one
+            order = [after.index(word) for word in ("nox -s test", "docker login", "nox -s publish", "nox -s promote")]
+            assert order == sorted(order), event
+            assert "--keep-rolling" in text, event
+            assert '--due --bases "$BASES" --registry "$REGISTRY"' in before, event
+            path, known = called(contexts)
+            assert fill(github_jobs(path)["plan"].env["BASES"], known) == ("keep" if event == "push" else "ask"), event
 
 
 def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_for() -> None:
@@ -607,9 +601,8 @@ def test_the_guide_tells_every_variable_and_secret() -> None:
     assert sorted(name for name in asked if f"`{name}`" not in guide) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_an_expression_comes_to_what_github_makes_of_it() -> None:
+    for text, value in (
         ("vars.A || 'b'", "b"),
         ("vars.REGISTRY || 'b'", "ghcr.io/acme"),
         ("github.ref == 'refs/heads/main' && 'yes' || 'no'", "yes"),
@@ -617,10 +610,8 @@ def test_the_guide_tells_every_variable_and_secret() -> None:
         ("!cancelled() && vars.REGISTRY != ''", True),
         ("startsWith(vars.REGISTRY, 'GHCR.io/')", True),
         ("'a && !b' == 'A && !b'", True),
-    ],
-)
-def test_an_expression_comes_to_what_github_makes_of_it(text: str, value: object) -> None:
-    assert evaluate(text, MAIN) == value
+    ):
+        assert evaluate(text, MAIN) == value, (text, value)
 
 
 @pytest.mark.parametrize("text", ["github.nothing", "nothing.at.all", "contains(github.ref, 'x')", "1 + 1"])

@@ -25,8 +25,6 @@ from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
 MATRIX = str(TOOLKIT / "matrix.yaml")
-every_command = pytest.mark.parametrize("command", COMMANDS)
-every_error = pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.__name__)
 Streams = pytest.CaptureFixture[str]
 
 
@@ -54,27 +52,27 @@ def err(capsys: Streams, *argv: str, code: int) -> str:
     return seen.err
 
 
-@every_command
-def test_a_command_says_what_it_is_for_and_shows_examples(command: str, capsys: Streams) -> None:
-    module = cli.load_command(command)
-    help_text = out(capsys, command, "--help")
-    assert COMMANDS[command] in " ".join(help_text.split())
-    assert module.EXAMPLES
-    assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES)
+def test_a_command_says_what_it_is_for_and_shows_examples(capsys: Streams) -> None:
+    for command in COMMANDS:
+        module = cli.load_command(command)
+        help_text = out(capsys, command, "--help")
+        assert COMMANDS[command] in " ".join(help_text.split()), command
+        assert module.EXAMPLES, command
+        assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES), command
 
 
-@every_command
-def test_every_option_of_a_command_has_help(command: str) -> None:
-    assert [action.dest for action in cli.make_parser(command)._actions if not action.help] == []
+def test_every_option_of_a_command_has_help() -> None:
+    for command in COMMANDS:
+        assert [action.dest for action in cli.make_parser(command)._actions if not action.help] == [], command
 
 
-@every_command
-def test_the_examples_of_a_command_are_lines_that_it_takes(command: str) -> None:
-    for example in cli.load_command(command).EXAMPLES:
-        line = re.search(rf"nox -s {command}(?: -- ([^|>)]*))?", example)
-        assert line
-        words = shlex.split(line[1] or "", comments=True)
-        assert cli.make_parser(command).parse_args([*words, "--matrix", "x"]).matrix == Path("x")
+def test_the_examples_of_a_command_are_lines_that_it_takes() -> None:
+    for command in COMMANDS:
+        for example in cli.load_command(command).EXAMPLES:
+            line = re.search(rf"nox -s {command}(?: -- ([^|>)]*))?", example)
+            assert line, command
+            words = shlex.split(line[1] or "", comments=True)
+            assert cli.make_parser(command).parse_args([*words, "--matrix", "x"]).matrix == Path("x"), command
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h"]])
@@ -87,9 +85,8 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
     assert "build" in out(capsys, code=2)
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
+def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(capsys: Streams) -> None:
+    for argv, words in (
         (["biuld"], ("no command 'biuld'", "'build'?")),
         (["xyzzy"], ("no command 'xyzzy'",)),
         (["list", "--fromat", "json"], ("--fromat", "list -- --help")),
@@ -109,25 +106,18 @@ def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Stream
         (["validate", "cpu", "--registry", "h/n", "--suite", "--no-pull"], ("--no-pull",)),
         (["validate", "cpu", "--registry", "h/n", "--identity", "me"], ("--issuer",)),
         (["reproduce", "cpu", *("--builder", "b") * 3], ("twice",)),
-    ],
-    ids=" ".join,
-)
-def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(
-    argv: list[str], words: tuple[str, ...], capsys: Streams
-) -> None:
-    text = err(capsys, *argv, code=2)
-    assert text.startswith("error:")
-    assert all(word in text for word in words)
+    ):
+        text = err(capsys, *argv, code=2)
+        assert text.startswith("error:"), (argv, words)
+        assert all(word in text for word in words), (argv, words)
 
 
-@pytest.mark.parametrize("command", ["list", "tags", "lock", "render", "build"])
-def test_no_selector_is_never_everything_but_the_list_of_what_there_is(
-    command: str, small: str, capsys: Streams
-) -> None:
-    text = err(capsys, command, "--matrix", small, code=2)
-    assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in text
-    assert "volume-permissions" in text
-    assert "all" in text.splitlines()[0]
+def test_no_selector_is_never_everything_but_the_list_of_what_there_is(small: str, capsys: Streams) -> None:
+    for command in ("list", "tags", "lock", "render", "build"):
+        text = err(capsys, command, "--matrix", small, code=2)
+        assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in text, command
+        assert "volume-permissions" in text, command
+        assert "all" in text.splitlines()[0], command
 
 
 def test_a_selector_that_means_nothing_is_exit_code_4_with_the_nearest_names(small: str, capsys: Streams) -> None:
@@ -239,10 +229,10 @@ def test_every_error_class_of_the_toolkit_is_listed() -> None:
     assert {node.name for node in tree.body if isinstance(node, ast.ClassDef)} == {e.__name__ for e in all_errors()}
 
 
-@every_error
-def test_the_documentation_has_every_exit_code_with_its_meaning(error: type) -> None:
-    rows = (TOOLKIT / "docs/exit-codes.md").read_text().splitlines()
-    assert f"| {error.exit_code} | {error.meaning} |" in rows  # type: ignore[attr-defined]
+def test_the_documentation_has_every_exit_code_with_its_meaning() -> None:
+    for error in all_errors():
+        rows = (TOOLKIT / "docs/exit-codes.md").read_text().splitlines()
+        assert f"| {error.exit_code} | {error.meaning} |" in rows, error  # type: ignore[attr-defined]
 
 
 def test_the_documentation_has_no_exit_code_that_is_not_there() -> None:

@@ -34,14 +34,12 @@ class TestStandalone:
         assert found == Contract(mode="standalone")
         assert found.rank_environment(0) == {"MODE": "standalone"}
 
-    @pytest.mark.parametrize(
-        "more", [{"NNODES": "3"}, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:2"}, {"WORLD_SIZE": "2"}]
-    )
-    def test_cannot_have_several_processes(self, more: dict[str, str]) -> None:
-        found = launch_error({"MODE": "standalone", **more})
-        assert found.code is Code.CONFLICT
-        assert "MODE=standalone" in found.sentence
-        assert "=".join(*more.items()) in found.sentence
+    def test_cannot_have_several_processes(self) -> None:
+        for more in ({"NNODES": "3"}, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:2"}, {"WORLD_SIZE": "2"}):
+            found = launch_error({"MODE": "standalone", **more})
+            assert found.code is Code.CONFLICT, more
+            assert "MODE=standalone" in found.sentence, more
+            assert "=".join(*more.items()) in found.sentence, more
 
     def test_needs_no_processes_for_gpus_that_nobody_asked_for(self) -> None:
         env = {"MODE": "standalone", "NPROC_PER_NODE": "auto", "SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "4"}
@@ -55,13 +53,12 @@ class TestStandalone:
 
 
 class TestMode:
-    @pytest.mark.parametrize("env", [THREE, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:1"}, {"MODE": "distributed"}])
-    def test_distributed_is_implied_or_asked_for(self, env: dict[str, str]) -> None:
-        assert contract_of(env).distributed
+    def test_distributed_is_implied_or_asked_for(self) -> None:
+        for env in (THREE, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:1"}, {"MODE": "distributed"}):
+            assert contract_of(env).distributed, env
 
-    @pytest.mark.parametrize(
-        "env",
-        [
+    def test_whoever_counts_to_one_gets_a_group_of_one(self) -> None:
+        for env in (
             {"NNODES": "1"},
             {"NPROC_PER_NODE": "1"},
             {"NPROC_PER_NODE": "auto"},
@@ -69,19 +66,17 @@ class TestMode:
             {"PET_NNODES": "1"},
             {"SLURM_NNODES": "1"},
             {"JOB_COMPLETION_INDEX": "4", "NNODES": "1"},
-        ],
-    )
-    def test_whoever_counts_to_one_gets_a_group_of_one(self, env: dict[str, str]) -> None:
-        found = contract_of(env, free_port=40123)
-        assert found.distributed
-        given = found.rank_environment(0)
-        assert (given["RANK"], given["WORLD_SIZE"], given["LOCAL_RANK"]) == ("0", "1", "0")
-        assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "40123")
-        assert not contract_of(env | {"MODE": "standalone"}).distributed
+        ):
+            found = contract_of(env, free_port=40123)
+            assert found.distributed, env
+            given = found.rank_environment(0)
+            assert (given["RANK"], given["WORLD_SIZE"], given["LOCAL_RANK"]) == ("0", "1", "0"), env
+            assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "40123"), env
+            assert not contract_of(env | {"MODE": "standalone"}).distributed, env
 
-    @pytest.mark.parametrize("env", [{}, {"MASTER_ADDR": "node0"}, {"NODE_RANK": "0"}, {"RANK": "0"}])
-    def test_where_nothing_is_counted_the_script_is_alone(self, env: dict[str, str]) -> None:
-        assert not contract_of(env).distributed
+    def test_where_nothing_is_counted_the_script_is_alone(self) -> None:
+        for env in ({}, {"MASTER_ADDR": "node0"}, {"NODE_RANK": "0"}, {"RANK": "0"}):
+            assert not contract_of(env).distributed, env
 
     def test_auto_is_the_gpus(self) -> None:
         assert contract_of({"NPROC_PER_NODE": "auto"}, gpus=4).world_size == 4
@@ -118,9 +113,8 @@ def test_times() -> None:
     assert (found.rendezvous_timeout, found.group_timeout, found.stop_grace) == (2.5, 60, 0)
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
+def test_a_value_that_cannot_be_is_named() -> None:
+    for variable, value in (
         *[("NNODES", value) for value in ("three", "0", "-1", "1.5", "1_0", "٣", "9999999999", "1e3", "0x3", "2:3")],
         *[("NODE_RANK", value) for value in ("-1", "a")],
         *[("NPROC_PER_NODE", value) for value in ("0", "many", "-2")],
@@ -139,14 +133,12 @@ def test_times() -> None:
         *[("ELASTIC", value) for value in ("3:1", "0:2", "1:2:3", ":", "a:b", "1:")],
         *[("MODE", value) for value in ("Distributed", "auto")],
         *[("GLOO_SOCKET_IFNAME", value) for value in ("^lo", "^docker0,lo", "eth0 eth1", "e\nth")],
-    ],
-)
-def test_a_value_that_cannot_be_is_named(variable: str, value: str) -> None:
-    found = launch_error(THREE | {variable: value})
-    assert found.code is Code.BAD_VALUE
-    assert found.sentence.startswith(f"{variable}=")
-    assert value in found.sentence or ascii(value)[1:30] in found.sentence
-    assert found.sentence.endswith(".")
+    ):
+        found = launch_error(THREE | {variable: value})
+        assert found.code is Code.BAD_VALUE, (variable, value)
+        assert found.sentence.startswith(f"{variable}="), (variable, value)
+        assert value in found.sentence or ascii(value)[1:30] in found.sentence, (variable, value)
+        assert found.sentence.endswith("."), (variable, value)
 
 
 @pytest.mark.parametrize("interface", ["^lo", "eth0"])
@@ -178,9 +170,8 @@ class TestNodes:
             assert (found.code, "MASTER_ADDR is not set" in found.sentence) == (Code.BAD_VALUE, True)
         assert contract_of({"NPROC_PER_NODE": "3"}).master_addr == "127.0.0.1"
 
-    @pytest.mark.parametrize(
-        "master",
-        [
+    def test_only_the_master_may_be_itself(self) -> None:
+        for master in (
             "localhost",
             "LOCALHOST",
             "localhost.",
@@ -190,28 +181,23 @@ class TestNodes:
             "[::1]",
             "0.0.0.0",
             "::ffff:127.0.0.1",
-        ],
-    )
-    def test_only_the_master_may_be_itself(self, master: str) -> None:
-        found = launch_error(THREE | {"MASTER_ADDR": master})
-        assert found.code is Code.LOOPBACK_MASTER
-        assert "MASTER_ADDR=" in found.sentence
-        assert "node 1" in found.sentence
-        assert contract_of(THREE | {"MASTER_ADDR": master, "NODE_RANK": "0"}).is_master
+        ):
+            found = launch_error(THREE | {"MASTER_ADDR": master})
+            assert found.code is Code.LOOPBACK_MASTER, master
+            assert "MASTER_ADDR=" in found.sentence, master
+            assert "node 1" in found.sentence, master
+            assert contract_of(THREE | {"MASTER_ADDR": master, "NODE_RANK": "0"}).is_master, master
 
-    @pytest.mark.parametrize(
-        "master",
-        [
+    def test_masters_elsewhere(self) -> None:
+        for master in (
             "10.0.0.1",
             "fe80::1",
             "fe80::1%eth0.7",
             "::ffff:10.0.0.1",
             "node_0.ns.svc.cluster.local.",
             "localhost.example.org",
-        ],
-    )
-    def test_masters_elsewhere(self, master: str) -> None:
-        assert contract_of(THREE | {"MASTER_ADDR": master}).master_addr == master
+        ):
+            assert contract_of(THREE | {"MASTER_ADDR": master}).master_addr == master, master
 
 
 class TestElastic:

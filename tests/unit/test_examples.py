@@ -24,9 +24,6 @@ EVERYWHERE = ("docker", "compose", "kubernetes", "pytorchjob")
 WITHOUT_A_FOLDER = ("openpai", "openpai-v1")
 # What OpenPAI's own guide and PyTorchJob's page run on each node: nodes, CPUs, MB, GPUs.
 GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4, 8192, 1)}
-every_example = pytest.mark.parametrize("name", NAMES)
-every_job = pytest.mark.parametrize("path", JOBS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-every_guide = pytest.mark.parametrize("name", GUIDES)
 
 
 @pytest.fixture(autouse=True)
@@ -54,16 +51,16 @@ def image_of(path: Path, project: Project) -> str:
     return prepare(job, document, TARGETS["docker"], project, reference).image
 
 
-@every_example
-def test_an_example_is_a_job_its_script_and_a_readme_that_runs_all_its_jobs(name: str) -> None:
-    job, _ = load_job(FOLDER / name / "job.yaml")
-    assert (job.name, job.files.folder) == (name, ".")
-    assert (FOLDER / name / str(job.script)).is_file()
-    assert {path.name for path in (FOLDER / name).glob("job*.yaml")} == {
-        file for line in lines_of(name) for file in re.findall(rf"examples/{name}/(job\S*\.yaml)", line)
-    }
-    assert f"nox -s job -- show docker examples/{name}/job.yaml | sh" in lines_of(name)
-    assert len([line for line in (FOLDER / name / "README.md").read_text().splitlines() if line]) <= 12
+def test_an_example_is_a_job_its_script_and_a_readme_that_runs_all_its_jobs() -> None:
+    for name in NAMES:
+        job, _ = load_job(FOLDER / name / "job.yaml")
+        assert (job.name, job.files.folder) == (name, "."), name
+        assert (FOLDER / name / str(job.script)).is_file(), name
+        assert {path.name for path in (FOLDER / name).glob("job*.yaml")} == {
+            file for line in lines_of(name) for file in re.findall(rf"examples/{name}/(job\S*\.yaml)", line)
+        }, name
+        assert f"nox -s job -- show docker examples/{name}/job.yaml | sh" in lines_of(name), name
+        assert len([line for line in (FOLDER / name / "README.md").read_text().splitlines() if line]) <= 12, name
 
 
 def test_the_list_of_examples_is_complete() -> None:
@@ -73,23 +70,23 @@ def test_the_list_of_examples_is_complete() -> None:
     }
 
 
-@every_job
-@pytest.mark.parametrize("target", EVERYWHERE)
-def test_a_job_is_one_for_every_launcher(path: Path, target: str, project: Project) -> None:
-    manifest = rendered(path, target, project)
-    for version in ("", "1.28") if target == "kubernetes" else ():
-        check_manifest(manifest, version)
+def test_a_job_is_one_for_every_launcher(project: Project) -> None:
+    for target in EVERYWHERE:
+        for path in JOBS:
+            manifest = rendered(path, target, project)
+            for version in ("", "1.28") if target == "kubernetes" else ():
+                check_manifest(manifest, version)
 
 
-@every_job
-def test_an_image_is_named_by_words_of_the_matrix(path: Path, project: Project) -> None:
-    job, _ = load_job(path)
-    if path.stem == "job-onnx":
-        built = f"docker build --tag {job.image} examples/{path.parent.name}"
-        assert built in lines_of(path.parent.name)
-    else:
-        assert not set(job.image) & set("/:@")
-        assert image_of(path, project).startswith(project.matrix.repository)
+def test_an_image_is_named_by_words_of_the_matrix(project: Project) -> None:
+    for path in JOBS:
+        job, _ = load_job(path)
+        if path.stem == "job-onnx":
+            built = f"docker build --tag {job.image} examples/{path.parent.name}"
+            assert built in lines_of(path.parent.name), path
+        else:
+            assert not set(job.image) & set("/:@"), path
+            assert image_of(path, project).startswith(project.matrix.repository), path
 
 
 def test_the_dockerfile_extends_the_image_of_the_job_beside_it(project: Project) -> None:
@@ -97,12 +94,12 @@ def test_the_dockerfile_extends_the_image_of_the_job_beside_it(project: Project)
     assert image == image_of(FOLDER / "export/job.yaml", project)
 
 
-@pytest.mark.parametrize("path", FROM_GIT, ids=lambda path: path.parent.name)
-def test_the_repository_that_is_fetched_is_this_one(path: Path, project: Project) -> None:
-    job, _ = load_job(path)
-    assert job.files.git
-    assert job.files.git.repository == project.matrix.source
-    assert (FOLDER.parent / str(job.script)).is_file()
+def test_the_repository_that_is_fetched_is_this_one(project: Project) -> None:
+    for path in FROM_GIT:
+        job, _ = load_job(path)
+        assert job.files.git, path
+        assert job.files.git.repository == project.matrix.source, path
+        assert (FOLDER.parent / str(job.script)).is_file(), path
 
 
 @pytest.mark.parametrize("path", FROM_GIT, ids=lambda path: path.parent.name)
@@ -113,17 +110,21 @@ def test_a_manifest_of_the_guides_jobs_is_as_it_was_reviewed(path: Path, target:
     check_golden(GOLDEN / f"{path.parent.name}.{target}.{suffix}", rendered(path, target, project))
 
 
-@every_guide
-def test_openpai_gets_what_its_guide_has(name: str, project: Project) -> None:
-    nodes, cpus, megabytes, gpus = GUIDES[name]
-    path = FOLDER / name / "job-from-git.yaml"
-    (role,) = json.loads(rendered(path, "openpai-v1", project))["taskRoles"]
-    assert [role[key] for key in ("taskNumber", "cpuNumber", "memoryMB", "gpuNumber")] == [nodes, cpus, megabytes, gpus]
-    second = yaml.safe_load(rendered(path, "openpai", project))["taskRoles"]["main"]
-    assert second["instances"] == nodes
-    assert {**second["resourcePerInstance"], "ports": None} == {
-        "cpu": cpus, "memoryMB": megabytes, "gpu": gpus, "ports": None,
-    }  # fmt: skip
+def test_openpai_gets_what_its_guide_has(project: Project) -> None:
+    for name, (nodes, cpus, megabytes, gpus) in GUIDES.items():
+        path = FOLDER / name / "job-from-git.yaml"
+        (role,) = json.loads(rendered(path, "openpai-v1", project))["taskRoles"]
+        assert [role[key] for key in ("taskNumber", "cpuNumber", "memoryMB", "gpuNumber")] == [
+            nodes,
+            cpus,
+            megabytes,
+            gpus,
+        ], name
+        second = yaml.safe_load(rendered(path, "openpai", project))["taskRoles"]["main"]
+        assert second["instances"] == nodes, name
+        assert {**second["resourcePerInstance"], "ports": None} == {
+            "cpu": cpus, "memoryMB": megabytes, "gpu": gpus, "ports": None,
+        }, name  # fmt: skip
 
 
 def test_a_pytorchjob_has_a_master_and_three_workers_with_a_gpu_each(project: Project) -> None:

@@ -28,7 +28,6 @@ SUITE = {
     **{f"inception{version}": ((3, 299, 299), 1000) for version in (3, 4)},
 }  # fmt: skip
 OWN = "class Net:\n    input, classes = (3, 8, 8), 10\n"
-every_model = pytest.mark.parametrize("entry", [*map(load, names())], ids=names())
 
 
 class Module:
@@ -73,45 +72,42 @@ def test_the_plan_of_the_examples_has_all_models() -> None:
     assert plan.models == names()
 
 
-@every_model
-def test_the_family_says_in_its_text_what_is_published(entry: Entry) -> None:
+def test_the_family_says_in_its_text_what_is_published() -> None:
     """So a count is changed in two places, or not at all; that networks have it is counted on the engine."""
-    text = (ZOO / f"{entry.maker.module}.py").read_text().split('"""')[1]  # type: ignore[attr-defined]
-    assert f"{entry.parameters:,}" in text
-    if urlsplit(entry.source).scheme:
-        assert urlsplit(entry.source).netloc in text
+    for entry in map(load, names()):
+        text = (ZOO / f"{entry.maker.module}.py").read_text().split('"""')[1]  # type: ignore[attr-defined]
+        assert f"{entry.parameters:,}" in text, entry.name
+        if urlsplit(entry.source).scheme:
+            assert urlsplit(entry.source).netloc in text, entry.name
 
 
-@every_model
-def test_a_model_of_tokens_gives_a_class_for_each_and_has_a_sequence_alone(entry: Entry) -> None:
-    assert (entry.kind == "tokens") == (entry.vocabulary is not None)
-    assert entry.kind == "values" or len(entry.input) == 1
+def test_a_model_of_tokens_gives_a_class_for_each_and_has_a_sequence_alone() -> None:
+    for entry in map(load, names()):
+        assert (entry.kind == "tokens") == (entry.vocabulary is not None), entry.name
+        assert entry.kind == "values" or len(entry.input) == 1, entry.name
 
 
-@pytest.mark.parametrize("name", ["acoustic_model", "deep_mnist", "sensor_net"])
-def test_dense_layers_sum_up_to_the_published_count(name: str) -> None:
-    entry = load(name)
-    sizes = entry.arguments["sizes"]
-    assert sum((taken + 1) * given for taken, given in pairwise(sizes)) == entry.parameters
-    assert (sizes[0], sizes[-1]) == (*entry.input, entry.classes)
+def test_dense_layers_sum_up_to_the_published_count() -> None:
+    for name in ("acoustic_model", "deep_mnist", "sensor_net"):
+        entry = load(name)
+        sizes = entry.arguments["sizes"]
+        assert sum((taken + 1) * given for taken, given in pairwise(sizes)) == entry.parameters, name
+        assert (sizes[0], sizes[-1]) == (*entry.input, entry.classes), name
 
 
 def test_a_hyphen_is_an_underscore() -> None:
     assert load("bert-base") is load("bert_base")
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
+def test_a_model_that_is_not_there_is_told_with_what_to_say_instead() -> None:
+    for name, sentence in (
         ("resnet51", "There is no model 'resnet51'. Did you mean resnet50?"),
         ("zzz", "There are acoustic_model, deep_mnist, "),
         ("mine.py", "mine.py names no class: say mine.py:Net"),
         ("mine.py:", "mine.py: names no class: say mine.py:Net"),
         ("nowhere/mine.py:Net", "nowhere/mine.py cannot be read in "),
-    ],
-)
-def test_a_model_that_is_not_there_is_told_with_what_to_say_instead(name: str, sentence: str) -> None:
-    assert sentence in refusal_of(name)
+    ):
+        assert sentence in refusal_of(name), (name, sentence)
 
 
 def test_a_class_of_a_users_file_is_an_entry_of_its_own(tmp_path: Path) -> None:
@@ -129,9 +125,8 @@ def test_a_users_title_is_taken_and_a_file_of_a_known_name_hides_none(tmp_path: 
     assert load(own(tmp_path, OWN + "    title = 'Mine'", "json.py")).title == "Mine"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_what_a_users_file_lacks_is_told_with_the_line(tmp_path: Path) -> None:
+    for text, sentence in (
         ("Nett = 1", "mine.py has no class Net"),
         ("class Net:\n    classes = 10", "Net.input is None. Let it be the shape of one sample"),
         ("class Net:\n    input, classes = 784, 10", "Net.input is 784."),
@@ -140,12 +135,10 @@ def test_a_users_title_is_taken_and_a_file_of_a_known_name_hides_none(tmp_path: 
         (OWN + "    vocabulary = 'many'", "Net.vocabulary is 'many'. Let it be the number of tokens"),
         ("x = 1\nraise OSError('no disk')", "mine.py, line 2: OSError: no disk. Correct the file."),
         ("class Net(:", "mine.py, line 1: SyntaxError: "),
-    ],
-)
-def test_what_a_users_file_lacks_is_told_with_the_line(tmp_path: Path, text: str, sentence: str) -> None:
-    said = refusal_of(own(tmp_path, text))
-    assert sentence in said
-    assert str(tmp_path / "mine.py") in said
+    ):
+        said = refusal_of(own(tmp_path, text))
+        assert sentence in said, (text, sentence)
+        assert str(tmp_path / "mine.py") in said, (text, sentence)
 
 
 def test_all_problems_of_a_users_class_are_reported_at_once(tmp_path: Path) -> None:

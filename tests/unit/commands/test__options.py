@@ -17,7 +17,6 @@ from torchbake.core.paths import TOOLKIT
 
 # Where options still have no type: where they are parsed, where the dataclass is made, and where TAB asks.
 UNTYPED = {"_parse", "arguments_of", "_selectors"}
-every_command = pytest.mark.parametrize("name", COMMANDS)
 
 
 def needed(name: str) -> list[str]:
@@ -26,10 +25,10 @@ def needed(name: str) -> list[str]:
     return [word for options in required for option in options for word in (option, "127.0.0.1:5000/team")]
 
 
-@every_command
-def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others(name: str) -> None:
-    given = vars(cli.make_parser(name).parse_args(needed(name)))
-    assert set(given) == {field.name for field in fields(cli.load_command(name).Arguments)}
+def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others() -> None:
+    for name in COMMANDS:
+        given = vars(cli.make_parser(name).parse_args(needed(name)))
+        assert set(given) == {field.name for field in fields(cli.load_command(name).Arguments)}, name
 
 
 def lines(name: str) -> list[list[str]]:
@@ -39,18 +38,18 @@ def lines(name: str) -> list[list[str]]:
     return [needed(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
-@every_command
-def test_what_a_parser_gives_is_of_the_types_that_the_fields_have(name: str) -> None:
+def test_what_a_parser_gives_is_of_the_types_that_the_fields_have() -> None:
     """mypy trusts the annotations; nothing else holds what argparse gives to them."""
-    kind = cli.load_command(name).Arguments
-    types = get_type_hints(kind)
-    for line in lines(name):
-        made = arguments_of(kind, cli.make_parser(name).parse_args(line))
-        for field, type_ in types.items():
-            value = getattr(made, field)
-            assert TypeAdapter(type_).validate_python(value, strict=True) == value
-    with pytest.raises(FrozenInstanceError):
-        made.matrix = Path(MATRIX)
+    for name in COMMANDS:
+        kind = cli.load_command(name).Arguments
+        types = get_type_hints(kind)
+        for line in lines(name):
+            made = arguments_of(kind, cli.make_parser(name).parse_args(line))
+            for field, type_ in types.items():
+                value = getattr(made, field)
+                assert TypeAdapter(type_).validate_python(value, strict=True) == value, name
+        with pytest.raises(FrozenInstanceError):
+            made.matrix = Path(MATRIX)
 
 
 def test_options_without_types_go_nowhere_else() -> None:
