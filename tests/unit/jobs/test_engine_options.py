@@ -3,12 +3,12 @@
 import shlex
 from typing import Any
 
-import pytest
+import yaml
 
-from tests.unit.jobs.cases import ALL_CASES, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, LEAST, task_of, text_of
 from torchbake.engine.gpu import Gpu
 from torchbake.jobs.engine_options import options_of, permissions_of
-from torchbake.jobs.targets import docker
+from torchbake.jobs.targets import compose, docker
 from torchbake.jobs.task import Task
 
 GPU = Gpu(how="runtime", reason="")
@@ -33,31 +33,44 @@ def as_text(mount: Any) -> str:
     return f"type={mount['Type']},source={mount['Source']},target={mount['Target']}{end}"
 
 
-@pytest.mark.parametrize("case", ALL_CASES)
-def test_the_nodes_have_the_options_of_the_script(case: str) -> None:
-    task = task_of(text_of(case))
-    secrets = dict.fromkeys(task.job.secrets, "secret")
-    nodes = lines(task)[1 if task.fixed else 0 :]
-    for rank, words in enumerate(reversed(nodes)):
-        options = options_of(task, rank, secrets, GPU if task.job.resources.gpu else None)
-        environment = dict(each.split("=", 1) for each in values(words, "--env") if "=" in each)
-        assert options["environment"] == environment | secrets
-        assert {as_text(mount) for mount in options.get("mounts", [])} == mounts(words)
-        assert [options["hostname"]] == values(words, "--name")
-        assert [options.get("cap_drop", []), options["security_opt"]] == [
-            values(words, "--cap-drop"),
-            ["no-new-privileges"],
-        ]
-        assert [options[name] for name in ("working_dir",) if name in options] == values(words, "--workdir")
-        assert [options["shm_size"]] == values(words, "--shm-size")
-        assert [options[name] for name in ("mem_limit",) if name in options] == values(words, "--memory")
-        assert [f"{options['nano_cpus'] / 1e9:g}"] == values(words, "--cpus")
-        assert len(options.get("devices", [])) == len(options.get("ulimits", [])) == len(values(words, "--device"))
-        asked = options.get("device_requests", [])
-        assert len(asked) == len(values(words, "--gpus"))
-        if asked and task.job.most_nodes > 1:
-            assert f'"device={",".join(asked[0]["DeviceIDs"])}"' == values(words, "--gpus")[0]
-    assert len(nodes) == task.job.most_nodes
+def test_the_nodes_have_the_options_of_the_script() -> None:
+    for case in ALL_CASES:
+        task = task_of(text_of(case))
+        secrets = dict.fromkeys(task.job.secrets, "secret")
+        nodes = lines(task)[1 if task.fixed else 0 :]
+        for rank, words in enumerate(reversed(nodes)):
+            options = options_of(task, rank, secrets, GPU if task.job.resources.gpu else None)
+            environment = dict(each.split("=", 1) for each in values(words, "--env") if "=" in each)
+            assert options["environment"] == environment | secrets, case
+            assert {as_text(mount) for mount in options.get("mounts", [])} == mounts(words), case
+            assert [options["hostname"]] == values(words, "--name"), case
+            assert [options.get("cap_drop", []), options["security_opt"]] == [
+                values(words, "--cap-drop"),
+                ["no-new-privileges"],
+            ], case
+            assert [options[name] for name in ("working_dir",) if name in options] == values(words, "--workdir"), case
+            assert [options["shm_size"]] == values(words, "--shm-size"), case
+            assert [options[name] for name in ("mem_limit",) if name in options] == values(words, "--memory"), case
+            assert [f"{options['nano_cpus'] / 1e9:g}"] == values(words, "--cpus"), case
+            assert (
+                len(options.get("devices", [])) == len(options.get("ulimits", [])) == len(values(words, "--device"))
+            ), case
+            asked = options.get("device_requests", [])
+            assert len(asked) == len(values(words, "--gpus")), case
+            if asked and task.job.most_nodes > 1:
+                assert f'"device={",".join(asked[0]["DeviceIDs"])}"' == values(words, "--gpus")[0], case
+        assert len(nodes) == task.job.most_nodes, case
+
+
+def test_a_node_that_is_alone_gets_any_gpus_of_the_machine() -> None:
+    """Nodes that share a machine get theirs by number, or each would get the first."""
+    alone = task_of(LEAST.replace("8Gi}", "8Gi, gpu: 2}"))
+    (words,) = lines(alone)
+    assert values(words, "--gpus") == ["2"]
+    service = yaml.safe_load(compose.render(alone))["services"]["mnist"]
+    assert service["deploy"]["resources"]["reservations"]["devices"] == [
+        {"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}
+    ]
 
 
 def test_volume_permissions_has_the_options_of_the_script() -> None:

@@ -93,9 +93,15 @@ def test_a_queue_is_of_the_object_that_kueue_admits_alone() -> None:
 
 
 def test_a_command_asks_no_probe_and_gets_no_variable_of_run() -> None:
+    """An image that is not ours has no /tmp of its own mounted, and no promise about its user."""
     for target in OF_KUBERNETES:
-        for pod in pods_of(TARGETS[target].render(task_of(text_of("torchrun")))):
+        manifest = TARGETS[target].render(task_of(text_of("torchrun")))
+        assert 'Pod Security "restricted" would refuse this' in manifest
+        for pod in pods_of(manifest):
             (container,) = pod["containers"]
+            mounted, volumes = ({each["name"] for each in part} for part in (container["volumeMounts"], pod["volumes"]))
+            assert mounted == volumes, target
+            assert "/tmp" not in {mount["mountPath"] for mount in container["volumeMounts"]}
             assert "readinessProbe" not in container
             assert container["workingDir"] == "/job"
             names = {each["name"] for each in container["env"]}

@@ -50,6 +50,19 @@ def test_slurm_is_asked_for_what_the_job_says(more: str, asked: set[str]) -> Non
     assert asked <= options(LEAST + more)
 
 
+def test_our_entrypoint_starts_scripts_and_no_command() -> None:
+    assert [
+        case for case in ("ddp", "command", "torchrun") if "entrypoint" in " ".join(srun(task_of(text_of(case))))
+    ] == ["ddp"]
+
+
+def test_a_standalone_job_gets_no_variable_of_a_group() -> None:
+    task = task_of(text_of("standalone"))
+    (env,) = of_slurm(slurm.render(task), task)
+    assert {"MODE", "STOP_GRACE"} <= set(env)
+    assert {"NPROC_PER_NODE", "MASTER_PORT", "MASTER_ADDR"}.isdisjoint(env)
+
+
 def test_gpus_are_counted_by_node() -> None:
     assert {"gpus-per-node=4", "cpus-per-task=8", "mem=65536M"} <= options(text_of("gpus"))
     assert "--nv" in srun(task_of(text_of("gpus")))
