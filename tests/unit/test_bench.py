@@ -86,9 +86,8 @@ def test_float_is_float32() -> None:
     assert settings("--dtype", "float").dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_a_wrong_command_line_is_told_and_ends_with_64(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, sentence in (
         ([], "--model is missing"),
         (["--model", "resnet50"], "--batch_size is missing"),
         ([*LEAST, "--batch_size", "0"], "'0' is not a whole number from 1 up"),
@@ -102,17 +101,13 @@ def test_float_is_float32() -> None:
         ([*LEAST, "--monitor_seconds", "nan"], "'nan' is neither 0 nor seconds from 0.2 up"),
         ([*LEAST, "--num_batch", "3"], "unrecognized arguments: --num_batch 3"),
         ([*LEAST, "--device", "gpu", "--num_gpus", "0"], "--num_gpus is 0, and --device gpu needs at least 1"),
-    ],
-)
-def test_a_wrong_command_line_is_told_and_ends_with_64(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        parse(words)
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (64, "")
-    assert told.err.startswith("bench: ")
-    assert sentence in told.err
+    ):
+        with pytest.raises(SystemExit) as ended:
+            parse(words)
+        told = capsys.readouterr()
+        assert (ended.value.code, told.out) == (64, ""), (words, sentence)
+        assert told.err.startswith("bench: "), (words, sentence)
+        assert sentence in told.err, (words, sentence)
 
 
 def test_the_page_has_every_flag() -> None:
@@ -147,17 +142,17 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("line", SHOWN)
-def test_what_pages_show_is_a_right_command_line_and_a_container_has_what_it_needs(line: str) -> None:
-    before, _, words = line.partition("bench --model")
-    shown = parse(["--model", *shlex.split(words)])
-    assert shown is not None
-    if before.startswith("docker run "):
-        many_nodes, options = "NNODES=" in before, before.split()
-        assert "--rm" in options
-        assert ("--gpus" in options) == (shown.device == "gpu")
-        assert ("--network" in options) == many_nodes
-        assert ("--shm-size" in options) == (shown.num_gpus > 1 or many_nodes)
+def test_what_pages_show_is_a_right_command_line_and_a_container_has_what_it_needs() -> None:
+    for line in SHOWN:
+        before, _, words = line.partition("bench --model")
+        shown = parse(["--model", *shlex.split(words)])
+        assert shown is not None, line
+        if before.startswith("docker run "):
+            many_nodes, options = "NNODES=" in before, before.split()
+            assert "--rm" in options, line
+            assert ("--gpus" in options) == (shown.device == "gpu"), line
+            assert ("--network" in options) == many_nodes, line
+            assert ("--shm-size" in options) == (shown.num_gpus > 1 or many_nodes), line
 
 
 def test_a_flag_without_effect_is_said() -> None:
@@ -236,9 +231,8 @@ class OutOfMemoryError(RuntimeError):
     """As torch names it."""
 
 
-@pytest.mark.parametrize(
-    ("error", "lacking"),
-    [
+def test_a_batch_that_does_not_fit_is_told_from_other_failures() -> None:
+    for error, lacking in (
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), True),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
@@ -247,10 +241,8 @@ class OutOfMemoryError(RuntimeError):
         (Failure("There is no folder x (out of memory)"), False),
         (RuntimeError("DataLoader worker (pid 3) is killed by signal: Killed. Cannot allocate memory"), False),
         (ValueError("x"), False),
-    ],
-)
-def test_a_batch_that_does_not_fit_is_told_from_other_failures(error: Exception, lacking: bool) -> None:
-    assert lacks_memory(error) is lacking
+    ):
+        assert lacks_memory(error) is lacking, (error, lacking)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
@@ -401,9 +393,8 @@ NCCL_SHARED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
+def test_an_error_is_told_in_a_sentence() -> None:
+    for error, sentence in (
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory of the GPU is too small for a batch"),
         (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "memory of the GPU is too small"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `x`"), "memory of the GPU is too small"),
@@ -415,19 +406,17 @@ NCCL_SHARED = (
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "too small for a batch of 16"),
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. It is"), "docker run --shm-size"),
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "--num_loader_threads"),
-        (RuntimeError('"conv" not implemented for \'Half\''), "cannot compute this model in float32"),
+        (RuntimeError("\"conv\" not implemented for 'Half'"), "cannot compute this model in float32"),
         (Failure("a folder is missing"), "A folder is missing"),
         (ModelError("There is no model"), "There is no model"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "has no torch: install it there, or start"),
         (ModuleNotFoundError("No module named 'sympy'", name="sympy"), ""),
         (Failure("Caught Failure in worker.\nTraceback\n  x\nx.Failure: One image: no."), "One image: no."),
         (ValueError("what is this"), ""),
-    ],
-)  # fmt: skip
-def test_an_error_is_told_in_a_sentence(error: Exception, sentence: str) -> None:
-    reason = reason_of(error, batch_size=16, dtype="float32", device="cpu")
-    assert sentence in reason
-    assert bool(reason) == bool(sentence)
+    ):
+        reason = reason_of(error, batch_size=16, dtype="float32", device="cpu")
+        assert sentence in reason, (error, sentence)
+        assert bool(reason) == bool(sentence), (error, sentence)
 
 
 def test_a_process_that_was_killed() -> None:

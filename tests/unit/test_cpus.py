@@ -74,9 +74,8 @@ def test_without_proc_there_is_no_limit(tmp_path: Path) -> None:
     assert quota_of(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("cpus", "processes", "threads"),
-    [
+def test_threads_follow_the_smaller_of_affinity_and_quota() -> None:
+    for cpus, processes, threads in (
         (Cpus(bound=64), 1, None),
         (Cpus(bound=64), 8, 8),
         (Cpus(bound=64, quota=2), 1, 2),
@@ -86,10 +85,8 @@ def test_without_proc_there_is_no_limit(tmp_path: Path) -> None:
         (Cpus(bound=64, quota=2), 4, 1),
         (Cpus(bound=4, quota=16), 1, None),
         (Cpus(bound=4, quota=16), 2, 2),
-    ],
-)
-def test_threads_follow_the_smaller_of_affinity_and_quota(cpus: Cpus, processes: int, threads: int | None) -> None:
-    assert cpus.threads(processes) == threads
+    ):
+        assert cpus.threads(processes) == threads, cpus
 
 
 def test_a_limit_is_said_and_no_limit_is_not() -> None:

@@ -66,43 +66,45 @@ def test_every_dialect_has_a_fixture() -> None:
     assert FIXTURES.keys() == MASTERS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(FIXTURES))
-def test_three_nodes_of_two_processes_are_ranks_0_to_5(name: str) -> None:
-    fixture, found = FIXTURES[name], contracts(name)
-    assert {contract.dialects for contract in found} == {tuple(fixture["dialects"])}
-    assert {(contract.mode, contract.nnodes, contract.nproc_per_node) for contract in found} == {("distributed", 3, 2)}
-    ranks: list[int]
-    if found[0].already_rank:
-        own = [item.rank_environment(0) if item.own else {} for item in found]
-        ranks = [int((env | given)["RANK"]) for env, given in zip(environments(fixture), own, strict=True)]
-        assert [contract.node_rank for contract in found] == [0, 0, 1, 1, 2, 2]
-    else:
-        given = [contract.rank_environment(local) for contract in found for local in (0, 1)]
-        ranks = [int(values["RANK"]) for values in given]
-        assert [values["LOCAL_RANK"] for values in given] == ["0", "1"] * 3
-        assert [values["NODE_RANK"] for values in given] == ["0", "0", "1", "1", "2", "2"]
-        assert {values["WORLD_SIZE"] for values in given} == {"6"}
-        assert {values["LOCAL_WORLD_SIZE"] for values in given} == {"2"}
-    assert ranks == [0, 1, 2, 3, 4, 5]
+def test_three_nodes_of_two_processes_are_ranks_0_to_5() -> None:
+    for name in sorted(FIXTURES):
+        fixture, found = FIXTURES[name], contracts(name)
+        assert {contract.dialects for contract in found} == {tuple(fixture["dialects"])}, name
+        assert {(contract.mode, contract.nnodes, contract.nproc_per_node) for contract in found} == {
+            ("distributed", 3, 2)
+        }, name
+        ranks: list[int]
+        if found[0].already_rank:
+            own = [item.rank_environment(0) if item.own else {} for item in found]
+            ranks = [int((env | given)["RANK"]) for env, given in zip(environments(fixture), own, strict=True)]
+            assert [contract.node_rank for contract in found] == [0, 0, 1, 1, 2, 2], name
+        else:
+            given = [contract.rank_environment(local) for contract in found for local in (0, 1)]
+            ranks = [int(values["RANK"]) for values in given]
+            assert [values["LOCAL_RANK"] for values in given] == ["0", "1"] * 3, name
+            assert [values["NODE_RANK"] for values in given] == ["0", "0", "1", "1", "2", "2"], name
+            assert {values["WORLD_SIZE"] for values in given} == {"6"}, name
+            assert {values["LOCAL_WORLD_SIZE"] for values in given} == {"2"}, name
+        assert ranks == [0, 1, 2, 3, 4, 5], name
 
 
-@pytest.mark.parametrize("name", sorted(FIXTURES))
-def test_all_other_nodes_are_sent_to_the_same_master(name: str) -> None:
-    found = {(item.master_addr, item.master_port) for item in contracts(name) if not item.is_master}
-    assert found == {MASTERS[name]}
+def test_all_other_nodes_are_sent_to_the_same_master() -> None:
+    for name in sorted(FIXTURES):
+        found = {(item.master_addr, item.master_port) for item in contracts(name) if not item.is_master}
+        assert found == {MASTERS[name]}, name
 
 
-@pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "indexed-job"}))
-def test_another_count_of_nodes_is_a_conflict_that_names_both(name: str) -> None:
-    found = launch_error(node(name, 1, NNODES="4"), gpus=2)
-    assert found.code is Code.CONFLICT
-    assert "4" in found.sentence
+def test_another_count_of_nodes_is_a_conflict_that_names_both() -> None:
+    for name in sorted(set(FIXTURES) - RANKS - {"native", "indexed-job"}):
+        found = launch_error(node(name, 1, NNODES="4"), gpus=2)
+        assert found.code is Code.CONFLICT, name
+        assert "4" in found.sentence, name
 
 
-@pytest.mark.parametrize("name", sorted(set(FIXTURES) - RANKS - {"native", "bitnami-statefulset"}))
-def test_another_node_rank_is_a_conflict_that_names_both(name: str) -> None:
-    found = launch_error(node(name, 1, NODE_RANK="2"), gpus=2)
-    assert (found.code, "NODE_RANK=2" in found.sentence) == (Code.CONFLICT, True), found.sentence
+def test_another_node_rank_is_a_conflict_that_names_both() -> None:
+    for name in sorted(set(FIXTURES) - RANKS - {"native", "bitnami-statefulset"}):
+        found = launch_error(node(name, 1, NODE_RANK="2"), gpus=2)
+        assert (found.code, "NODE_RANK=2" in found.sentence) == (Code.CONFLICT, True), found.sentence
 
 
 class Spy(dict[str, str]):
@@ -121,21 +123,23 @@ def _is_declared(name: str, variables: tuple[str, ...]) -> bool:
     return any(re.fullmatch(re.sub(r"<\w+>", r"\\w+", pattern), name) for pattern in variables)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.NAME)
-def test_a_dialect_declares_all_that_its_answer_rests_on(dialect: Any) -> None:
+def test_a_dialect_declares_all_that_its_answer_rests_on() -> None:
     """It says the same when nothing but its declared variables is there, and asks for nobody's undeclared ones."""
-    everyone = tuple(name for item in DIALECTS for name in item.VARIABLES)
-    of_ranks = dialect.NAME == "torchrun-worker"
-    fixtures = [item for item in FIXTURES.values() if ("torchrun-worker" in item["dialects"]) == of_ranks]
-    heard = 0
-    for env in (env for fixture in fixtures for env in environments(fixture)):
-        spy = Spy(env)
-        said = dialect.read(spy)
-        assert [name for name in spy.asked if name and not _is_declared(name, everyone)] == []
-        if said is not None:
-            heard += 1
-            assert dialect.read({name: env[name] for name in env if _is_declared(name, dialect.VARIABLES)}) == said
-    assert heard >= 3
+    for dialect in DIALECTS:
+        everyone = tuple(name for item in DIALECTS for name in item.VARIABLES)
+        of_ranks = dialect.NAME == "torchrun-worker"
+        fixtures = [item for item in FIXTURES.values() if ("torchrun-worker" in item["dialects"]) == of_ranks]
+        heard = 0
+        for env in (env for fixture in fixtures for env in environments(fixture)):
+            spy = Spy(env)
+            said = dialect.read(spy)
+            assert [name for name in spy.asked if name and not _is_declared(name, everyone)] == [], dialect
+            if said is not None:
+                heard += 1
+                assert (
+                    dialect.read({name: env[name] for name in env if _is_declared(name, dialect.VARIABLES)}) == said
+                ), dialect
+        assert heard >= 3, dialect
 
 
 def _sections() -> dict[str, str]:
@@ -148,14 +152,14 @@ def test_the_page_of_dialects_has_each_once_and_no_others() -> None:
     assert list(_sections()) == [dialect.NAME for dialect in DIALECTS]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.NAME)
-def test_the_page_of_dialects_has_the_variables_that_are_read_and_their_source(dialect: Any) -> None:
-    rows = re.findall(r"^\| (`.+?) \|", _sections()[dialect.NAME], re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    assert sorted(named) == sorted(dialect.VARIABLES)
-    sources = re.search(r"^Sources?: (.+)", _sections()[dialect.NAME], re.MULTILINE)
-    assert sources
-    assert "\nSource" in dialect.__doc__
+def test_the_page_of_dialects_has_the_variables_that_are_read_and_their_source() -> None:
+    for dialect in DIALECTS:
+        rows = re.findall(r"^\| (`.+?) \|", _sections()[dialect.NAME], re.MULTILINE)
+        named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+        assert sorted(named) == sorted(dialect.VARIABLES), dialect
+        sources = re.search(r"^Sources?: (.+)", _sections()[dialect.NAME], re.MULTILINE)
+        assert sources, dialect
+        assert "\nSource" in dialect.__doc__, dialect
 
 
 # One by one.

@@ -18,9 +18,8 @@ def launch_error(repository: str, revision: str = "main", **more: str) -> Launch
 # --- what git may be given
 
 
-@pytest.mark.parametrize(
-    "repository",
-    [
+def test_addresses_that_are_understood() -> None:
+    for repository in (
         "https://example.com/a.git",
         "https://me:s%40cret@example.com:8443/a.git",
         "https://example.com/@team/a.git",
@@ -30,10 +29,8 @@ def launch_error(repository: str, revision: str = "main", **more: str) -> Launch
         "file:///srv/a b.git",
         "/srv/a.git",
         "../a",
-    ],
-)
-def test_addresses_that_are_understood(repository: str) -> None:
-    assert source_of({"GIT_REPOSITORY": f" {repository}\n"}).repository == repository
+    ):
+        assert source_of({"GIT_REPOSITORY": f" {repository}\n"}).repository == repository, repository
 
 
 @pytest.mark.parametrize("repository", ["--upload-pack=touch x", "-oProxyCommand=x:y", "https://a/\x1b[2J", "/a\nb"])
@@ -55,14 +52,22 @@ def test_who_allows_other_protocols_gets_these_alone() -> None:
     assert "supported are ftp" in launch_error("https://a/b", GIT_ALLOW_PROTOCOL="ftp").sentence
 
 
-@pytest.mark.parametrize(
-    "revision", ["--upload-pack=touch x", "-f", "a b", "a:refs/heads/b", "^main", "a\nb", "HEAD~1", "a*", "\x1b[2J"]
-)
-def test_what_names_no_revision_is_refused(revision: str) -> None:
-    found = launch_error("/srv/a", revision)
-    assert found.code is Code.BAD_VALUE
-    assert found.sentence.startswith("GIT_REVISION=")
-    assert found.sentence.isprintable()
+def test_what_names_no_revision_is_refused() -> None:
+    for revision in (
+        "--upload-pack=touch x",
+        "-f",
+        "a b",
+        "a:refs/heads/b",
+        "^main",
+        "a\nb",
+        "HEAD~1",
+        "a*",
+        "\x1b[2J",
+    ):
+        found = launch_error("/srv/a", revision)
+        assert found.code is Code.BAD_VALUE, revision
+        assert found.sentence.startswith("GIT_REVISION="), revision
+        assert found.sentence.isprintable(), revision
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "feature/x", "refs/pull/3/head", "bücher", "a" * 40])
@@ -83,9 +88,8 @@ def test_a_password_that_a_url_cannot_hold_is_refused_and_not_shown(login: str) 
 # --- what may be printed
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
+def test_a_url_is_shown_without_what_is_secret() -> None:
+    for url, shown in (
         ("https://me:secret@example.com/a.git", "https://example.com/a.git"),
         ("https://me:se@cr/et@example.com/a.git", "https://example.com/a.git"),
         ("https://example.com/a.git?private_token=secret", "https://example.com/a.git?***"),
@@ -95,12 +99,10 @@ def test_a_password_that_a_url_cannot_hold_is_refused_and_not_shown(login: str) 
         ("git@example.com:a.git", "git@example.com:a.git"),
         ("ssh://git@example.com/a.git", "ssh://example.com/a.git"),
         ("/srv/a:b@c", "/srv/a:b@c"),
-    ],
-)
-def test_a_url_is_shown_without_what_is_secret(url: str, shown: str) -> None:
-    assert masked_url(url) == shown
-    if "://" in url:
-        assert masked(f"fatal: '{url}' not found") == f"fatal: '{shown}' not found"
+    ):
+        assert masked_url(url) == shown, (url, shown)
+        if "://" in url:
+            assert masked(f"fatal: '{url}' not found") == f"fatal: '{shown}' not found", (url, shown)
 
 
 def test_a_token_is_hidden_where_git_repeats_it_alone() -> None:
@@ -142,9 +144,8 @@ def test_no_secret_is_ever_shown(secret: str, template: str, said: str) -> None:
 # --- what is made of git's words
 
 
-@pytest.mark.parametrize(
-    ("said", "words", "step"),
-    [
+def test_gits_own_cause_comes_with_the_next_step() -> None:
+    for said, words, step in (
         (
             "fatal: detected dubious ownership in repository at '/srv/a'\nTo add an exception for this directory, "
             "call:\n\n\tgit config --global --add safe.directory /srv/a\nfatal: Could not read from remote repository."
@@ -171,14 +172,12 @@ def test_no_secret_is_ever_shown(secret: str, template: str, said: str) -> None:
         ("remote: Not allowed.\nfatal: Authentication failed for 'https://h/'", "remote: Not allowed", "TOKEN"),
         ("fatal: couldn't find remote ref v9", "couldn't find remote ref v9", "correct GIT_REVISION"),
         ("", "git said nothing", ""),
-    ],
-)
-def test_gits_own_cause_comes_with_the_next_step(said: str, words: str, step: str) -> None:
-    found = cause_of(said)
-    assert words in found
-    assert step in found
-    assert "Please make sure" not in found
-    assert found.endswith(".")
+    ):
+        found = cause_of(said)
+        assert words in found, said
+        assert step in found, said
+        assert "Please make sure" not in found, said
+        assert found.endswith("."), said
 
 
 @given(st.text())

@@ -107,9 +107,8 @@ def test_bytes_of_the_last_stage_are_those_of_its_layers() -> None:
     assert {one.name: one.bytes for one in found} == {"RUN apt": None, "COPY a b": 70, "WORKDIR /app": 8}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
+def test_what_a_step_does_is_read_from_its_name() -> None:
+    for name, kind in (
         ("[internal] load build context", "context"),
         ("[python 1/1] RUN /run/apt-install tini", "apt"),
         ("[builder 3/3] RUN python3 -m venv /opt/uv     && /opt/uv/bin/pip install uv", "installer"),
@@ -121,10 +120,8 @@ def test_bytes_of_the_last_stage_are_those_of_its_layers() -> None:
         ("[stage-9 5/6] COPY --chmod=0644 <<EOF /etc/x", "copy"),
         ("exporting manifest sha256:1", "export"),
         ("naming to docker.io/x", "naming"),
-    ],
-)
-def test_what_a_step_does_is_read_from_its_name(name: str, kind: str) -> None:
-    assert kind_of(name) == kind
+    ):
+        assert kind_of(name) == kind, (name, kind)
 
 
 def test_steps_side_by_side_share_their_seconds() -> None:

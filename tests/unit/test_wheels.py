@@ -386,20 +386,20 @@ def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp
     assert links == {"cuda": "/nvidia/cuda", "nvidia": "/nvidia/nvidia"}
 
 
-@pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
-def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe(entry: dict[str, Any]) -> None:
-    assert entry.keys() <= {"name", "paths", "to", "saves", "why", "checks"}
-    assert entry["paths"]
-    assert entry["name"]
-    assert re.search(r"\d", entry["saves"]), "saves must be measured"
-    assert len(entry["why"]) >= 20
-    assert entry.get("to", "headers") in ("headers", "strip")
+def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe() -> None:
+    for entry in RULES:
+        assert entry.keys() <= {"name", "paths", "to", "saves", "why", "checks"}, entry
+        assert entry["paths"], entry
+        assert entry["name"], entry
+        assert re.search(r"\d", entry["saves"]), "saves must be measured"
+        assert len(entry["why"]) >= 20, entry
+        assert entry.get("to", "headers") in ("headers", "strip"), entry
 
 
-@pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.get("name", "?"))
-def test_every_trim_rule_names_checks_of_what_it_could_break(entry: dict[str, Any]) -> None:
-    assert entry["checks"]
-    assert set(entry["checks"]) <= {one.id for one in (*catalogue(), *smoke_checks())}
+def test_every_trim_rule_names_checks_of_what_it_could_break() -> None:
+    for entry in RULES:
+        assert entry["checks"], entry
+        assert set(entry["checks"]) <= {one.id for one in (*catalogue(), *smoke_checks())}, entry
 
 
 def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
@@ -428,9 +428,8 @@ def test_a_license_text_is_never_dropped(name: str) -> None:
     assert [rule.name for rule in read_trim(TOOLKIT / "layers/trim.toml") if rule.pattern.match(path)] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_what_torch_needs_at_run_time_is_never_dropped() -> None:
+    for name in (
         "torch/__init__.py",
         "torch/lib/libtorch_cpu.so",
         "torch/bin/torch_shm_manager",
@@ -450,16 +449,13 @@ def test_a_license_text_is_never_dropped(name: str) -> None:
         "torch-2.10.0.dist-info/METADATA",
         "torch-2.10.0.dist-info/licenses/LICENSE",
         "nvidia_cublas_cu12-12.8.4.1.dist-info/RECORD",
-    ],
-)
-def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
-    rules = read_trim(TOOLKIT / "layers/trim.toml")
-    assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == []
+    ):
+        rules = read_trim(TOOLKIT / "layers/trim.toml")
+        assert [rule.name for rule in rules if rule.to != "strip" and rule.pattern.match(name)] == [], name
 
 
-@pytest.mark.parametrize(
-    ("name", "to"),
-    [
+def test_what_becomes_of_a_file() -> None:
+    for name, to in (
         ("torch/test/op_registration_test", ""),
         ("nvidia/nvshmem/lib/libnvshmem_device.bc", "headers"),
         ("nvidia/nvshmem/lib/libnvshmem_device_sm_90.bc", "headers"),
@@ -469,11 +465,9 @@ def test_what_torch_needs_at_run_time_is_never_dropped(name: str) -> None:
         ("nvidia/nccl/lib/libnccl.so.2", None),
         ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
         ("skimage/filters/__init__.pyi", None),
-    ],
-)
-def test_what_becomes_of_a_file(name: str, to: str | None) -> None:
-    rules = read_trim(TOOLKIT / "layers/trim.toml")
-    assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to
+    ):
+        rules = read_trim(TOOLKIT / "layers/trim.toml")
+        assert next((rule.to for rule in rules if rule.pattern.match(name)), None) == to, (name, to)
 
 
 def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,11 +37,11 @@ def test_more_rounds_are_run_while_it_cannot_be_told_but_not_for_ever() -> None:
     assert (found.judgement.verdict, found.rounds) == ("too noisy", 6)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_an_image_is_the_same_as_itself(seed: int) -> None:
-    found, order = compare(1.0, seed, rounds=3)
-    assert found.judgement.verdict == "same", sentence(found.judgement)
-    assert order.count("a") > order.count("b")
+def test_an_image_is_the_same_as_itself() -> None:
+    for seed in range(20):
+        found, order = compare(1.0, seed, rounds=3)
+        assert found.judgement.verdict == "same", sentence(found.judgement)
+        assert order.count("a") > order.count("b"), seed
 
 
 def test_a_run_that_fails_ends_it_with_the_reason() -> None:

@@ -23,9 +23,8 @@ def test_one_value_may_stand_for_a_list_and_none_counts_twice() -> None:
     assert (plan.models, plan.dtypes, plan.gpus) == (("a", "b"), ("float32", "bfloat16"), (2,))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_mistake_has_its_place() -> None:
+    for text, said in (
         ("models: [a]\nbatch_size: 3\n", "plan.yaml:2: batch_size: unknown key 'batch_size'; did you mean 'batch_si"),
         ("models: [a]\nbatch_sizes: [16, x]\n", "plan.yaml:2: batch_sizes.1: should be a whole number (got 'x')"),
         ("models: [a]\nbatch_sizes: 0\n", "plan.yaml:2: batch_sizes.0: should be at least 1 (got '0')"),
@@ -38,12 +37,10 @@ def test_one_value_may_stand_for_a_list_and_none_counts_twice() -> None:
         ("models: [a]\nenv: {HF: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH}\n", "holds a key, a token or a password"),
         ("models: [a]\nhosts: [{ssh: b, python: /venv/bin/python}]\n", "plan.yaml:2: hosts.0.python: starts nothing"),
         ("", "plan.yaml:1: is empty"),
-    ],
-)  # fmt: skip
-def test_a_mistake_has_its_place(text: str, said: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        validate_plan(document_of(text))
-    assert said in caught.value.message
+    ):
+        with pytest.raises(PlanError) as caught:
+            validate_plan(document_of(text))
+        assert said in caught.value.message, (text, said)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit.benchmark.cases import finished, printed, result
 from torchbake.benchmark.outcome import read_outcome
-from torchbake.core.processes import Finished
 
 
 def test_a_result_is_read_and_what_is_unknown_is_left() -> None:
@@ -26,9 +25,8 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
     assert read_outcome(finished(printed() + "a library says goodbye\n")).result
 
 
-@pytest.mark.parametrize(
-    ("done", "said"),
-    [
+def test_what_is_no_result_is_a_sentence() -> None:
+    for done, said in (
         (finished(printed(status="failure", reason="Out of memory."), code=1), "Out of memory."),
         (finished(printed(), code=3, stderr="lost"), "bench ended with 3: lost"),
         (finished(late=True), "It did not end within 2 s."),
@@ -45,12 +43,10 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
         (finished(printed(times=[])), "Its result has an invalid times:"),
         (finished(printed(throughput=None)), "Its result has an invalid throughput:"),
         (finished(printed().replace("0.1", "NaN")), "NaN is not a number"),
-    ],
-)
-def test_what_is_no_result_is_a_sentence(done: Finished, said: str) -> None:
-    found = read_outcome(done)
-    assert (found.result, found.out_of_memory) == (None, done.code == 137)
-    assert said in found.reason
+    ):
+        found = read_outcome(done)
+        assert (found.result, found.out_of_memory) == (None, done.code == 137), (done, said)
+        assert said in found.reason, (done, said)
 
 
 SERIES = {"seconds": [1, 2], "cpu_percent": [90, 80], "memory_bytes": [5, 7]}

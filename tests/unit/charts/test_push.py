@@ -155,9 +155,8 @@ def broken(data: bytes) -> Callable[[Served], None]:
     return work
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
+def test_what_is_wrong_with_it_is_told() -> None:
+    for spoil, said in (
         (moved, f"its image is ghcr.io/acme/pytorch:{TAG} as {IMAGE.digest}, which is sha256:ccc"),
         (gone, "which is not there"),
         (others, f"its image: ghcr.io/acme/pytorch@{IMAGE.digest} is not signed"),
@@ -167,21 +166,8 @@ def broken(data: bytes) -> Callable[[Served], None]:
         (broken(b"no archive"), "holds no chart"),
         (broken(gzip.compress(b"no archive")), "holds no chart"),
         (lambda served: served.store(CHARTS).tags.clear(), "is not there"),
-    ],
-    ids=[
-        "moved",
-        "image gone",
-        "another's image",
-        "another version",
-        "no chart",
-        "rolling",
-        "no gzip",
-        "no tar",
-        "gone",
-    ],
-)
-def test_what_is_wrong_with_it_is_told(spoil: Callable[[Served], None], said: str) -> None:
-    served = Served()
-    served.push()
-    spoil(served)
-    assert any(said in problem for problem in served.problems())
+    ):
+        served = Served()
+        served.push()
+        spoil(served)
+        assert any(said in problem for problem in served.problems()), (spoil, said)

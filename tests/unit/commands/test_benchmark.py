@@ -205,9 +205,8 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
     assert "rounds of the first alone, A A A A: 6; then of both, A B B A: 6 to 18" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
+def test_a_wrong_command_line_says_what_is_right(engine: Engine, capsys: Streams) -> None:
+    for words, code, said in (
         ((), 2, "Which plan?"),
         (("plan.yaml", "other.yaml"), 2, "takes one plan"),
         (("gone.yaml",), 23, "gone.yaml: no such file"),
@@ -226,13 +225,9 @@ def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
         (("compare", "cpu runtime", SECOND, "--num_gpus", "-1"), 2, "--num_gpus should be at least 0 (got"),
         (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
         (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is not between 0 and 1"),
-    ],
-)
-def test_a_wrong_command_line_says_what_is_right(
-    engine: Engine, capsys: Streams, words: tuple[str, ...], code: int, said: str
-) -> None:
-    assert said in told(capsys, *words, code=code)[1]
-    assert engine.measured == []
+    ):
+        assert said in told(capsys, *words, code=code)[1], words
+        assert engine.measured == [], words
 
 
 def test_the_schema_is_printed(engine: Engine, capsys: Streams) -> None:

@@ -146,9 +146,8 @@ def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
     assert told(capsys, "schema")[0] == editor_schema(Job)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_a_wrong_command_line_is_told_with_what_was_meant(here: Path, capsys: Streams) -> None:
+    for words, said in (
         ([], "Which action? There are: run, show, check, targets, schema."),
         (["shwo"], "There is no action 'shwo'; did you mean 'show'?"),
         (["schema", "--format", "json"], "--format is an option of `job targets`, not of `job schema`"),
@@ -157,12 +156,8 @@ def test_the_schema_is_printed_for_editors(here: Path, capsys: Streams) -> None:
         (["run", "job.yaml", "--kustomize", "base"], "--kustomize is an option of `job show`"),
         (["show", "job.yaml"], "`job show` takes TARGET and FILE"),
         (["show", "dokcer", "job.yaml"], "There is no target 'dokcer'; did you mean 'docker'?"),
-    ],
-)
-def test_a_wrong_command_line_is_told_with_what_was_meant(
-    words: list[str], said: str, here: Path, capsys: Streams
-) -> None:
-    assert said in told(capsys, *words, code=2)[1]
+    ):
+        assert said in told(capsys, *words, code=2)[1], (words, said)
 
 
 def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: Streams) -> None:

@@ -164,9 +164,8 @@ def test_the_summary_of_the_latest_run_is_written(small: Project, kept: Callable
     assert [(image["name"], image["outcome"]) for image in images] == [(CPU, "passed"), (DEVEL, "failed")]
 
 
-@pytest.mark.parametrize(
-    ("words", "step"),
-    [
+def test_what_makes_a_passed_verdict_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
+    for words, step in (
         ((), "reuse"),
         (("--gpu", "auto"), "reuse"),
         (("--timeout", "5"), "reuse"),
@@ -178,14 +177,9 @@ def test_the_summary_of_the_latest_run_is_written(small: Project, kept: Callable
         (("--nproc", "2"), "test"),
         (("--only", "files.*"), "test"),
         (("--skip", "files.*"), "test"),
-    ],
-    ids=" ".join,
-)
-def test_what_makes_a_passed_verdict_no_answer(
-    words: tuple[str, ...], step: str, small: Project, kept: Callable[..., Verdict], capsys: Streams
-) -> None:
-    kept(check())
-    assert steps(small, capsys, CPU, *words) == {CPU: step}
+    ):
+        kept(check())
+        assert steps(small, capsys, CPU, *words) == {CPU: step}, (words, step)
 
 
 @pytest.mark.parametrize(
@@ -498,9 +492,8 @@ def test_a_suite_that_ended_well_is_taken_at_its_word(results: Path, code: int) 
     assert checks_of(Ended(code=code, tail=()), results, 900) == checks
 
 
-@pytest.mark.parametrize(
-    ("ended", "reason"),
-    [
+def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Path) -> None:
+    for ended, reason in (
         (Ended(code=0, tail=()), "left no results"),
         (Ended(code=1, tail=("python: No module named pytest",)), "left no results"),
         (Ended(code=2, tail=("E   ImportError: no torchbake", "!!! Interrupted: 1 error !!!")), "Interrupted: 1 error"),
@@ -520,14 +513,11 @@ def test_a_suite_that_ended_well_is_taken_at_its_word(results: Path, code: int) 
         (Ended(code=-9, tail=("test_x.py::test_a",)), "ended by SIGKILL: test_x.py::test_a"),
         (Ended(code=-11, tail=()), "ended by SIGSEGV: it said nothing"),
         (Ended(code=2, tail=("last words",), timed_out=True), "did not end within 900 s"),
-    ],
-    ids=lambda value: value.code if isinstance(value, Ended) else "",
-)
-def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Path, ended: Ended, reason: str) -> None:
-    (alone,) = checks_of(ended, results, 900)
-    assert (alone.id, alone.outcome) == ("suite", FAILED)
-    assert reason in alone.summary
-    assert all(line in alone.reason for line in ended.tail)
+    ):
+        (alone,) = checks_of(ended, results, 900)
+        assert (alone.id, alone.outcome) == ("suite", FAILED), (ended, reason)
+        assert reason in alone.summary, (ended, reason)
+        assert all(line in alone.reason for line in ended.tail), (ended, reason)
 
 
 def test_what_it_found_before_is_kept(results: Path) -> None:

@@ -135,37 +135,54 @@ cc1: all warnings being treated as errors
 """
 
 
-@pytest.mark.parametrize(
-    ("said", "cause"),
-    [
-        (UV_MISSING, "error: No solution found when resolving dependencies cause: Because there is no version of "
-                     "filelock==99.0 and you require filelock==99.0, we can conclude that your requirements are "
-                     "unsatisfiable."),
-        (UV_HASH, "error: Failed to download `filelock==3.16.0` cause: Hash mismatch for `filelock==3.16.0` Expected: "
-                  "sha256:0000 Computed: sha256:f6ed"),
-        (UV_OFFLINE, "error: Request failed after 3 retries in 11.1s cause: Failed to fetch: http://127.0.0.1:9/simple/"
-                     "no-such-package-zz9/ cause: error sending request for url (http://127.0.0.1:9/simple/"
-                     "no-such-package-zz9/) cause: client error (Connect) cause: tcp connect error cause: Connection "
-                     "refused (os error 111)"),
+def test_the_first_line_that_says_why() -> None:
+    for said, cause in (
+        (
+            UV_MISSING,
+            "error: No solution found when resolving dependencies cause: Because there is no version of "
+            "filelock==99.0 and you require filelock==99.0, we can conclude that your requirements are "
+            "unsatisfiable.",
+        ),
+        (
+            UV_HASH,
+            "error: Failed to download `filelock==3.16.0` cause: Hash mismatch for `filelock==3.16.0` Expected: "
+            "sha256:0000 Computed: sha256:f6ed",
+        ),
+        (
+            UV_OFFLINE,
+            "error: Request failed after 3 retries in 11.1s cause: Failed to fetch: http://127.0.0.1:9/simple/"
+            "no-such-package-zz9/ cause: error sending request for url (http://127.0.0.1:9/simple/"
+            "no-such-package-zz9/) cause: client error (Connect) cause: tcp connect error cause: Connection "
+            "refused (os error 111)",
+        ),
         (PIP_MISSING, "ERROR: Could not find a version that satisfies the requirement uv==0.9.99"),
-        (PIP_HASH, "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the "
-                   "package versions. uv==0.9.5 from https://files.pythonhosted.org/packages/9b/uv-0.9.5.whl (from -r "
-                   "u.txt (line 1)): Expected sha256 0000 Got 6507"),
-        (MIRROR, "E: Failed to fetch http://127.0.0.1:9/debian/dists/bookworm/InRelease Could not connect to "
-                 "127.0.0.1:9"),
+        (
+            PIP_HASH,
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the "
+            "package versions. uv==0.9.5 from https://files.pythonhosted.org/packages/9b/uv-0.9.5.whl (from -r "
+            "u.txt (line 1)): Expected sha256 0000 Got 6507",
+        ),
+        (
+            MIRROR,
+            "E: Failed to fetch http://127.0.0.1:9/debian/dists/bookworm/InRelease Could not connect to 127.0.0.1:9",
+        ),
         (SUITE, "E: The repository 'http://deb.debian.org/debian nosuchsuite Release' does not have a Release file."),
-        (KEYRING, "W: GPG error: http://deb.debian.org/debian bookworm InRelease: The public key is not available: "
-                  "NO_PUBKEY 6ED0E7B8; E: The repository 'http://deb.debian.org/debian bookworm InRelease' is not "
-                  "signed."),
-        (DPKG, "dpkg: error processing archive /var/cache/apt/archives/g++.deb (--unpack): cannot copy extracted data "
-               "for './usr/bin/g++' to '/usr/bin/g++.dpkg-new': failed to write (No space left on device)"),
+        (
+            KEYRING,
+            "W: GPG error: http://deb.debian.org/debian bookworm InRelease: The public key is not available: "
+            "NO_PUBKEY 6ED0E7B8; E: The repository 'http://deb.debian.org/debian bookworm InRelease' is not "
+            "signed.",
+        ),
+        (
+            DPKG,
+            "dpkg: error processing archive /var/cache/apt/archives/g++.deb (--unpack): cannot copy extracted data "
+            "for './usr/bin/g++' to '/usr/bin/g++.dpkg-new': failed to write (No space left on device)",
+        ),
         ("ValueError: a lock holds no such line: 'x'\n", "ValueError: a lock holds no such line: 'x'"),
         ("Reading package lists...\nno errors here\n", ""),
         ("", ""),
-    ],
-)  # fmt: skip
-def test_the_first_line_that_says_why(said: str, cause: str) -> None:
-    assert cause_of(textwrap.dedent(said).splitlines()) == cause
+    ):
+        assert cause_of(textwrap.dedent(said).splitlines()) == cause, (said, cause)
 
 
 def test_a_compilers_error_is_found_below_its_file() -> None:

@@ -55,18 +55,18 @@ NEEDED: dict[ToolName, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_a_tool_inherits_the_names_of_its_list(tool: ToolName) -> None:
-    needed, changes = {*HOST, *NEEDED[tool]}, {*CHANGES[tool], *(EVERYWHERE if tool != "ansible" else ())}
-    environ = dict.fromkeys((*needed, *changes), "x")
-    assert {*inherited(tool, environ)} == needed
+def test_a_tool_inherits_the_names_of_its_list() -> None:
+    for tool in TOOLS:
+        needed, changes = {*HOST, *NEEDED[tool]}, {*CHANGES[tool], *(EVERYWHERE if tool != "ansible" else ())}
+        environ = dict.fromkeys((*needed, *changes), "x")
+        assert {*inherited(tool, environ)} == needed, tool
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_ignored_variables_are_named_if_they_change_answers(tool: ToolName) -> None:
-    note = note_of_ignored(dict.fromkeys((*HOST, *NEEDED[tool], *CHANGES[tool], "MADE_UP"), "x"), tool)
-    assert note.rpartition(": ")[2].split(", ") == sorted(CHANGES[tool])
-    assert note_of_ignored({CHANGES[tool][0]: "", "PATH": "/bin"}, tool) == ""
+def test_ignored_variables_are_named_if_they_change_answers() -> None:
+    for tool in TOOLS:
+        note = note_of_ignored(dict.fromkeys((*HOST, *NEEDED[tool], *CHANGES[tool], "MADE_UP"), "x"), tool)
+        assert note.rpartition(": ")[2].split(", ") == sorted(CHANGES[tool]), tool
+        assert note_of_ignored({CHANGES[tool][0]: "", "PATH": "/bin"}, tool) == "", tool
 
 
 def test_the_line_about_ignored_variables_is_printed_once(

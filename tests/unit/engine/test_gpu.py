@@ -16,9 +16,8 @@ OTHER = CdiSpec(path="/etc/cdi/intel.yaml", kind="intel.com/gpu", devices=("gpu0
 ONE = CdiSpec(path="/etc/cdi/one.yaml", kind="nvidia.com/gpu", devices=("0",))
 
 
-@pytest.mark.parametrize(
-    ("info", "specs", "hook", "how", "word"),
-    [
+def test_how_an_engine_gives_gpus() -> None:
+    for info, specs, hook, how, word in (
         (PLAIN, (), False, "none", "CDI is off"),
         (CDI, (), False, "none", "no CDI device nvidia.com/gpu=all in /etc/cdi, /var/run/cdi"),
         (CDI, (OTHER,), False, "none", "no CDI device"),
@@ -33,15 +32,11 @@ ONE = CdiSpec(path="/etc/cdi/one.yaml", kind="nvidia.com/gpu", devices=("0",))
         ({**CDI, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, (), False, "none", "no CDI"),
         ({**CDI, "DiscoveredDevices": None, "Runtimes": None}, (), False, "none", "no CDI device"),
         ({}, (), False, "none", "CDI is off"),
-    ],
-)
-def test_how_an_engine_gives_gpus(
-    info: dict[str, Any], specs: tuple[CdiSpec, ...], hook: bool, how: str, word: str
-) -> None:
-    gpu = gpu_of(info, specs, hook=hook)
-    assert gpu.how == how
-    assert word in gpu.reason
-    assert gpu.there is (how != "none")
+    ):
+        gpu = gpu_of(info, specs, hook=hook)
+        assert gpu.how == how, info
+        assert word in gpu.reason, info
+        assert gpu.there is (how != "none"), info
 
 
 @pytest.mark.parametrize(

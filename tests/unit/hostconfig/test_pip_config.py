@@ -143,9 +143,8 @@ def test_a_percent_sign_is_no_riddle(host: Host) -> None:
     assert host.pip().index_url == "https://user:p%40ss@index/simple"
 
 
-@pytest.mark.parametrize(
-    ("place", "folder"),
-    [
+def test_what_is_a_folder_of_this_host() -> None:
+    for place, folder in (
         ("/srv/wheels", "/srv/wheels"),
         ("wheels", "wheels"),
         ("file:///srv/my%20wheels", "/srv/my wheels"),
@@ -154,11 +153,9 @@ def test_a_percent_sign_is_no_riddle(host: Host) -> None:
         ("https://index/simple", None),
         ("http://index:8080/simple", None),
         ("s3://bucket/simple", None),
-    ],
-)
-def test_what_is_a_folder_of_this_host(place: str, folder: str | None) -> None:
-    assert local_folder(place) == (Path(folder) if folder else None)
-    assert is_remote(place) == (folder is None)
+    ):
+        assert local_folder(place) == (Path(folder) if folder else None), (place, folder)
+        assert is_remote(place) == (folder is None), (place, folder)
 
 
 def test_a_home_folder_may_be_written_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,10 +67,10 @@ def test_a_key_that_it_needs() -> None:
     assert problems == [(("resources", "cpu"), "is missing, and toy needs it: it counts")]
 
 
-@pytest.mark.parametrize("target", sorted({*TARGETS} - GO_ON))
-def test_every_launcher_can_leave_a_job_alone_that_is_never_to_be_started_again(target: str) -> None:
-    places = [place for place, _ in unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])]
-    assert ("restarts",) not in places
+def test_every_launcher_can_leave_a_job_alone_that_is_never_to_be_started_again() -> None:
+    for target in sorted({*TARGETS} - GO_ON):
+        places = [place for place, _ in unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])]
+        assert ("restarts",) not in places, target
 
 
 @pytest.mark.parametrize("target", sorted(GO_ON))

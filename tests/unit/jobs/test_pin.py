@@ -43,9 +43,8 @@ def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Fo
     assert pinned(text, found) == said
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "digest"),
-    [
+def test_it_is_what_the_place_has_that_the_target_asks() -> None:
+    for text, where, digest in (
         (NAMED, places(Found(digest=TWO), HELD), TWO),  # elsewhere a registry is what counts
         (NAMED, places(Found(digest=TWO), HELD, here=True), ONE),  # and here, what is here
         (NAMED, places(Found(digest=TWO), HELD, here=True, released=True), TWO),  # unless releases are meant
@@ -57,10 +56,8 @@ def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Fo
         (NAMELESS, places(Found(digest=TWO)), TWO),
         (NAMELESS, places(held=UNSURE, here=True), ONE),
         (NAMELESS, places(held=HELD, here=True, silent=True), ONE),
-    ],
-)
-def test_it_is_what_the_place_has_that_the_target_asks(text: str, where: Places, digest: str) -> None:
-    assert pin(text, where)[0] == f"{text}@{digest}"
+    ):
+        assert pin(text, where)[0] == f"{text}@{digest}", text
 
 
 def test_a_digest_that_was_written_is_asked_of_nobody() -> None:

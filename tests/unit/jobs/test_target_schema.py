@@ -30,9 +30,8 @@ def test_it_takes_what_is_written() -> None:
             assert check_for(target, TARGETS[target].render(task_of(text_of(case)))) == owner, (target, case)
 
 
-@pytest.mark.parametrize(
-    ("target", "old", "new", "told"),
-    [
+def test_what_is_wrong_is_told_with_its_place() -> None:
+    for target, old, new, told in (
         ("helm", "worldSize: 4", "wordSize: 4", r"it: the chart pytorch does not take this: .*'wordSize'"),
         ("helm", "worldSize: 4", "worldSize: four", r"worldSize: the chart pytorch does not take this"),
         ("openpai", "instances: 4", "instance: 4", r"taskRoles\.main: OpenPAI's protocol 2 does not .*'instance'"),
@@ -42,13 +41,11 @@ def test_it_takes_what_is_written() -> None:
         ("openpai-v1", '"taskNumber": 4', '"tasknumber": 4', r"taskRoles\.0: OpenPAI's first protocol does not"),
         ("openpai-v1", '"jobName": "mnist"', '"jobName": "mn ist"', r"jobName: OpenPAI's first protocol does not"),
         ("openpai-v1", '"memoryMB": 8192', '"memoryMB": 64', r"taskRoles\.0\.memoryMB: OpenPAI's first protocol"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_place(target: str, old: str, new: str, told: str) -> None:
-    manifest = TARGETS[target].render(task_of(text_of("ddp")))
-    assert old in manifest
-    with pytest.raises(JobError, match=told):
-        check_for(target, manifest.replace(old, new))
+    ):
+        manifest = TARGETS[target].render(task_of(text_of("ddp")))
+        assert old in manifest, target
+        with pytest.raises(JobError, match=told):
+            check_for(target, manifest.replace(old, new))
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

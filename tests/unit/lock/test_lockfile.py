@@ -62,9 +62,8 @@ def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(found: 
     assert assign_layers(reversed(found)) == layers
 
 
-@pytest.mark.parametrize(
-    ("name", "via", "layer"),
-    [
+def test_a_wheels_layer() -> None:
+    for name, via, layer in (
         ("torch", (), "torch"),
         ("triton", ("torch",), "torch"),
         ("nvidia-nccl-cu12", ("torch",), "nvidia"),
@@ -73,12 +72,10 @@ def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(found: 
         ("nvidia-nvvm", ("nvidia-cuda-nvcc-cu12",), "devel"),
         ("numpy", (), "site"),
         ("cuda-bindings", ("torch",), "site"),
-    ],
-)
-def test_a_wheels_layer(name: str, via: tuple[str, ...], layer: str) -> None:
-    others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
-    layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
-    assert [found for found in LAYERS if name in {pin.name for pin in layers[found]}] == [layer]
+    ):
+        others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
+        layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
+        assert [found for found in LAYERS if name in {pin.name for pin in layers[found]}] == [layer], name
 
 
 def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:

@@ -41,9 +41,8 @@ EVERYTHING = {spec.id for spec in SPECS}
 INITS = {spec.id for spec in SPECS if isinstance(spec, InitSpec)}
 
 
-@pytest.mark.parametrize(
-    ("word", "holds"),
-    [
+def test_a_word_chooses_the_images_it_names() -> None:
+    for word, holds in (
         ("cpu", lambda spec: spec.accelerator.kind == "cpu"),
         ("cuda", lambda spec: spec.accelerator.kind == "cuda"),
         ("cuda12", lambda spec: spec.accelerator.version[:1] == (12,)),
@@ -60,11 +59,9 @@ INITS = {spec.id for spec in SPECS if isinstance(spec, InitSpec)}
         (CUDA, lambda spec: spec.id == CUDA),
         ("2.10.0-*-debian13", lambda spec: spec.torch == "2.10.0" and spec.base.name == "debian13"),
         ("!devel", lambda spec: spec.flavor != "devel"),
-    ],
-)
-def test_a_word_chooses_the_images_it_names(word: str, holds: Callable[[ImageSpec], bool]) -> None:
-    assert that(holds)
-    assert chosen(word) - INITS == that(holds)
+    ):
+        assert that(holds), (word, holds)
+        assert chosen(word) - INITS == that(holds), (word, holds)
 
 
 @pytest.mark.parametrize("word", ["cpu", "cuda12", "2.10.0", "py3.11", "debian12", "runtime", CUDA])
@@ -213,9 +210,8 @@ def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> 
     assert project.expansion.specs == SPECS
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
+def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
+    for word, meant in (
         ("gpu", "Write: cuda"),
         ("GPU", "Write: cuda"),
         ("CUDA12", "Write: cuda12"),
@@ -226,9 +222,7 @@ def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> 
         ("cuda12-runtime", f"a tag of {CUDA}: write that id, or its words: cuda12 runtime."),
         ("cpu-devel", "Write its words: cpu devel"),
         ("CUDA12.9", "cuda12.8"),
-    ],
-)
-def test_a_word_of_another_kind_is_answered_with_what_was_meant(word: str, meant: str) -> None:
-    with pytest.raises(SelectorError) as caught:
-        select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
-    assert meant in (caught.value.hint or "")
+    ):
+        with pytest.raises(SelectorError) as caught:
+            select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
+        assert meant in (caught.value.hint or ""), (word, meant)

@@ -48,26 +48,28 @@ def test_without_one_the_toolkits_is_taken_whatever_else_is_there(tmp_path: Path
     assert render(init_image(), None, tmp_path) == render(init_image(), None)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("form", ["RUN true", "\nRUN true\n", "\n\n  RUN true  \n\n"])
-def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(block: str, form: str, rendered: Write) -> None:
-    text = rendered(f"{OURS}{{% block {block} %}}{form}{{% endblock %}}")
-    lines = text.splitlines()
-    added = [line.strip() for line in lines].index("RUN true")
-    kept = lines[:added] + lines[added + 1 :]
-    assert [line for line in kept if line] == [line for line in plain().splitlines() if line]
+def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(rendered: Write) -> None:
+    for form in ("RUN true", "\nRUN true\n", "\n\n  RUN true  \n\n"):
+        for block in BLOCKS:
+            text = rendered(f"{OURS}{{% block {block} %}}{form}{{% endblock %}}")
+            lines = text.splitlines()
+            added = [line.strip() for line in lines].index("RUN true")
+            kept = lines[:added] + lines[added + 1 :]
+            assert [line for line in kept if line] == [line for line in plain().splitlines() if line], (block, form)
 
 
-@pytest.mark.parametrize("name", PYTORCH)
-def test_the_blocks_stand_where_their_names_say(name: str, rendered: Write) -> None:
-    text = rendered(OURS + "".join(f"{{% block {block} %}}# {block}{{% endblock %}}" for block in BLOCKS), name)
-    places = [text.index(f"# {block}\n") for block in BLOCKS]
-    assert places == sorted(places)
-    final = text.rindex("\nFROM ")
-    assert [place > final for place in places] == [False, False, True, True, True]
-    after_packages, before_user, end = places[2:]
-    assert text.rindex("COPY ") < after_packages < text.rindex("\nENV ") < text.rindex("\nWORKDIR ") < before_user
-    assert before_user < text.rindex("\nUSER ") < text.rindex("\nCMD ") < end
+def test_the_blocks_stand_where_their_names_say(rendered: Write) -> None:
+    for name in PYTORCH:
+        text = rendered(OURS + "".join(f"{{% block {block} %}}# {block}{{% endblock %}}" for block in BLOCKS), name)
+        places = [text.index(f"# {block}\n") for block in BLOCKS]
+        assert places == sorted(places), name
+        final = text.rindex("\nFROM ")
+        assert [place > final for place in places] == [False, False, True, True, True], name
+        after_packages, before_user, end = places[2:]
+        assert (
+            text.rindex("COPY ") < after_packages < text.rindex("\nENV ") < text.rindex("\nWORKDIR ") < before_user
+        ), name
+        assert before_user < text.rindex("\nUSER ") < text.rindex("\nCMD ") < end, name
 
 
 def test_a_block_knows_what_the_toolkits_template_knows(rendered: Write) -> None:
@@ -103,9 +105,8 @@ def test_what_a_template_sets_is_promised(rendered: Write) -> None:
     assert promise.user == "1001"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_what_is_wrong_is_told_with_file_and_line(rendered: Write) -> None:
+    for text, words in (
         (
             f"{OURS}\n{{% block befor_user %}}{{% endblock %}}",
             r"j2:3: .*no block 'befor_user'; did you mean 'before_user'",
@@ -123,12 +124,10 @@ def test_what_a_template_sets_is_promised(rendered: Write) -> None:
         (f"{OURS}{{% block end %}}\n{{% include 5 %}}{{% endblock %}}", "j2:3: "),
         (f"{OURS}{{% block end %}}\n{{% import 5 as x %}}{{% endblock %}}", "j2:3: "),
         ('{% extends "toolkit/nothing.j2" %}', "templates/nothing.j2: no such template"),
-    ],
-)
-def test_what_is_wrong_is_told_with_file_and_line(text: str, words: str, rendered: Write) -> None:
-    with pytest.raises(RenderError, match=words) as caught:
-        rendered(text)
-    assert caught.value.hint
+    ):
+        with pytest.raises(RenderError, match=words) as caught:
+            rendered(text)
+        assert caught.value.hint, (text, words)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,9 +32,8 @@ def test_own_and_shared_bytes_add_up(images: dict[str, list[Layer]], sizes: list
     assert together.together == own + sum(shared.values()) <= together.apart
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [
+def test_a_step_is_told_in_few_words() -> None:
+    for step, name in (
         ("COPY /layers/nvidia-cudnn-cu12 /nvidia # buildkit", "nvidia-cudnn-cu12"),
         ("COPY /bytecode/torch /pytorch # buildkit", "bytecode of torch"),
         ("COPY /opt/venv /opt/venv # buildkit", "site packages"),
@@ -46,10 +44,8 @@ def test_own_and_shared_bytes_add_up(images: dict[str, list[Layer]], sizes: list
         ("WORKDIR /app", "WORKDIR /app"),
         ("RUN " + "x" * 100, "RUN " + "x" * 67 + "…"),
         ("RUN /bin/sh -c /run/apt-install " + "a " * 100_000, "apt: " + "a " * 33 + "…"),
-    ],
-)  # fmt: skip
-def test_a_step_is_told_in_few_words(step: str, name: str) -> None:
-    assert step_name(step) == name
+    ):
+        assert step_name(step) == name, (step, name)
 
 
 def test_a_history_s_lines_find_their_layers() -> None:

@@ -23,9 +23,8 @@ def licenses(*lines: str) -> tuple[str, ...]:
     ).licenses
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
+def test_the_most_exact_of_what_a_wheel_says_is_its_license() -> None:
+    for lines, said in (
         (["License-Expression: mit"], ["MIT"]),
         (["License-Expression: apache-2.0 or BSD-2-clause", "License: BSD"], ["Apache-2.0 OR BSD-2-Clause"]),
         (["License-Expression: LicenseRef-NVIDIA-Proprietary"], ["LicenseRef-NVIDIA-Proprietary"]),
@@ -48,16 +47,12 @@ def licenses(*lines: str) -> tuple[str, ...]:
         (["License-File: LICENSE", "License-File: COPYING"], ["said in COPYING, LICENSE"]),
         (["License-File: LICENSE", "License: MIT"], ["MIT"]),
         ([], []),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_the_most_exact_of_what_a_wheel_says_is_its_license(lines: list[str], said: list[str]) -> None:
-    assert list(licenses(*lines)) == said
+    ):
+        assert list(licenses(*lines)) == said, (lines, said)
 
 
-@pytest.mark.parametrize(
-    ("text", "folder", "named"),
-    [
+def test_a_name_and_a_version_are_found_in_what_is_there() -> None:
+    for text, folder, named in (
         ("Name: Foo_Bar.baz\nVersion: 1.0+cpu\n", "x-2.dist-info", ("foo-bar-baz", "1.0+cpu")),
         ("\ufeffName: a\r\nVersion: 1\r\n\r\nName: b", "x-2.dist-info", ("a", "1")),
         ("\n\nName: a\nVersion: 1\n", "x-2.dist-info", ("a", "1")),
@@ -68,11 +63,9 @@ def test_the_most_exact_of_what_a_wheel_says_is_its_license(lines: list[str], sa
         ("no header at all\nName: a\n", "b-3.dist-info", ("b", "3")),
         ("Name: caf\ufffd\nVersion: 1\n", "x-2.dist-info", ("caf", "1")),
         ("Name: a\nName: b\nVersion: 1\n 2\n", "x-2.dist-info", ("a", "12")),
-    ],
-)
-def test_a_name_and_a_version_are_found_in_what_is_there(text: str, folder: str, named: tuple[str, str]) -> None:
-    wheel = read_wheel(text, folder)
-    assert (wheel.name, wheel.version) == named
+    ):
+        wheel = read_wheel(text, folder)
+        assert (wheel.name, wheel.version) == named, text
 
 
 def test_a_root_is_the_folder_that_the_metadata_are_in() -> None:
@@ -92,9 +85,8 @@ def test_paragraphs_have_folded_fields_and_comments() -> None:
     assert list(stanzas(" folded under nothing\nA: 1")) == [{"a": "1"}]
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
+def test_debians_short_names_are_put_into_spdx_where_they_are_certain() -> None:
+    for said, expected in (
         ("GPL-2+", "GPL-2.0-or-later"),
         ("GPL-3", "GPL-3.0-only"),
         ("LGPL-2.1+", "LGPL-2.1-or-later"),
@@ -110,10 +102,8 @@ def test_paragraphs_have_folded_fields_and_comments() -> None:
         ("Apache-2.0 with LLVM-exception", "Apache-2.0 WITH LLVM-exception"),
         ("This software is provided 'as-is', without any", None),
         ("Permission to use and to copy", None),
-    ],
-)
-def test_debians_short_names_are_put_into_spdx_where_they_are_certain(said: str, expected: str | None) -> None:
-    assert spdx.of_debian(said) == expected
+    ):
+        assert spdx.of_debian(said) == expected, (said, expected)
 
 
 def test_a_copyright_file_is_what_its_files_are_under() -> None:
@@ -124,12 +114,10 @@ def test_a_copyright_file_is_what_its_files_are_under() -> None:
     assert read_copyright(text).licenses == ("GPL-2.0-or-later OR MIT", "ISC", "Zlib")
 
 
-@pytest.mark.parametrize(
-    "odd", [" text\f", " te\fxt", " te\x85xt", " te\u2028xt", " te\x85License: MIT", "no field", ":", "#"]
-)
-def test_an_odd_line_in_a_licenses_text_hides_nothing_after_it(odd: str) -> None:
-    text = f"{FORMAT}\nFiles: *\nLicense: GPL-2+\n text\n{odd}\n text\n\nFiles: b\nLicense: ISC\n"
-    assert read_copyright(text).licenses == ("GPL-2.0-or-later", "ISC")
+def test_an_odd_line_in_a_licenses_text_hides_nothing_after_it() -> None:
+    for odd in (" text\f", " te\fxt", " te\x85xt", " te\u2028xt", " te\x85License: MIT", "no field", ":", "#"):
+        text = f"{FORMAT}\nFiles: *\nLicense: GPL-2+\n text\n{odd}\n text\n\nFiles: b\nLicense: ISC\n"
+        assert read_copyright(text).licenses == ("GPL-2.0-or-later", "ISC"), odd
 
 
 def test_paragraphs_of_licenses_count_where_no_file_has_one() -> None:

@@ -185,9 +185,8 @@ def test_settings_and_images_that_exist_are_left_alone(facts: dict[str, Any]) ->
     assert hosts.DAEMON_JSON not in written(change(BARE13, systemd=True, **facts))
 
 
-@pytest.mark.parametrize(
-    ("host", "advice"),
-    [
+def test_what_only_a_person_can_do_is_said_and_nothing_is_done() -> None:
+    for host, advice in (
         (change(STOPPED, docker=None, docker_elsewhere="/opt/bin/docker"), "/opt/bin/docker in PATH"),
         (change(STOPPED, chosen_by="DOCKER_HOST is tcp://far:2375"), "DOCKER_HOST is tcp://far:2375"),
         (change(STOPPED, socket="forbidden"), "usermod -aG docker"),
@@ -207,14 +206,12 @@ def test_settings_and_images_that_exist_are_left_alone(facts: dict[str, Any]) ->
             change(BARE13, root="no"),
             "apt-get install --no-install-recommends docker.io docker-cli docker-buildx",
         ),
-    ],
-)
-def test_what_only_a_person_can_do_is_said_and_nothing_is_done(host: Host, advice: str) -> None:
-    assert plan(host).steps == ()
-    problem = plan(host).problem
-    assert problem
-    assert advice in problem.remedy
-    assert not plan(host).ready
+    ):
+        assert plan(host).steps == (), (host, advice)
+        problem = plan(host).problem
+        assert problem, (host, advice)
+        assert advice in problem.remedy, (host, advice)
+        assert not plan(host).ready, (host, advice)
 
 
 def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None:

@@ -103,12 +103,10 @@ def test_a_text_is_the_same_text_for_helm(text: str) -> None:
     assert helm_python.values_from_yaml(documents([{"a": text}])) == {"a": text}
 
 
-@pytest.mark.parametrize(
-    "text", ["1e3", "y", "N", "0o17", "1e-3", ".5", "+1", "0x1F", "1_000", "~", "on", "2026-01-01"]
-)
-def test_what_looks_like_something_else_stays_a_text(text: str) -> None:
-    assert (
-        helm_python.values_from_yaml(documents([{"a": text}]))
-        == yaml.safe_load(documents([{"a": text}]))
-        == {"a": text}
-    )
+def test_what_looks_like_something_else_stays_a_text() -> None:
+    for text in ("1e3", "y", "N", "0o17", "1e-3", ".5", "+1", "0x1F", "1_000", "~", "on", "2026-01-01"):
+        assert (
+            helm_python.values_from_yaml(documents([{"a": text}]))
+            == yaml.safe_load(documents([{"a": text}]))
+            == {"a": text}
+        ), text

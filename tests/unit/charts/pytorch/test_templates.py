@@ -190,9 +190,9 @@ def test_words_are_a_list_or_a_text(args: object, words: list[str]) -> None:
     assert container(objects({"entrypoint": {"file": "a.py", "args": args}}))["args"] == ["run", "a.py", *words]
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED)
-def test_what_cannot_be_is_refused_with_its_place(values: dict[str, Any], said: str) -> None:
-    assert said in problem(values)
+def test_what_cannot_be_is_refused_with_its_place() -> None:
+    for values, said in REFUSED:
+        assert said in problem(values), (values, said)
 
 
 @pytest.mark.parametrize("case", KINDS)

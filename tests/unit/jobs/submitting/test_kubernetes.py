@@ -56,9 +56,8 @@ def said(*items: dict[str, Any]) -> str:
     return json.dumps({"items": items})
 
 
-@pytest.mark.parametrize(
-    ("items", "code"),
-    [
+def test_it_ends_as_the_cluster_says_with_the_code_of_the_script() -> None:
+    for items, code in (
         ((), None),
         ((job(), pod(0, RUNNING)), None),
         ((job(), pod(0, ended(3)), pod(1, RUNNING)), None),  # the cluster has not judged it yet
@@ -74,10 +73,8 @@ def said(*items: dict[str, Any]) -> str:
         ((job("Failed"), pod(0, RUNNING), pod(1, ended(7))), None),  # it may know better
         ((job("Failed"), going(pod(0, RUNNING)), pod(1, ended(7))), 7),
         ((job("Failed"), pod(0, ended(5), made="T2"), pod(0, ended(89), made="T3"), pod(0, ended(4), made="T1")), 89),
-    ],
-)
-def test_it_ends_as_the_cluster_says_with_the_code_of_the_script(items: tuple[Any, ...], code: int | None) -> None:
-    assert launcher().read(0, said(*items)).code == code
+    ):
+        assert launcher().read(0, said(*items)).code == code, (items, code)
 
 
 def of_nodes(*nodes: tuple[str, dict[str, Any]]) -> str:

@@ -42,9 +42,8 @@ def test_the_jobs_number_and_its_cluster_are_read(said: str, words: tuple[str, .
         launcher.submitted("queue full")
 
 
-@pytest.mark.parametrize(
-    ("state", "code", "expected"),
-    [
+def test_the_controller_says_how_it_ends(slurm: Slurm) -> None:
+    for state, code, expected in (
         ("PENDING", "0:0", None),
         ("RUNNING", "0:0", None),
         ("COMPLETING", "3:0", None),
@@ -58,10 +57,8 @@ def test_the_jobs_number_and_its_cluster_are_read(said: str, words: tuple[str, .
         ("OUT_OF_MEMORY", "0:125", 253),
         ("NODE_FAIL", "0:1", Code.NODE_LOST),
         ("BOOT_FAIL", "0:0", 1),
-    ],
-)
-def test_the_controller_says_how_it_ends(state: str, code: str, expected: int | None, slurm: Slurm) -> None:
-    assert slurm.read(0, line(state, code)).code == expected
+    ):
+        assert slurm.read(0, line(state, code)).code == expected, state
 
 
 def test_the_accounts_say_it_when_the_controller_has_forgotten(slurm: Slurm) -> None:
