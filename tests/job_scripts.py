@@ -1,4 +1,4 @@
-"""The shell scripts of `job show`, for shellcheck: of a job with every key, and values that a shell could misread.
+"""The shell scripts of `job show`, for shellcheck: of every case of the tests, and of values that a shell misreads.
 
 `python -m tests.job_scripts FOLDER` writes each into a file there, and nothing of an earlier time stays.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.unit.jobs import cases
 from torchbake.jobs.model import read_job
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
@@ -36,12 +37,18 @@ RUNTIMES: dict[str, dict[str, Any]] = {
 
 def scripts() -> Iterator[tuple[str, str]]:
     """The name of each script, and its text."""
+    for case in cases.ALL_CASES:
+        for name in ("docker", "torchrun", "slurm"):
+            yield f"{name}-{case}", TARGETS[name].render(cases.task_of(cases.text_of(case)))
     for name in ("docker", "torchrun"):
         yield name, TARGETS[name].render(task_of({}))
     for runtime, said in RUNTIMES.items():
         yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": said}))
     for name, said in (("docker", {}), ("torchrun", {}), *((f"slurm-{name}", said) for name, said in RUNTIMES.items())):
-        yield f"{name}-command", TARGETS[name.partition("-")[0]].render(commanded({"slurm": said} if said else {}))
+        yield (
+            f"{name}-hostile-command",
+            TARGETS[name.partition("-")[0]].render(commanded({"slurm": said} if said else {})),
+        )
 
 
 def task_of(more: dict[str, Any]) -> Task:
