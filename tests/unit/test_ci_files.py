@@ -77,10 +77,10 @@ SAMPLES = {
 def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell() -> None:
     for block in BLOCKS:
         bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
-        # SIGNING holds options of its owner; a variable that chooses images can be typed at a run by hand.
+        # The owner of the repository writes SIGNING. Anybody who starts a run by hand types the other variables.
         assert bare <= {"SIGNING"}, block.where
         for line in block.text.splitlines():
-            # What chooses images stands behind `--`, so that it is no option.
+            # Words that choose images stand behind `--`, so that no shell and no parser reads them as an option.
             assert "$IMAGE" not in line or re.search(r' -- "\$IMAGES?"\)?(?: > \w+\.txt)?$', line), block.where
             assert "$CHART" not in line or re.search(r' -- (push|validate) "\$CHART"$', line), block.where
 

@@ -232,7 +232,7 @@ def test_every_error_class_of_the_toolkit_is_listed() -> None:
 def test_the_documentation_has_every_exit_code_with_its_meaning() -> None:
     for error in all_errors():
         rows = (TOOLKIT / "docs/exit-codes.md").read_text().splitlines()
-        assert f"| {error.exit_code} | {error.meaning} |" in rows, error  # type: ignore[attr-defined]
+        assert f"| {error.exit_code} | {error.meaning} |" in rows
 
 
 def test_the_documentation_has_no_exit_code_that_is_not_there() -> None:

@@ -159,7 +159,7 @@ def test_the_page_of_dialects_has_the_variables_that_are_read_and_their_source()
         assert sorted(named) == sorted(dialect.VARIABLES), dialect
         sources = re.search(r"^Sources?: (.+)", _sections()[dialect.NAME], re.MULTILINE)
         assert sources, dialect
-        assert "\nSource" in dialect.__doc__, dialect
+        assert "\nSource" in (dialect.__doc__ or ""), dialect.NAME
 
 
 # One by one.

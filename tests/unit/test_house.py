@@ -171,7 +171,7 @@ def test_each_file_of_tests_on_the_engine_names_one_room() -> None:
 
 
 def test_a_list_of_containers_bears_that_others_remove_theirs() -> None:
-    """docker-py inspects each container of its list: one that another test removed meanwhile is an error."""
+    """docker-py inspects each container of its list, and fails if another test removed it in the meantime."""
     found = [
         f"{path.relative_to(TOOLKIT)}:{number}"
         for path in sorted((TOOLKIT / "tests").rglob("*.py"))

@@ -53,27 +53,19 @@ def test_what_is_no_message_is_a_value_error(line: bytes) -> None:
 
 
 def test_a_failure_is_a_failure_in_all_its_parts() -> None:
-    for change in (
-        {"code": 0},
-        {"code": -1},
-        {"code": 256},
-        {"code": "7"},
-        {"code": True},
-        {"code": 7.0},
-        {"node": {}},
-        {"node": -1},
-        {"rank": "1"},
-        {"words": "boom"},
-        {"words": [1]},
-        {"words": ["x"] * 41},
-        {"words": ["x" * 2001]},
-        {"why": None},
-        {"told": 1},
-        {"more": 1},
-    ):
-        assert parse(said("failed", failure=FAILURE))["failure"] == FAILURE, change
+    assert parse(said("failed", failure=FAILURE))["failure"] == FAILURE
+    changes: dict[str, tuple[object, ...]] = {
+        "code": (0, -1, 256, "7", True, 7.0),
+        "node": ({}, -1),
+        "rank": ("1",),
+        "words": ("boom", [1], ["x"] * 41, ["x" * 2001]),
+        "why": (None,),
+        "told": (1,),
+        "more": (1,),
+    }
+    for key, value in ((key, value) for key, values in changes.items() for value in values):
         with pytest.raises(ValueError, match="does not speak"):
-            parse(said("failed", failure={**FAILURE, **change}))
+            parse(said("failed", failure={**FAILURE, key: value}))
 
 
 @pytest.mark.parametrize("code", [0, 1, 79, 143, "86"])

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "volume-permissions": (init_image(), None),
     "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
 }
-PYTORCH = [name for name, (_, found) in CASES.items() if found]
+PYTORCH = [name for name in CASES if not name.startswith("volume-permissions")]
 
 
 def text_of(name: str) -> str:
@@ -76,7 +76,7 @@ def stage_of(text: str, name: str) -> str:
 
 
 def test_a_dockerfile_is_as_it_was_reviewed() -> None:
-    """TORCHBAKE_UPDATE_GOLDEN=1 writes it anew. The images of the matrix have theirs below images/."""
+    """TORCHBAKE_UPDATE_GOLDEN=1 writes it again. The images of the matrix have theirs below images/."""
     for name in ("cpu-index", "cpu-own", "cuda-with-apt", "volume-permissions-own"):
         check_golden(GOLDEN / f"{name}.Dockerfile", text_of(name))
 

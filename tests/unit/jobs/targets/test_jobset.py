@@ -93,7 +93,7 @@ def test_a_queue_is_of_the_object_that_kueue_admits_alone() -> None:
 
 
 def test_a_command_asks_no_probe_and_gets_no_variable_of_run() -> None:
-    """An image that is not ours has no /tmp of its own mounted, and no promise about its user."""
+    """A foreign image gets no /tmp mounted, and its manifest makes no promise about its user."""
     for target in OF_KUBERNETES:
         manifest = TARGETS[target].render(task_of(text_of("torchrun")))
         assert 'Pod Security "restricted" would refuse this' in manifest

@@ -27,7 +27,7 @@ def golden(target: str) -> Path:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_manifest_is_as_it_was_reviewed(target: str) -> None:
-    """TORCHBAKE_UPDATE_GOLDEN=1 writes it anew. The job has every key that most targets can express."""
+    """TORCHBAKE_UPDATE_GOLDEN=1 writes it again. The job has every key that most targets can express."""
     check_golden(golden(target), TARGETS[target].render(task_of(text_of("everything"))))
 
 
@@ -162,7 +162,7 @@ def test_a_target_writes_or_refuses_each_key() -> None:
 
 
 def is_refused(key: str, job: Job, target: Target) -> bool:
-    """Whether the target refuses this key, or a mapping that the key is in."""
+    """Return True if the target refuses this key, or a mapping that contains it."""
     places = {location for location, path in said(job) if key == path or key.startswith((f"{path}.", f"{path}["))}
     return any(location in places for location, _ in unsaid(job, target))
 

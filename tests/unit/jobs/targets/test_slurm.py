@@ -88,6 +88,9 @@ def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
     assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]' in script
     assert '[ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]' in script
     assert script.endswith('exit "$code"\n')
+    assert (
+        slurm.render(task_of(text_of("torchrun"))).splitlines()[-1].startswith("exec srun ")
+    )  # 89 is a code of the command
     for text in (LEAST + "restarts: 0", text_of("elastic")):
         never = slurm.render(task_of(text))
         assert "SLURM_RESTART_COUNT" not in never
