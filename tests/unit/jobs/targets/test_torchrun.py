@@ -21,6 +21,7 @@ def last(text: str) -> str:
 def test_one_program_starts_the_job_and_its_exit_code_is_the_scripts() -> None:
     assert last(LEAST + "nodes: 2\nargs: [-x]") == 'exec "${TORCHRUN:-torchrun}" train.py -x'
     assert last(LEAST) == 'exec "${PYTHON:-python3}" train.py'
+    assert last(text_of("torchrun")) == "exec torchrun train.py --lr '$HOME'"
     assert last(BARE.replace("script: c.py", "module: a.b")) == 'exec "${PYTHON:-python3}" -m a.b'
 
 
@@ -58,6 +59,7 @@ def test_values_reach_the_script_as_they_are() -> None:
 def test_the_first_gpus_are_taken_unless_the_host_says_others() -> None:
     text = torchrun.render(task_of(text_of("gpus")))
     assert 'export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-0,1,2,3}"' in text
+    assert "CUDA_VISIBLE_DEVICES" not in torchrun.render(task_of(text_of("ddp")))
 
 
 def test_what_a_bare_host_cannot_do_is_refused() -> None:
