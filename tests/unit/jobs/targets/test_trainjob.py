@@ -57,13 +57,28 @@ def test_on_a_runtime_of_the_cluster_the_job_brings_the_rest() -> None:
     assert spec["runtimeRef"] == {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
     assert spec["activeDeadlineSeconds"] == 86400
     assert (spec["trainer"]["args"], spec["trainer"]["numNodes"]) == (["run", "train.py"], 2)
+    assert spec["trainer"]["resourcesPerNode"]["limits"] == {"cpu": "4", "memory": "8Gi"}
     (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    pod = patched["template"]["spec"]["template"]["spec"]
+    template = patched["template"]["spec"]["template"]
+    pod = template["spec"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "torchbake"
+    assert {"securityContext", "terminationGracePeriodSeconds"} <= set(pod)
+    assert "securityContext" in pod["containers"][0]
     (container,) = pod["containers"]
     assert (patched["name"], container["name"]) == ("node", "node")
     assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/dev/shm", "/job", "/data"}
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert pod["nodeSelector"] == {"zone": "a"}
+
+
+def test_a_runtime_of_the_cluster_is_patched_with_every_key_of_the_pod() -> None:
+    more = "pullSecrets: [a]\nserviceAccount: b\ntolerations: [{key: c, operator: Exists}]\n"
+    more += "affinity: {nodeAffinity: {d: []}}\n"
+    spec = objects(text_of("runtime") + more)["TrainJob"]["spec"]
+    (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = patched["template"]["spec"]["template"]["spec"]
+    assert (pod["imagePullSecrets"], pod["serviceAccountName"]) == ([{"name": "a"}], "b")
+    assert (pod["tolerations"], pod["affinity"]) == ([{"key": "c", "operator": "Exists"}], {"nodeAffinity": {"d": []}})
 
 
 def test_what_a_runtime_of_the_cluster_decides_is_refused() -> None:
