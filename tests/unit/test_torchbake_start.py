@@ -27,7 +27,8 @@ ring.append(ring)
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
-    """No object of the tests stays permanent, and the collector is on again."""
+    """No object of other tests is permanent, as `cli.load_command` makes them, and the collector is on again."""
+    gc.unfreeze()
     yield
     gc.unfreeze()
     gc.enable()
