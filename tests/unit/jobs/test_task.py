@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
 from torchbake.jobs.targets import TARGETS
-from torchbake.jobs.task import claim_of, grace_of, in_container, master, shm_of, variables, workdir_of
+from torchbake.jobs.task import claim_of, elastic, grace_of, in_container, master, shm_of, variables, workdir_of
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,20 @@ def test_a_standalone_job_is_told_nothing_of_a_group() -> None:
     job = job_of(text_of("standalone"))
     assert variables(job) == {"MODE": "standalone", "STOP_GRACE": "30", "JOB_DIR": "/job"}
     assert master(job, "x") == {}
+
+
+def test_nodes_of_an_elastic_command_meet_under_the_jobs_name() -> None:
+    job = job_of(text_of("torchrun-elastic"))
+    assert elastic(job) == {
+        "NNODES": "2:3", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ID": "mnist", "PET_MAX_RESTARTS": "3",
+    }  # fmt: skip
+    assert master(job, "node-0") == {"PET_RDZV_ENDPOINT": "node-0:49875"}
+
+
+def test_a_node_that_is_alone_finds_itself() -> None:
+    assert master(job_of(text_of("one-node")), "node-0") == {"MASTER_PORT": "49875"}
+    alone = text_of("torchrun-elastic").replace("elastic: 2:3", "elastic: 1:1")
+    assert master(job_of(alone), "node-0") == {"PET_RDZV_ENDPOINT": "127.0.0.1:49875"}
 
 
 def test_a_launcher_waits_longer_than_the_script_may_take_to_save() -> None:
