@@ -161,6 +161,7 @@ KINDS: Sequence[Kind] = (
 
 # Not started: no engine answers at its address. buildah builds, and the verdict comes from another machine.
 NO_ENGINE = Kind(
-    name="none", about="no engine, with buildah", suite="", command=(), works=("build", "publish", "validate", "reproduce"),
+    name="none", about="no engine, with buildah", suite="", command=(),
+    works=("build", "publish", "validate", "reproduce"),
     address="unix:///nonexistent/docker.sock",
 )  # fmt: skip

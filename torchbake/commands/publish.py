@@ -131,9 +131,7 @@ def run(args: Arguments) -> int:
     images, verdicts = built.find(selection.specs, preparation), signed_verdicts(args, built.config)
     source = built.transport(images, args.compression or project.matrix.compression)
     prepare = partial(source.prepare, dry=args.dry_run)
-    ready = partial(
-        candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts, advice=built.advice
-    )
+    ready = partial(candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts, advice=built.advice)
     due = [
         Due(
             spec=spec,
