@@ -30,8 +30,7 @@ def median(work: Callable[[], Any], rounds: int) -> float:
 
 
 def command(*words: str) -> str:
-    """Run it to its end; a failure ends the benchmark with what it said."""
-    # Secrets of builds are files that a child process inherits.
+    """Run it to its end; a failure ends the benchmark with its output. It inherits the files of secrets."""
     done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False, close_fds=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
