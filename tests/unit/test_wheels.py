@@ -10,6 +10,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sysconfig
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -546,7 +547,9 @@ class Pip:
     """The pip that Python brings, as in a builder: it finds wheels in a folder of the host, and asks no index."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (wheel,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+        # Debian's Python has a folder of its own for it.
+        kept = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
+        (wheel,) = kept.glob("pip-*.whl")
         (folder / "pip.whl").symlink_to(wheel)
         self.lock, self.wheels, self.cache = folder / "torch.lock", folder / "wheels", folder / "cache"
         monkeypatch.setattr(installs, "PIP", folder / "pip.whl")
