@@ -60,7 +60,16 @@ def _job(project: Project, spec: Spec, dockerfile: str) -> Job:
     )
     tags = project.tags[spec.id]
     contexts = {spec.base.image: base.context(project.state)}
-    return Job(spec=spec, ref=ref_of(spec, tags), tags=tags, inputs=inputs, base=base, contexts=contexts, lock=None)
+    return Job(
+        spec=spec,
+        ref=ref_of(spec, tags),
+        tags=tags,
+        inputs=inputs,
+        base=base,
+        contexts=contexts,
+        dockerfile=dockerfile,
+        lock=None,
+    )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from torchbake.matrix.spec import Spec
 class Job:
     """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes.
 
-    ``lock`` is None for init images. ``below`` names the stage below the image, if it is not the Dockerfile's default.
-    ``own_template`` is True if a template of the project changes the Dockerfile.
+    ``dockerfile`` is its text. ``lock`` is None for init images. ``below`` names the stage below the image, if it is
+    not the Dockerfile's default. ``own_template`` is True if a template of the project changes the Dockerfile.
     """
 
     spec: Spec
@@ -25,6 +25,7 @@ class Job:
     inputs: str
     base: Base
     contexts: Mapping[str, str]
+    dockerfile: str
     lock: Lock | None
     own_template: bool = False
     below: str = ""

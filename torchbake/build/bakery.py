@@ -71,8 +71,7 @@ class Bakery:
     def _steps(self, job: Job) -> list[HistoryStep]:
         """The steps of an image above its base, as its history has them."""
         target = self._file(job, self.options)["target"][target_name(job.spec)]
-        dockerfile = (self.root / target["dockerfile"]).read_text()
-        return steps_of(dockerfile, replaced=job.contexts, arguments=target["args"])
+        return steps_of(job.dockerfile, replaced=job.contexts, arguments=target["args"])
 
     def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
         """Compile the Python files of ``sources``, as if below ``final``, into ``folder``, by the image's Python.

@@ -69,6 +69,7 @@ class Preparation:
             inputs=self._inputs(spec, dockerfile, base),
             base=base,
             contexts=contexts,
+            dockerfile=dockerfile,
             lock=lock,
             own_template=self.project.templates is not None and dockerfile != render(spec, lock),
         )

@@ -26,7 +26,14 @@ BASE = Base(name="debian12", image="debian:bookworm-slim", source="registry", di
 
 def job(spec: Spec, **contexts: str) -> Job:
     return Job(
-        spec=spec, ref="acme/x:1", tags=("1", "latest"), inputs="sha256:1", base=BASE, contexts=contexts, lock=None
+        spec=spec,
+        ref="acme/x:1",
+        tags=("1", "latest"),
+        inputs="sha256:1",
+        base=BASE,
+        contexts=contexts,
+        dockerfile="",
+        lock=None,
     )
 
 

@@ -19,7 +19,9 @@ TAGS = {spec.id: (spec.id, "short") for spec in SPECS}
 def prepared(spec: Spec, error: TorchbakeError | None = None, *, base_failed: bool = False) -> Prepared:
     """An image with its job, or with this error."""
     tags = TAGS[spec.id]
-    job = Job(spec=spec, ref=ref_of(spec, tags), tags=tags, inputs="new", base=BASE, contexts={}, lock=None)
+    job = Job(
+        spec=spec, ref=ref_of(spec, tags), tags=tags, inputs="new", base=BASE, contexts={}, dockerfile="", lock=None
+    )
     return Prepared(spec=spec, tags=tags, job=error or job, base_failed=base_failed)
 
 
