@@ -132,6 +132,12 @@ class Site:
     def blobs(self) -> list[Path]:
         return list((self.store / "blobs/sha256").iterdir()) if self.store.exists() else []
 
+    def steps(self) -> set[str]:
+        """The names of blobs that are layers of steps, and of no wheel."""
+        records = [json.loads(path.read_text()) for path in (self.store / "wheels").glob("*.json")]
+        found = [record["layer"]["blob"]["digest"] for record in records if not record["names"]]
+        return {digest.removeprefix("sha256:") for digest in found}
+
     def kept(self) -> dict[str, int]:
         """The layers of wheels that the store says it has, by their digests, and their sizes."""
         records = [json.loads(path.read_text()) for path in (self.store / "wheels").glob("*.json")]

@@ -22,10 +22,11 @@ LAYERS_TYPE = "application/vnd.torchbake.layers.v1+json"
 
 
 def list_of(images: Iterable[Manifest], store: LayerStore) -> Artifact | None:
-    """Make the list of the layers of images that are in a store; None if there are none."""
+    """Make the list of the layers of wheels that images and a store have; None if there are none."""
     keys: dict[Packed, list[str]] = {}
     for key, packed in store.of_layers({blob.digest for image in images for blob in image.layers}).items():
-        keys.setdefault(packed, []).append(key)
+        if packed.names:  # the layer of a step has none, and every build makes it
+            keys.setdefault(packed, []).append(key)
     if not keys:
         return None
     apart = {blob: None for packed in keys for blob in packed.blobs if blob != packed.layer.blob}
