@@ -22,10 +22,11 @@ from torchbake.matrix.spec import ImageSpec
 pytestmark = pytest.mark.build
 
 BY_HAND = "torchbake-test/by-hand/pytorch"
-# Type, mode, owner, time, link and name of each entry, and the hash of each file. A build anew gives other times to the
-# toolbox alone.
+# Type, mode, owner, time, link and name of each entry, and the hash of each file. A build by hand gives other times to
+# the toolbox, and to folders.
 LIST = """
-find /pytorch /opt/venv -printf '%y %m %U:%G %T@ %l %p\\n' | sort -k 6
+find /pytorch /opt/venv ! -type d -printf '%y %m %U:%G %T@ %l %p\\n' | sort -k 6
+find /pytorch /opt/venv -type d -printf '%y %m %U:%G %p\\n' | sort -k 4
 find /opt/torchbake -printf '%y %m %U:%G %l %p\\n' | sort -k 5
 find /pytorch /opt -type f -print0 | sort -z | xargs -0 sha256sum
 """
