@@ -25,10 +25,6 @@ Store: TypeAlias = Literal["containerd", "classic", "podman"]
 OLDEST_DOCKER, OLDEST_WITH_LAYOUTS = (23, 0), (24, 0)
 OLDEST_PODMAN = (4, 3)  # the oldest that was run
 OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
-CONTAINERD_STORE = 'Let it use the containerd image store ("features": {"containerd-snapshotter": true})'
-_ITS_STORE = f"{CONTAINERD_STORE} in its daemon.json, and restart it"
-_BUILDER = "build with --builder NAME, a builder with the docker-container driver"
-_ANOTHER = "Name a Docker engine by DOCKER_HOST or DOCKER_CONTEXT, or unset both."
 
 
 class Need(Enum):
@@ -183,10 +179,6 @@ def _against_content(it: Capabilities) -> Iterator[Problem]:
     if it.podman:
         what = "does not keep layers as they are published"
         yield _podman(it, what, "Build the images here again, which keeps their layers: nox -s build -- ID --no-cache")
-
-
-def _with_store(it: Capabilities, what: str, remedy: str) -> Problem:
-    return Problem(reason=f"The engine at {it.address.host} has the {it.storage}, which {what}.", remedy=remedy)
 
 
 def _podman(it: Capabilities, what: str, remedy: str) -> Problem:

@@ -127,11 +127,6 @@ def format_lock(lock: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
-def pins_text(pins: Iterable[Pin]) -> str:
-    """Pins as an installer takes them: each with its hashes, and without what needs it."""
-    return "".join(f"{_requirement(pin)}\n" for pin in pins)
-
-
 def _exactly(pin: Pin) -> str:
     return f"{pin.name}=={pin.version}"
 
