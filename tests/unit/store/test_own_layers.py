@@ -16,7 +16,7 @@ from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import compress_layer, write_layer
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Manifest
-from torchbake.oci.tree import HistoryStep
+from torchbake.oci.tree import FORM, HistoryStep
 from torchbake.store import own_layers
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
@@ -148,6 +148,14 @@ def test_exports_of_the_same_files_are_one_image(site: Site, tmp_path: Path) -> 
     assert {*times.values()} == {EPOCH}
     assert [entry.name for entry in site.entries(images[1], 2)] == ["program"]
     assert len(images[1].layers) == 3
+
+
+def test_another_form_of_layers_has_another_number(site: Site) -> None:
+    """Who changes what is written raises FORM, so that all images are built again."""
+    written = site.config(site.write(BUILDKIT))
+    assert (FORM, sha256(json.dumps(written, sort_keys=True).encode())) == (
+        1, "sha256:e905fa20b9ffc64edabbcbacb38b7a0b09135a5bd33b0a91dacfc50a197f6e0b",
+    )  # fmt: skip
 
 
 def test_the_config_has_nothing_of_the_builder(site: Site) -> None:
