@@ -16,7 +16,7 @@ ROWS = re.findall(
 )
 NEAR = 0.05
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_MAKES_A_LAYER = ("RUN", "COPY", "ADD", "WORKDIR")
+_MAKES_A_LAYER = ("RUN", "COPY", "ADD")  # WORKDIR names a folder that is there
 
 
 def layers_of(dockerfile: str) -> int:
