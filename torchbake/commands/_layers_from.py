@@ -6,11 +6,11 @@ from pathlib import Path
 from torchbake.commands._options import WithLayers
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
-from torchbake.commands._signing import INSTALL
-from torchbake.errors import SignatureError, UsageError
+from torchbake.commands._signing import needed_cosign
+from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.registry.cosign import CosignVerifier, Idle, Trust, find_cosign
+from torchbake.registry.cosign import CosignVerifier, Trust
 from torchbake.release.fetched_layers import FetchedLayers, Place
 from torchbake.ui import console
 
@@ -25,9 +25,9 @@ def layers_from(args: WithLayers, project: Project, specs: Sequence[Spec]) -> Fe
     if "://" not in args.layers_key and not Path(args.layers_key).is_file():
         raise UsageError(f"--layers-key {args.layers_key}: there is no such file.", hint="Name a public key of cosign.")
     places = _places(args, project, specs)
-    cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
-    if isinstance(cosign, Idle):
-        raise SignatureError(f"--layers-from: no signature can be verified: {cosign.skip_reason}.", hint=INSTALL)
+    cosign = needed_cosign(
+        "--layers-from: no signature can be verified", plain=args.plain_http, log=not args.no_transparency_log
+    )  # fmt: skip
     return FetchedLayers(
         places=places, verifier=CosignVerifier(cosign=cosign, trust=Trust(key=args.layers_key)), warn=_warn
     )

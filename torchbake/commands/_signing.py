@@ -5,10 +5,20 @@ from dataclasses import dataclass
 
 from torchbake.commands._options import add_transparency_log
 from torchbake.errors import SignatureError, UsageError
-from torchbake.registry.cosign import UNASKED, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier, find_cosign
+from torchbake.registry.cosign import (
+    UNASKED,
+    Cosign,
+    CosignSigner,
+    CosignVerifier,
+    Idle,
+    Signer,
+    Trust,
+    Verifier,
+    find_cosign,
+)
 
 _TWO_WAYS = "--key and --keyless are two ways to sign."
-INSTALL = "Install cosign: docs/supply-chain.md"
+_INSTALL = "Install cosign: docs/supply-chain.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +90,24 @@ def signer_of(args: Signing) -> Signer:
     return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
 
 
+def needed_cosign(otherwise: str, *, plain: bool, log: bool) -> Cosign:
+    """Return cosign, as `find_cosign` finds it. Raises SignatureError if it is not installed.
+
+    ``otherwise`` says what cannot be done then, without a full stop.
+    """
+    cosign = find_cosign(plain=plain, log=log)
+    if isinstance(cosign, Idle):
+        raise SignatureError(f"{otherwise}: {cosign.skip_reason}.", hint=_INSTALL)
+    return cosign
+
+
 def file_signer_of(args: FileSigning) -> CosignSigner | None:
     """Return the signer of files; None without a key and `--keyless`. Raises UsageError and SignatureError."""
     if args.key and args.keyless:
         raise UsageError(_TWO_WAYS, hint="Give one of them.")
     if not args.key and not args.keyless:
         return None
-    cosign = find_cosign(plain=False, log=not args.no_transparency_log)
-    if isinstance(cosign, Idle):
-        raise SignatureError(f"The verdicts cannot be signed: {cosign.skip_reason}.", hint=INSTALL)
+    cosign = needed_cosign("The verdicts cannot be signed", plain=False, log=not args.no_transparency_log)
     return CosignSigner(cosign=cosign, key=args.key)
 
 
@@ -103,9 +122,7 @@ def file_trust_of(args: Signing, key: str) -> CosignSigner:
             "A verdict of another machine counts only if its signature verifies.",
             hint="Name the key that signed it: --verdict-key cosign.pub",
         )
-    cosign = find_cosign(plain=False, log=not args.no_transparency_log)
-    if isinstance(cosign, Idle):
-        raise SignatureError(f"The verdicts cannot be verified: {cosign.skip_reason}.", hint=INSTALL)
+    cosign = needed_cosign("The verdicts cannot be verified", plain=False, log=not args.no_transparency_log)
     return CosignSigner(cosign=cosign, key=trust.key, trust=trust)
 
 
@@ -119,7 +136,7 @@ def mover_of(args: Signing, signer: Signer) -> Signer:
 def _unverifiable(reason: str) -> SignatureError:
     return SignatureError(
         f"The release that tags would move to cannot be verified: {reason}.",
-        hint=INSTALL,
+        hint=_INSTALL,
     )
 
 
